@@ -125,8 +125,10 @@ class Resource:
 
     @cached_property
     def strategy(self) -> Strategy:
-        """The kind's own rules, from `kinds/<group>/<kind>.py`; imported here, on first use, because a server that is
-        asked for Pods need not have read the rules of ninety other kinds."""
+        """Return the kind's rules from `kinds/<group>/<kind>.py`.
+
+        The module is imported on first use, because a server that serves only Pods need not load the rules of ninety
+        other kinds."""
         folder = self.group.split(".")[0] if self.group else "core"
         name = self.kind.lower()
         if (self.group, self.version) == ("autoscaling", "v1"):

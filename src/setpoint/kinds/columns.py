@@ -34,7 +34,7 @@ AGE = Column("Age", _age, description="Time since the object was created.")
 
 
 def labels_text(labels: Mapping[str, str] | None) -> str:
-    """`a=1,b=2` in order of keys."""
+    """Return `a=1,b=2`, sorted by key."""
     if not labels:
         return NONE
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))

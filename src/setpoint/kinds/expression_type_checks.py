@@ -42,7 +42,7 @@ class TypedPolicy:
 def _with_variables(
     kind: SchemaType | None, has_params: bool, params: SchemaType | None, variables: Sequence[tuple[str, str]]
 ) -> Environment:
-    """Each variable sees those before it; one that does not compile can be anything."""
+    """Return the environment with the variables; each may use those before it, and one that does not compile is dyn."""
     types: dict[str, Type] = {}
     environment = typed_admission_environment(kind, has_params, params, types)
     for name, text in variables:

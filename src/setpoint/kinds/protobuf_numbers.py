@@ -26,7 +26,7 @@ def has_protobuf_form(definition: str) -> bool:
 
 
 def protobuf_fields(definition: str) -> list[FieldNumber]:
-    """KeyError if the definition has no protobuf form."""
+    """Return the fields of a definition. Raises KeyError if it has no protobuf form."""
     package = definition.rpartition(".")[0]
     return [_field(text, package) for text in _lines()[definition].split()]
 

@@ -171,8 +171,9 @@ class Strategy:
         return False
 
     def mark_deleted(self, obj: Obj) -> None:
-        """The object has just been marked for deletion but stays for now; change `obj` (metadata and top level are
-        its own, the rest is shared)."""
+        """Adjust an object that was marked for deletion and stays for now.
+
+        Metadata and the top level of `obj` may be modified; the rest is shared."""
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         """Return the values of `field_labels` beyond name and namespace."""
@@ -238,7 +239,7 @@ class StatusStrategy(Strategy):
             _copy_field(obj, old, name)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        """Subclasses check the status they allow."""
+        """Accept every update; subclasses validate the status."""
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return []

@@ -50,7 +50,8 @@ def _data() -> tuple[dict[str, str], dict[str, bytes]]:
 
 
 def definition_for(group: str, version: str, kind: str) -> str:
-    """`io.k8s.api.apps.v1.Deployment`; KeyError if there is no such built-in kind."""
+    """Return the definition such as `io.k8s.api.apps.v1.Deployment`. Raises KeyError if there is no such built-in
+    kind."""
     return _data()[0][f"{group}/{version}/{kind}" if group else f"{version}/{kind}"]
 
 
@@ -93,7 +94,7 @@ def _struct(made: _Types, definition: str, atomic: bool, nullable: bool, granula
 
 
 def _go_name(definition: str) -> str:
-    """`v1.PodSpec`: the last package and the name."""
+    """Return Go's name `v1.PodSpec`: the last package and the name."""
     return ".".join(definition.rsplit(".", 2)[1:])
 
 

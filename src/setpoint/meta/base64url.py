@@ -10,5 +10,5 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Signs that do not belong there are passed over. Raises ValueError."""
+    """Decode base64url and ignore characters outside of the alphabet. Raises ValueError."""
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -57,7 +57,7 @@ def _has_too_many_values(data: bytes) -> bool:
 
 
 def _punctuation(data: bytes) -> int:
-    """Each value but the first follows a comma or is the first in a container."""
+    """Return the number of values or slightly more: each one follows a comma or is the first in a container."""
     return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
@@ -69,7 +69,7 @@ def _write(data: bytes, value: Any) -> bytes:
 
 
 def _lost_keys(data: bytes, written: bytes) -> bool:
-    """Might a key of `data` be missing in what we made of it? Cheap, and wrong on the safe side only."""
+    """Return whether a key of `data` may be missing in the parsed value. It is cheap and may return false positives."""
     if data.translate(None, _SPACE) == written.translate(None, _SPACE):
         return False
     # Every key, and every `":` inside a string, is in both texts once, unless it is written in an odd way.
@@ -78,7 +78,7 @@ def _lost_keys(data: bytes, written: bytes) -> bool:
 
 
 def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
-    """A text that orjson refuses: wrong, too deep, or with characters or numbers that Go lets pass."""
+    """Parse a text that orjson rejects: invalid, too deep, or with characters or numbers that Go accepts."""
     if problem := syntax_error(data, MAX_DEPTH):
         raise BodyError(problem)
     text = data.decode(errors="replace")

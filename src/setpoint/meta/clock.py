@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Wall-clock time, aware, in UTC."""
+        """Return the current wall-clock time, timezone-aware and in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return monotonic seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -26,7 +26,7 @@ class Ids(Protocol):
         ...
 
     def suffix(self) -> str:
-        """Five characters for `generateName`, from bcdfghjklmnpqrstvwxz2456789."""
+        """Return five characters for `generateName`, from bcdfghjklmnpqrstvwxz2456789."""
         ...
 
     def below(self, limit: int) -> int:

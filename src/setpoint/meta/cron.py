@@ -194,7 +194,7 @@ def next_after(schedule: Schedule, when: datetime) -> datetime | None:
 
 
 def _next(schedule: Fields, zone: tzinfo, now: datetime) -> datetime | None:
-    """Steps in UTC, reads in `zone`: month, then day, hour, minute, and from the top again whenever one runs over."""
+    """Advance in UTC and compare in `zone`: month, day, hour, minute, starting over whenever one overflows."""
     at = (now.replace(microsecond=0) + _SECOND).astimezone(zone)
     last_year = at.year + _MAX_YEARS_AHEAD
     # Until the first increment the smaller units of `at` are those of `now`; after it they start at their minimum.
@@ -239,7 +239,7 @@ def _day_matches(schedule: Fields, at: datetime) -> bool:
 
 
 def _add(at: datetime, step: timedelta, zone: tzinfo) -> datetime:
-    """Arithmetic in real time: Python's own on zoned times is on the wall clock."""
+    """Add in absolute time; Python's own arithmetic on zoned times uses local time."""
     return (at.astimezone(UTC) + step).astimezone(zone)
 
 

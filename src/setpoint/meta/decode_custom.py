@@ -22,7 +22,7 @@ _SCALARS = frozenset({str, int, bool})
 
 
 def _scalar(value: Any, unknown: list[bool]) -> Any:
-    """Upstream writes a float without a fraction as an integer, and reads it as one."""
+    """Convert a float without a fraction to an integer, as upstream writes and reads it."""
     if value.__class__ is float:
         return int(value) if value.is_integer() and abs(value) < 2**63 else value
     return pruned(value, unknown)

@@ -47,7 +47,7 @@ def _read_int(text: str) -> int | NumberText:
 
 
 def read_exactly(raw: bytes) -> Any:
-    """JSON with floats and overlong integers as NumberText."""
+    """Parse JSON with floats and overlong integers as NumberText."""
     return read_json(raw, parse_float=NumberText, parse_int=_read_int)
 
 
@@ -98,8 +98,7 @@ def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
 
 
 def _custom_order(finding: str) -> tuple[int, str]:
-    """Duplicates first, then what is unknown in the metadata, then the rest by name, last the metadata of objects
-    inside the object."""
+    """Return the sort key: duplicates, unknown metadata, other fields by name, metadata of embedded objects."""
     if finding.startswith("duplicate"):
         return 0, ""
     if finding.startswith('unknown field "metadata.'):
@@ -188,7 +187,7 @@ class _Reporter:
             self.walk_pruned(value, where)
 
     def walk_pruned(self, value: Any, where: str) -> None:
-        """A value that the schema of a custom type knows nothing of."""
+        """Report on a value for which a custom type has no schema."""
         if isinstance(value, dict | Pairs):
             for key, _ in self.items(value, where):
                 self.note("unknown", f"{where}.{key}" if where else key)
@@ -235,7 +234,8 @@ class _Reporter:
             del self.path[depth:]
 
     def walk_part(self, type: Type, value: Any, where: str, below: str) -> None:
-        """Kind, version or metadata of a custom object, or of one inside it: upstream reads each by itself."""
+        """Report on kind, version or metadata of a custom or embedded object, each of which upstream decodes
+        separately."""
         if type.shape is Shape.STRING:
             if describe(value) != "string":
                 self.end(_Finding(f"{below}: Invalid value: {_shown(value)}: must be a string"))
@@ -313,7 +313,7 @@ class _Reporter:
                 self.end(_Finding(str(error)))
 
     def check_schema_union(self, type: Type, schema: Type, value: Any) -> None:
-        """Upstream decodes what is below by a decoder of its own, whose first error ends this one."""
+        """Report on a union; upstream uses a separate decoder for it, whose first error ends the decoding."""
         inner, what = _Reporter(), describe(value)
         if what == "object":
             inner.walk(schema, value, "")
@@ -355,7 +355,7 @@ _ALPHABET = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 
 
 def lenient_base64(text: str) -> str | None:
-    """Base64 that may be broken into lines, as one line; None if it is not base64."""
+    """Return base64 that may be broken into lines as one line, or None if it is not base64."""
     if not text.isascii() or base64_error(text.encode()) is not None:
         return None
     return b64encode(b64decode(text)).decode()
@@ -378,7 +378,7 @@ def base64_error(data: bytes) -> int | None:
 
 
 def _padding_error(data: bytes, at: int, filled: int) -> int | None:
-    """`at` is past the first padding character of the last group."""
+    """Return the offset of a padding error; `at` is past the first padding character of the last group."""
     end = len(data)
     if filled == 2:
         while at < end and data[at] in b"\r\n":

@@ -32,7 +32,7 @@ from setpoint.meta.goformat import quote
 
 
 def qualified(resource: str, group: str) -> str:
-    """`deployments.apps`, or `pods` for the core group."""
+    """Return `deployments.apps`, or `pods` for the core group."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -127,7 +127,7 @@ class NotFound(ApiError):
 
     @classmethod
     def path(cls) -> NotFound:
-        """No such resource is served."""
+        """Return the error for a path that is not served."""
         return cls("the server could not find the requested resource", details={})
 
 
@@ -168,7 +168,7 @@ class Conflict(ApiError):
 
     @classmethod
     def apply(cls, causes: Sequence[Mapping[str, str]], message: str) -> Conflict:
-        """Server-side apply met fields of other managers."""
+        """Return the error for a server-side apply that conflicts with other managers."""
         return cls(message, details={"causes": [dict(cause) for cause in causes]})
 
 

@@ -30,7 +30,7 @@ class Histogram:
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Rising."""
+        """Create a histogram with these ascending bounds."""
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         """Between one bound and the next; the last is for what is above all."""
@@ -42,7 +42,7 @@ class Histogram:
 
 
 def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Bounds, each so many times the one before."""
+    """Return exponentially growing bounds."""
     return tuple(first * factor**step for step in range(count))
 
 
@@ -67,7 +67,7 @@ def histogram(name: str, help_text: str, series: Iterable[tuple[Labels, Histogra
 
 
 def merged(families: Iterable[Family]) -> list[Family]:
-    """Each name once, with the samples of all that have it."""
+    """Return each family once, with the samples of all families of its name."""
     found: dict[str, Family] = {}
     for family in families:
         known = found.get(family.name)

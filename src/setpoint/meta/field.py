@@ -106,7 +106,7 @@ def not_found(field: str, value: Any) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """`supported` is shown in the order given."""
+    """Return the error for an unsupported value; `supported` is shown in the order given."""
     shown = ", ".join(quote(choice) for choice in supported)
     return FieldError("FieldValueNotSupported", field, value, f"supported values: {shown}" if shown else "")
 

@@ -28,7 +28,7 @@ class BadJoseHeader(Exception):
 
 
 def read_jose_header(part: str) -> dict[str, Any]:
-    """`part`: the first of three. Raises BadJoseHeader."""
+    """Parse the header, the first of the token's three parts. Raises BadJoseHeader."""
     try:
         head = read_strictly(_bytes(part))
     except ValueError:

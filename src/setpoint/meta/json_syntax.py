@@ -49,7 +49,7 @@ class _PythonDecoder(json.JSONDecoder):
 
 
 def read_json(text: bytes | str, **hooks: Any) -> Any:
-    """`json.loads`, in steps that are short however long the text is. It must not be nested too deeply."""
+    """Parse JSON as `json.loads` does, in short steps regardless of its length. It must not be nested too deeply."""
     if len(text) < _MAX_C_SCANNER_BYTES:
         return json.loads(text, **hooks)
     return json.loads(text, cls=_PythonDecoder, **hooks)
@@ -122,7 +122,7 @@ class _Scanner:
             self.at += 1
 
     def scan(self) -> None:
-        """Iterative: the text may nest deeper than Python's stack."""
+        """Scan the text iteratively, because it may be nested deeper than Python's stack."""
         open_brackets: list[int] = []
         while True:
             self.skip_space()
@@ -145,7 +145,7 @@ class _Scanner:
                 return
 
     def close(self, open_brackets: list[int]) -> bool:
-        """After a value: go to the next one; False at the end of the text."""
+        """Advance to the next value; return False at the end of the text."""
         while open_brackets:
             self.skip_space()
             char = self.peek()

@@ -14,7 +14,7 @@ _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
 
 
 class ManifestProblem(ValueError):
-    """A text that holds something other than objects; the message says what and, for YAML, in which line."""
+    """The text contains something other than objects; the message says what and, for YAML, in which line."""
 
 
 def manifests(data: bytes) -> list[Obj]:

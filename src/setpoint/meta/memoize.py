@@ -16,7 +16,7 @@ MAX_LENGTH = 512
 def memoized(
     maxsize: int,
 ) -> Callable[[Callable[Concatenate[str, P], R]], Callable[Concatenate[str, P], R]]:
-    """`lru_cache` for a pure function whose first argument is a text that clients choose."""
+    """Return an `lru_cache` decorator for a pure function whose first argument is a text that clients choose."""
 
     def decorate(function: Callable[Concatenate[str, P], R]) -> Callable[Concatenate[str, P], R]:
         kept = cast(Callable[Concatenate[str, P], R], lru_cache(maxsize=maxsize)(function))

@@ -311,7 +311,7 @@ def parse_ip(value: str) -> IPv4Address | IPv6Address | None:
 
 
 def ip(value: str) -> list[str]:
-    """Strict: valid and canonical, as new API fields demand."""
+    """Validate an IP address strictly: valid and canonical, as new API fields require."""
     parsed = parse_ip(value)
     if parsed is None:
         relaxed = re.fullmatch(r"\d+\.\d+\.\d+\.\d+", value)
@@ -330,7 +330,7 @@ def ip_legacy(value: str) -> list[str]:
 
 
 def cidr(value: str) -> list[str]:
-    """Strict: a network address in canonical form."""
+    """Validate a CIDR strictly: a network address in canonical form."""
     address, slash, prefix = value.partition("/")
     if not slash or not prefix.isdigit() or (len(prefix) > 1 and prefix[0] == "0") or parse_ip(address) is None:
         return [CIDR_TEXT]

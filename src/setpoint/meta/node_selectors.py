@@ -13,7 +13,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def required_nodes(spec: Mapping[str, Any]) -> Callable[[_Node], bool]:
-    """Compiled once for many nodes. `spec` is of a Pod or of a template."""
+    """Compile the node constraints in the `spec` of a Pod or a template once for many nodes."""
     wanted = tuple((spec.get("nodeSelector") or {}).items())
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -83,7 +83,7 @@ def integer(text: str) -> int | None:
 
 
 def _on_name(expression: Mapping[str, Any]) -> Callable[[str], bool]:
-    """The only field there is; compared with anything but one value it matches nothing."""
+    """Compile an expression on the node's name, the only supported field; only a single value can match."""
     values, operator = tuple(expression.get("values") or ()), expression.get("operator")
     if expression.get("key") != NAME_FIELD or len(values) != 1 or operator not in ("In", "NotIn"):
         return lambda name: False

@@ -129,7 +129,7 @@ def validate_object_meta(
     path: str,
     errs: Errors,
 ) -> None:
-    """A new object's metadata; its name has been generated already."""
+    """Validate a new object's metadata; its name has been generated already."""
     generate_name = meta.get("generateName", "")
     if generate_name:
         for text in validate_name(generate_name, True):
@@ -198,7 +198,7 @@ def validate_immutable(new: Any, old: Any, path: str, errs: Errors) -> None:
 def validate_label_selector(
     selector: Mapping[str, Any] | None, path: str, errs: Errors, *, allow_invalid_values: bool = False
 ) -> None:
-    """A LabelSelector inside an object (`matchLabels`, `matchExpressions`)."""
+    """Validate a LabelSelector inside an object (`matchLabels`, `matchExpressions`)."""
     if not selector:
         return
     validate_labels(selector.get("matchLabels"), f"{path}.matchLabels", errs)
@@ -222,7 +222,7 @@ def validate_label_selector(
 
 
 def validate_conditions(conditions: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> None:
-    """metav1.Condition lists of the newer kinds."""
+    """Validate metav1.Condition lists of the newer kinds."""
     seen: set[str] = set()
     for i, condition in enumerate(conditions):
         at = f"{path}[{i}]"

@@ -393,7 +393,7 @@ def parse_fields(text: str) -> Selector:
 
 
 def _compile_fields(requirements: tuple[Requirement, ...]) -> Selector:
-    """An absent field counts as the empty string. A test takes one step for each field named, however often it is."""
+    """Compile a field selector. An absent field counts as empty. A test takes one step per distinct field."""
     if not requirements:
         return EVERYTHING
     by_key: dict[str, _KeyRequirements] = {}

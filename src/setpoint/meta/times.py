@@ -45,7 +45,7 @@ def format_time(when: datetime) -> str:
 
 @lru_cache(maxsize=256)
 def _format_second(days: int, seconds: int) -> str:
-    """Since 1970. Most of what is written at one time carries the same few, and to write one out takes long."""
+    """Format seconds since 1970, memoized because most objects written at one time have the same few."""
     return (_EPOCH + timedelta(days, seconds)).isoformat()[:19] + "Z"
 
 
@@ -216,7 +216,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of `1h2m3.5s`. Raises TimeError."""
+    """Return the nanoseconds of `1h2m3.5s`. Raises TimeError."""
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
         return 0

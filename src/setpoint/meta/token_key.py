@@ -46,7 +46,7 @@ class VerifyingKey:
 
     @cached_property
     def id(self) -> str:
-        """Derived from the public key in a way that does not lead back to it."""
+        """Return the key ID, a hash of the public key."""
         from cryptography.hazmat.primitives import serialization
 
         der = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -81,7 +81,7 @@ class VerifyingKey:
 
     @cached_property
     def published(self) -> dict[str, str]:
-        """The public key as a JSON web key."""
+        """Return the public key as a JSON web key."""
         numbers = self._public.public_numbers()
         head = {"use": "sig", "kty": "RSA" if self._is_rsa else "EC", "kid": self.id}
         if self._is_rsa:

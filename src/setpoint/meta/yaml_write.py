@@ -70,7 +70,7 @@ def _text(text: str) -> Any:
 
 
 def _compare(left: str, right: str) -> int:
-    """Letters after everything else, runs of digits by their value."""
+    """Compare two texts: letters after everything else, runs of digits by their value."""
     for at, (a, b) in enumerate(zip(left, right)):
         if a == b:
             continue

@@ -166,24 +166,24 @@ class Subscription(Protocol):
 class Store(Protocol):
     @property
     def revision(self) -> int:
-        """Latest revision that is visible here."""
+        """Return the latest revision that is visible here."""
         ...
 
     @property
     def compacted(self) -> int:
-        """Revision up to and including which history was compacted; 0 if it never was.
+        """Return the revision up to and including which history was compacted; 0 if it never was.
 
         The current state stays readable, and a watch can resume after exactly this revision."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Reason why every call fails (closed, or the medium failed for good); None while the store works."""
+        """Return why every call fails (closed, or the medium failed for good), or None while the store works."""
         ...
 
     @property
     def unavailable(self) -> str | None:
-        """Reason why the medium is temporarily unreachable; None if it is reachable or the store has failed."""
+        """Return why the medium is temporarily unreachable, or None if it is reachable or the store has failed."""
         ...
 
     async def sync(self) -> int:

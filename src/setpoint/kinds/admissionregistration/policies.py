@@ -110,12 +110,12 @@ class PolicyStrategy(Strategy):
         self.validate_body(obj, old or {}, usage, errs)
 
     def validate_body(self, obj: Obj, old: dict[str, Any], usage: Usage, errs: Errors) -> None:
-        """`usage` knows the parameters and variables that expressions of this policy may use."""
+        """Validate the body; `usage` has the parameters and variables that this policy's expressions may use."""
         raise NotImplementedError
 
 
 def _validate_variable(variable: dict[str, Any], usage: Usage, path: str, errs: Errors) -> Usage:
-    """Later variables may use earlier ones."""
+    """Validate a variable, which may use earlier ones."""
     name, expression = variable.get("name", ""), variable.get("expression", "")
     if not name.strip():
         errs.append(required(f"{path}.name", "name is not specified"))

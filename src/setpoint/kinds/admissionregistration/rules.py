@@ -36,7 +36,7 @@ def default_match_resources(match: dict[str, Any] | None) -> None:
 
 
 def one_of(value: str | None, allowed: Sequence[str], path: str, errs: Errors) -> None:
-    """A value that must be there and be known."""
+    """Validate a required value that must be one of the supported ones."""
     if value is None or (not value and "" not in allowed):
         errs.append(required(path))
     elif value not in allowed:

@@ -80,5 +80,5 @@ def _identity(item: dict[str, Any], keys: tuple[str, ...]) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    """Unlike Python's equality this knows True from 1."""
+    """Return the value as JSON; unlike Python's equality this distinguishes True from 1."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -245,7 +245,7 @@ def _validate_stored(stored: list[str] | None, spec: dict[str, Any], path: str, 
 
 
 def _approval_error(obj: Obj, old: Obj | None) -> FieldError | None:
-    """The domains of the community may be used with its approval only."""
+    """Return the error for a protected community domain that is used without approval."""
     if not is_protected(obj["spec"].get("group", "")):
         return None
     state, text = approval(obj)

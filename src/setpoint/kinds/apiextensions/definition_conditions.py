@@ -40,7 +40,7 @@ def equivalent(one: Obj | None, other: Obj | None) -> bool:
 
 
 def put(obj: Obj, new: Obj, now: str) -> None:
-    """Into `obj`, which gets a status of its own; the time moves with the condition's status only."""
+    """Set the condition in `obj`, which gets a status of its own; the time changes only with the condition's status."""
     status = obj.get("status") or {}
     conditions: list[Obj] = list(status.get("conditions") or ())
     new = {"type": new["type"], "status": new["status"], "lastTransitionTime": now, **new}

@@ -48,7 +48,7 @@ def _join(texts: Sequence[str]) -> str:
 def validate_definition(
     spec: dict[str, Any], tolerance: Ratcheting, errs: Errors, no_versions: list[Any] | None = None
 ) -> None:
-    """`spec`: hoisted. `no_versions` is how a message shows that there are no versions."""
+    """Validate the hoisted `spec`. `no_versions` is how a message shows a missing list of versions."""
     group, versions = spec.get("group", ""), spec["versions"]
     if not group:
         errs.append(required("spec.group"))

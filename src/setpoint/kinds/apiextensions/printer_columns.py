@@ -19,7 +19,7 @@ Find = Callable[[Any], Any]
 
 
 def printer_columns(given: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """Name first. If a path cannot be read, the columns before it are all there are."""
+    """Return the columns, Name first. An invalid path ends the list."""
     columns = [NAME]
     for one in given or (_AGE,):
         try:

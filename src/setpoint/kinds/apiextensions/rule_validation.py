@@ -75,8 +75,9 @@ class RuleValidator:
     all_of: list[RuleValidator] = field(default_factory=list)
 
     def validate(self, obj: Any, old: Any, schema: Schema, errs: Errors, warn: Callable[[str], None]) -> None:
-        """The whole object; `old` is None when it is created. Nothing is asked of an object that is so wrong already
-        that rules could stumble over it."""
+        """Validate the whole object; `old` is None on create.
+
+        Rules are not evaluated on an object that is so invalid that they could fail on it."""
         if any(error.reason in _BLOCKING for error in errs):
             text = (
                 "some validation rules were not checked because the object was invalid; "
@@ -145,7 +146,7 @@ class RuleValidator:
     def _report(
         self, run: _Run, compiled: CompiledRule, bindings: Mapping[str, Any], path: str, obj: Any, before: _OldValue
     ) -> None:
-        """The rule does not hold."""
+        """Report a rule that does not hold."""
         at, kind = path or "<nil>", self.schema.get("type", "")
         if compiled.path:
             at = f"{path}.{compiled.path}" if path and not compiled.path.startswith("[") else path + compiled.path
@@ -225,7 +226,7 @@ def compile_validator(schema: Schema, resource: bool = True) -> RuleValidator | 
 
 
 def _validator(rules: Schema, node: Schema, resource: bool) -> RuleValidator | None:
-    """`rules`: where the rules stand; `node`: the schema of the value, another one within `allOf`."""
+    """Compile the rules at `rules` for values of the schema `node`, which differ within `allOf`."""
     own = rules.get("x-kubernetes-validations") or ()
     declared = self_type(node, resource) if own else None
     made = RuleValidator(node, declared, [])

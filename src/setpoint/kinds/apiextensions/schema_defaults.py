@@ -42,7 +42,7 @@ def has_unknown(value: Any, schema: Schema | None, embedded: bool = False) -> bo
 
 
 def _type_error(value: Any, schema: Schema | None, path: str, embedded: bool = False) -> FieldError | None:
-    """The first kind or version of an embedded object that is not even a string."""
+    """Return the error for the first kind or apiVersion of an embedded object that is not a string."""
     if schema is None:
         return None
     inner: list[tuple[Any, Schema | None, str]] = []
@@ -61,7 +61,7 @@ def _type_error(value: Any, schema: Schema | None, path: str, embedded: bool = F
 
 
 def validate_embedded(value: Any, schema: Schema | None, path: str, errs: Errors, embedded: bool = False) -> None:
-    """Whole objects inside objects have a kind and a version."""
+    """Validate that embedded objects have a kind and an apiVersion."""
     if schema is None:
         return
     if isinstance(value, dict):

@@ -74,7 +74,7 @@ class _Rules:
 def validate_schema(
     schema: Schema, with_status: bool, path: str, errs: Errors, known: StoredFacts | None = None
 ) -> None:
-    """The whole schema of a version. `with_status`: the version has a status subresource."""
+    """Validate the whole schema of a version. `with_status` says that the version has a status subresource."""
     path = f"{path}.openAPIV3Schema"
     found: Errors = []
     if with_status:

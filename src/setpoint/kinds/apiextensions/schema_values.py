@@ -1,9 +1,8 @@
-"""Does a value fit a schema? Compiled once per schema; the messages are upstream's, word for word.
+"""Validation of values by a schema. A schema is compiled once; the messages are exactly upstream's.
 
-A check gets the value and the name under which messages speak of it (`spec.replicas`; empty at the root), appends what
-is wrong, and returns how many tests it passed through: of several alternatives that all fail, the one that got furthest
-is the one whose complaints are told. With the old value at hand, what is wrong with fields that did not change is not
-told: it was so before.
+A check gets the value and its name in messages (`spec.replicas`; empty at the root), appends errors, and returns how
+many tests it passed: if several alternatives all fail, the errors of the one that passed most tests are reported. With
+an old value, errors in unchanged fields are not reported (ratcheting).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _at(path: str, name: str | None) -> str:
 
 
 def compile_schema(schema: Schema, of_default: bool = False) -> Check:
-    """`of_default`: the values are defaults inside schemas, of which an int-or-string is not looked at."""
+    """Compile a schema. `of_default` is for defaults inside schemas, where int-or-string is not checked."""
     type_check, enum = check_of_type(schema, of_default), check_of_enum(schema)
     alternatives = _alternatives(schema, of_default)
     string, format_check, number = check_of_text(schema), check_of_format(schema), check_of_number(schema)

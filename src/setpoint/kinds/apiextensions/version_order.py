@@ -11,7 +11,7 @@ _STAGES = {None: 3, "beta": 2, "alpha": 1}
 
 
 def version_rank(version: str) -> tuple[Any, ...]:
-    """Sorts the preferred version first."""
+    """Return the sort key that puts the preferred version first."""
     found = _VERSION.fullmatch(version)
     if found is None:
         return (1, version)

@@ -46,7 +46,7 @@ def validate_labels_match(selector: Selector, template: Mapping[str, Any], path:
 
 
 def validate_long_running(template: Mapping[str, Any], path: str, errs: Errors, *, kind: str) -> None:
-    """Pods that are to run for ever: restarted always, without a deadline."""
+    """Validate a template of Pods that run forever: always restarted, without a deadline."""
     spec = template.get("spec") or _EMPTY
     policy = spec.get("restartPolicy", "")
     if policy != "Always":
@@ -57,7 +57,7 @@ def validate_long_running(template: Mapping[str, Any], path: str, errs: Errors, 
 
 
 def validate_replicated(spec: Mapping[str, Any], errs: Errors, *, options: PodOptions) -> None:
-    """Selector against template, as ReplicaSet and Deployment both want it."""
+    """Validate the selector against the template, as ReplicaSet and Deployment require."""
     declared = spec.get("selector")
     validate_selector(declared, "spec.selector", errs, empty="empty selector is invalid for deployment")
     selector = usable_selector(declared)
@@ -71,7 +71,7 @@ def validate_replicated(spec: Mapping[str, Any], errs: Errors, *, options: PodOp
 
 
 def name_warning(name: str) -> list[str]:
-    """Names that are valid for the object but not for the hostnames of its Pods."""
+    """Return a warning for names that are valid for the object but not for the hostnames of its Pods."""
     texts = dns1123_label(name)
     if not texts:
         return []

@@ -16,7 +16,7 @@ _SELECTORS = (("fieldSelector", False), ("labelSelector", True))
 
 
 def validate_attributes(spec: Mapping[str, Any], errs: Errors) -> None:
-    """About a resource or about a path, never both."""
+    """Validate that the review is about a resource or about a path, not both."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (resource is None) == (path is None):
         shown = None if path is None else internal_form(path, _PATH_FORM)
@@ -43,7 +43,7 @@ def _validate_selector(selector: Mapping[str, Any], of_labels: bool, path: str, 
 
 
 def _validate_requirement(requirement: Mapping[str, Any], of_labels: bool, path: str, errs: Errors) -> None:
-    """Operators that are not known (yet) are let through: the answer takes them into account."""
+    """Validate a requirement. Unknown operators are accepted: the evaluation handles them."""
     operator, values, key = (requirement.get(name) or "" for name in ("operator", "values", "key"))
     if not of_labels and not key:
         errs.append(required(f"{path}.key", "must be specified"))
@@ -73,4 +73,4 @@ class ReviewStrategy(Strategy):
         return []
 
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        """The answer replaces whatever status was sent."""
+        """Discard the status that the client sent, which the result replaces."""

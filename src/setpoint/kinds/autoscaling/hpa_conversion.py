@@ -270,7 +270,7 @@ def _status_from_v1(metric: Item) -> Item:
 
 
 def _behavior_to_annotation(behavior: Item) -> Item:
-    """Upstream writes its internal type here: Go's names, and null for what is not there."""
+    """Return the annotation with upstream's internal type: Go's field names, and null for absent values."""
 
     def rules(name: str) -> Item | None:
         given = behavior.get(name)
@@ -334,7 +334,7 @@ def _rules_from(given: Item) -> Item:
 
 
 def _caseless(given: Item) -> Item:
-    """Go reads JSON keys in any case."""
+    """Return the object with lower-case keys, because Go reads JSON keys case-insensitively."""
     return {name.lower(): value for name, value in given.items()}
 
 
@@ -346,7 +346,7 @@ def _present(item: Item) -> Item:
 
 
 def _with_annotations(meta: Item, annotations: dict[str, str]) -> Item:
-    """Annotations stand before these, as everywhere."""
+    """Return the metadata with annotations in their usual position."""
     later: Item = {name: meta.pop(name) for name in ("ownerReferences", "finalizers", "managedFields") if name in meta}
     return {**meta, "annotations": annotations, **later}
 

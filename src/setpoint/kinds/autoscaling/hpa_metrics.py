@@ -133,7 +133,7 @@ def _validate_target(target: dict[str, Any], path: str, errs: Errors) -> None:
 
 
 def metrics_text(specs: list[dict[str, Any]], statuses: list[dict[str, Any]]) -> str:
-    """`cpu: 40%/80%, 12/100 (avg) + 1 more...`"""
+    """Return the table cell of the metrics: `cpu: 40%/80%, 12/100 (avg) + 1 more...`."""
     if not specs:
         return "<none>"
     texts = [_metric_text(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]

@@ -146,7 +146,7 @@ def _validate_spec(spec: dict[str, Any], old: dict[str, Any] | None, errs: Error
 
 
 def _validate_declared(spec: dict[str, Any], errs: Errors) -> None:
-    """Declared at the type itself upstream, and therefore reported after all else."""
+    """Validate what upstream declares at the type itself and therefore reports last."""
     if not spec.get("schedule"):
         errs.append(required("spec.schedule"))
 

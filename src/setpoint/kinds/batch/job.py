@@ -117,7 +117,7 @@ class JobStrategy(Strategy):
         ]
 
     def writes_after_create(self, obj: Obj) -> bool:
-        """A Job made without any labels shows those of its template, which upstream works out on every read."""
+        """Return whether the Job was created without labels: upstream fills in its template's labels on every read."""
         labels = obj["metadata"].get("labels")
         template = (obj["spec"].get("template") or {}).get("metadata") or {}
         return bool(labels) and labels == template.get("labels") and labels.keys() <= _GENERATED_LABELS

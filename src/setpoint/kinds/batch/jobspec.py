@@ -36,13 +36,13 @@ def default_failure_policy(spec: dict[str, Any]) -> None:
 
 
 def drop_disabled_fields(spec: dict[str, Any], old: dict[str, Any] | None = None) -> None:
-    """Scheduling of Jobs as workloads is switched off."""
+    """Drop the fields for scheduling Jobs as workloads, a disabled feature."""
     if not (old or {}).get("scheduling"):
         spec.pop("scheduling", None)
 
 
 def validate_job_spec(spec: dict[str, Any], path: str, errs: Errors, *, options: PodOptions) -> None:
-    """All but the selector, which Jobs have and templates of Jobs have not."""
+    """Validate everything but the selector, which templates of Jobs do not have."""
     non_negative_fields(spec, _COUNTS, path, errs)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errs.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))

@@ -29,5 +29,5 @@ def urls(verbs: str, paths: str) -> Obj:
 
 
 def events() -> Obj:
-    """Leave to report what happened."""
+    """Return the rule that allows recording events."""
     return rule("create patch update", "core events.k8s.io", "events")

@@ -23,7 +23,7 @@ _MARGIN = timedelta(minutes=10)
 
 
 def validate_issued(status: dict[str, Any], spec: dict[str, Any], now: datetime, errs: Errors) -> None:
-    """Stops at the first thing that is wrong: what follows would only echo it."""
+    """Validate the chain, up to the first error: further ones would only repeat it."""
     chain = status.get("certificateChain", "")
     raw = chain.encode()
     if len(raw) > _LIMIT:

@@ -47,7 +47,7 @@ def _annotations(obj: Obj, now: datetime) -> str:
 
 
 def outcome(obj: Obj) -> str:
-    """`Issued`, `Denied`, `Failed`, or empty while it is open."""
+    """Return `Issued`, `Denied`, `Failed`, or an empty text while it is pending."""
     for condition in (obj.get("status") or {}).get("conditions") or ():
         if condition.get("type") in _OUTCOMES and condition.get("status") == "True":
             return str(condition["type"])

@@ -8,7 +8,7 @@ from setpoint.kinds.certificates.requests import parse_certificate
 
 
 def anchor_error(type: str, headers: dict[str, str], data: bytes) -> str:
-    """Empty where nothing is wrong."""
+    """Return the error; empty if the block is valid."""
     if type != "CERTIFICATE":
         return f"has bad block type: {type}"
     if headers:

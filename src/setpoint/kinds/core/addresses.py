@@ -68,7 +68,7 @@ def validate_dual_stack_cidrs(values: list[str], path: str, errs: Errors) -> Non
 
 
 def validate_ip(value: str, path: str, errs: Errors, old: Container[str] = ()) -> None:
-    """`old`: values that were stored before and may stay."""
+    """Validate an address; values in `old` were stored before and may stay."""
     problem = _ip_problem(value)
     if problem and value not in old:
         errs.append(invalid(path, value, problem))
@@ -105,7 +105,7 @@ def validate_cidr(value: str, path: str, errs: Errors, old: Container[str] = ())
 
 
 def validate_endpoint_ip(value: str, path: str, errs: Errors) -> None:
-    """An address that traffic can be sent to."""
+    """Validate that traffic can be sent to an address."""
     for problem in _endpoint_problems(value):
         errs.append(invalid(path, value, problem))
 

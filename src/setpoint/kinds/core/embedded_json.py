@@ -21,7 +21,7 @@ class _Malformed(Exception):
 
 
 def syntax_error(data: bytes) -> str:
-    """Empty when this is JSON whose numbers fit."""
+    """Return the error; empty if the text is JSON whose numbers are in range."""
     scanner = _Scanner(data)
     try:
         scanner.document()
@@ -32,7 +32,7 @@ def syntax_error(data: bytes) -> str:
 
 
 def object_error(data: bytes) -> str:
-    """Empty when this is a JSON object (or null)."""
+    """Return the error; empty if the text is a JSON object or null."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -119,7 +119,7 @@ class _Scanner:
         return False
 
     def after_value(self, open_: list[int]) -> bool:
-        """True when another value follows; False when the innermost bracket closed."""
+        """Return True if another value follows, False if the innermost bracket was closed."""
         in_object = open_[-1] == ord("{")
         char = self.peek()
         if char == ord(","):

@@ -94,7 +94,7 @@ class EventStrategy(Strategy):
 
 
 def validate_event(obj: Obj, reporter_field: str, errs: Errors) -> None:
-    """`reporter_field`: what the API of the request calls the reporting controller."""
+    """Validate an event; `reporter_field` is the request API's name of the reporting controller."""
     namespace, involved = obj["metadata"].get("namespace", ""), _involved(obj).get("namespace", "")
     if not obj.get("eventTime"):
         if namespace not in ((involved,) if involved else ("", "default")):

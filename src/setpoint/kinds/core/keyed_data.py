@@ -26,7 +26,7 @@ def validate_keys(data: Mapping[str, str], path: str, errs: Errors) -> None:
 
 
 def forbid_change(obj: Obj, old: Obj, bags: Iterable[str], errs: Errors) -> None:
-    """A sealed object stays sealed, and its bags stay as they are."""
+    """Reject changes to an immutable object."""
     if not old.get("immutable"):
         return
     if not obj.get("immutable"):

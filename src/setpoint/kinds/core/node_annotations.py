@@ -23,7 +23,7 @@ def validate_node_annotations(annotations: Mapping[str, str], path: str, errs: E
 
 
 def _folded(item: Mapping[str, Any], name: str) -> Any:
-    """Go matches the keys of JSON objects without regard to case."""
+    """Return the value of a key, matched case-insensitively as Go matches the keys of JSON objects."""
     return next((value for key, value in item.items() if key.lower() == name.lower()), None)
 
 

@@ -249,7 +249,7 @@ def _validate_change(spec: dict[str, Any], old: dict[str, Any], errs: Errors) ->
 
 
 def _same_affinity(affinity: Any, old: Any) -> bool:
-    """The same but for labels that moved from their beta names to the general ones."""
+    """Return whether affinities are equal, except for labels renamed from beta to stable names."""
     if isinstance(affinity, dict) and isinstance(old, dict):
         # An emptied key passes here too, as it does upstream; the rules for keys refuse it.
         if "key" in old and "operator" in old and _GENERAL_LABELS.get(old["key"], "") == affinity.get("key", ""):

@@ -174,7 +174,7 @@ def _validate_resource_key(name: str, path: str, errs: Errors) -> bool:
 
 
 def _prepare_sources(spec: Spec, old: Spec) -> None:
-    """`dataSource` takes claims and snapshots only and ignores anything else; `dataSourceRef` takes all. They agree."""
+    """Make `dataSource` and `dataSourceRef` agree; the former supports only claims and snapshots and ignores others."""
     reference = spec.get("dataSourceRef")
     if reference is not None and reference.get("namespace") and "dataSourceRef" not in old:
         # Sources in other namespaces are not switched on.
@@ -197,7 +197,7 @@ def _normalize_sources(spec: Spec) -> None:
 
 
 def _validate_change(obj: Obj, old: Obj, before: Spec, errs: Errors) -> None:
-    """`before`: the old spec, with its data sources agreeing."""
+    """Validate a change; `before` is the old spec after `_prepare_sources`."""
     spec = _spec(obj)
     now_comparable, then_comparable = dict(spec), dict(before)
     if not before.get("volumeName"):
@@ -230,7 +230,7 @@ def _validate_change(obj: Obj, old: Obj, before: Spec, errs: Errors) -> None:
 
 
 def _compare_class(obj: Obj, old: Obj, before: Spec, comparable: Spec, errs: Errors) -> None:
-    """A class may move from the annotation to the field, and be filled in where there was none."""
+    """Allow a class to move from the annotation to the field, and to be set where there was none."""
     key = STORAGE_CLASS_ANNOTATION
     annotations, old_annotations = _annotations(obj), _annotations(old)
     name, old_name, noted = comparable.get("storageClassName"), before.get("storageClassName"), old_annotations.get(key)

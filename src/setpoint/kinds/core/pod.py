@@ -182,7 +182,7 @@ def _round_status(holder: Obj) -> None:
 
 
 def _retain_pod_level_resources(obj: Obj, old: Obj) -> None:
-    """A client that does not know the field must not remove it."""
+    """Restore pod-level resources that a client without the field would remove."""
     if "resources" not in obj["spec"] and "resources" in old["spec"]:
         obj["spec"]["resources"] = old["spec"]["resources"]
 
@@ -304,7 +304,7 @@ class PodResizeStrategy(_PodSubresource):
 
 
 def _copy_resize_only(obj: Obj, old: Obj) -> None:
-    """All but resources and how to resize them stays as stored; added or removed containers are left to be refused."""
+    """Copy resources and resize policies only; validation rejects added or removed containers."""
     spec, old_spec = obj["spec"], old["spec"]
     lists = ("containers", "initContainers")
     if any(len(spec.get(key) or ()) != len(old_spec.get(key) or ()) for key in lists):

@@ -15,7 +15,7 @@ _MAX_PROFILE_LENGTH = 4095
 
 
 def merge_match_label_keys(pod: Dict) -> None:
-    """Keys whose values come from the pod's own labels become part of the selectors."""
+    """Merge keys whose values come from the pod's own labels into the selectors."""
     spec = pod["spec"]
     labels = pod["metadata"].get("labels") or {}
     affinity = spec.get("affinity")

@@ -42,7 +42,7 @@ def validate_resize(new: Item, old: Item, errs: Errors, options: PodOptions) -> 
     for key in ("initContainers", "containers"):
         for i, (container, before) in enumerate(zip(spec.get(key) or (), old_spec.get(key) or ())):
             path = f"spec.{key}[{i}].resources"
-            _validate_unchanged(container.get("resources"), before.get("resources"), path, "", errs)
+            _validate_not_removed(container.get("resources"), before.get("resources"), path, "", errs)
     if spec.get("containers"):
         masked["containers"] = [_mask_container(c, o) for c, o in zip(spec["containers"], old_spec["containers"])]
         for container, before in zip(masked["containers"], old_spec["containers"]):
@@ -64,7 +64,8 @@ def _has_amounts(resources: Item | None) -> bool:
 
 
 def _node_can_resize(status: Item) -> bool:
-    """A node that can resize reports the resources of running containers; before one runs, who knows."""
+    """Return whether the node can resize: it then reports the resources of running containers. Unknown before one
+    runs."""
     for container in status.get("containerStatuses", ()):
         if "running" in (container.get("state") or {}):
             return "resources" in container
@@ -124,8 +125,8 @@ def _validate_order(spec: Item, old_spec: Item, errs: Errors) -> bool:
     return len(errs) == count
 
 
-def _validate_unchanged(new: Item | None, old: Item | None, path: str, prefix: str, errs: Errors) -> None:
-    """Amounts may change, but not go away."""
+def _validate_not_removed(new: Item | None, old: Item | None, path: str, prefix: str, errs: Errors) -> None:
+    """Validate that amounts are not removed; they may change."""
     for which in _LISTS:
         before, after = (old or {}).get(which) or {}, (new or {}).get(which) or {}
         if before.keys() - after.keys():
@@ -138,7 +139,7 @@ def _validate_pod_level(masked: dict[str, Any], old_spec: Item, errs: Errors) ->
         if new is None:
             errs.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
             return
-        _validate_unchanged(new, old, "spec.resources", "pod-level ", errs)
+        _validate_not_removed(new, old, "spec.resources", "pod-level ", errs)
     resources = _mask_amounts(new, old)
     if resources or old is not None:
         masked["resources"] = resources

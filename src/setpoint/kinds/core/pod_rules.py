@@ -83,7 +83,7 @@ def validate_annotations_update(new: Item, old: Item, errs: Errors, options: Pod
 
 
 def validate_changed_pod(new: Item, old: Item, errs: Errors, options: PodOptions) -> None:
-    """A plain update: few fields of the spec may change, and only in few ways."""
+    """Validate a plain update: few fields of the spec may change, and only in few ways."""
     validate_pod_and_annotations(new, errs, options)
     validate_annotations_update(new, old, errs, options)
     spec, old_spec = new["spec"], old["spec"]
@@ -112,7 +112,7 @@ def validate_changed_pod(new: Item, old: Item, errs: Errors, options: PodOptions
 
 
 def _validate_container_updates(new: Sequence[Item], old: Sequence[Item], path: str, errs: Errors) -> bool:
-    """False: what follows makes no sense any more."""
+    """Validate containers; return False if further checks are meaningless."""
     if len(new) != len(old):
         errs.append(forbidden(path, "pod updates may not add or remove containers"))
         return False
@@ -173,7 +173,7 @@ def _copy_field(masked: dict[str, Any], old: Item, key: str) -> None:
 
 
 def _mask_scheduling(masked: dict[str, Any], old_spec: Item, errs: Errors) -> None:
-    """A gated pod may still be steered to fewer nodes, never to others."""
+    """Mask the scheduling of a gated pod, whose constraints may only be tightened."""
     selector, old_selector = masked.get("nodeSelector") or {}, old_spec.get("nodeSelector") or {}
     if selector != old_selector:
         if any(selector.get(key) != value for key, value in old_selector.items()):

@@ -70,7 +70,7 @@ def _validate_conditions(conditions: Sequence[Item], errs: Errors) -> None:
 
 
 def container_should_restart(container: Item, pod_policy: str, exit_code: int) -> bool:
-    """Is a container that ended with this code started again?"""
+    """Return whether a container that exited with this code is restarted."""
     policy = container.get("restartPolicy")
     if policy is not None:
         for rule in container.get("restartPolicyRules", ()):

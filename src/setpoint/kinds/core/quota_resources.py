@@ -7,7 +7,7 @@ from setpoint.meta.field import Errors, invalid
 
 
 def is_standard_quota(name: str) -> bool:
-    """Known to quota: every standard resource but plain `storage`."""
+    """Return whether quota supports the name: every standard resource but plain `storage`."""
     return (is_standard(name) and name != "storage") or is_quota_huge_page(name)
 
 

@@ -58,7 +58,7 @@ class Meter:
         return dict.fromkeys(self._names, "1")
 
     def in_scope(self, scope: Item, obj: Item) -> bool:
-        """`scope`: scopeName, operator, values."""
+        """Return whether the object is in the `scope`: scopeName, operator, values."""
         return False
 
     def changes(self, obj: Item, old: Item, subresource: str) -> bool:

@@ -51,7 +51,7 @@ def is_extended(name: str) -> bool:
 
 
 def is_integer(name: str) -> bool:
-    """Counted in whole numbers."""
+    """Return whether amounts of the resource must be integers."""
     return name in _COUNTED or is_extended(name)
 
 
@@ -60,7 +60,7 @@ def is_overcommit_allowed(name: str) -> bool:
 
 
 def is_pod_level(name: str) -> bool:
-    """May be requested for the pod as a whole."""
+    """Return whether the resource may be requested for the pod as a whole."""
     return name in ("cpu", "memory") or is_huge_page(name)
 
 
@@ -120,7 +120,7 @@ def validate_resource_amount(name: str, amount: str, path: str, errs: Errors) ->
 
 @memoized(maxsize=1024)
 def is_divisible_by_page(name: str, amount: str) -> bool:
-    """Huge pages come whole: `hugepages-2Mi` in multiples of 2Mi."""
+    """Return whether an amount of huge pages is a multiple of the page size, 2Mi for `hugepages-2Mi`."""
     try:
         page = name.removeprefix(HUGE_PAGES)
         size = value(page)

@@ -165,7 +165,7 @@ class ServiceStrategy(Strategy):
 
 
 def _drop_unused_policy(spec: dict[str, Any]) -> None:
-    """An external name has no internal traffic; upstream hides a valid policy whenever it is read."""
+    """Drop the internal traffic policy of an external name; upstream hides a valid one on every read."""
     if spec.get("type") == "ExternalName" and spec.get("internalTrafficPolicy") in ("Cluster", "Local"):
         del spec["internalTrafficPolicy"]
 

@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 def normalize_cluster_ips(obj: Obj, old: Obj | None) -> None:
-    """`clusterIP` is the first of `clusterIPs`, also for clients that know only the single one."""
+    """Make `clusterIP` the first of `clusterIPs`, also for clients that know only the single field."""
     spec = obj.setdefault("spec", {})
     single, several = spec.get("clusterIP", ""), spec.get("clusterIPs", [])
     if old is None:
@@ -77,7 +77,7 @@ def patch_allocated_values(obj: Obj, old: Obj) -> None:
 
 
 def _retains_dual_stack_preference(spec: Spec, old: Spec) -> bool:
-    """A cluster that gained or lost a family does not change the services that merely prefer two."""
+    """Return whether to keep the families of a service that only prefers two, when the cluster's families changed."""
     return (
         spec.get("ipFamilyPolicy") == "PreferDualStack" == old.get("ipFamilyPolicy", "PreferDualStack")
         and spec.get("type") == old.get("type")
@@ -202,7 +202,7 @@ def released_cluster_ips(obj: Obj, old: Obj) -> list[str]:
 
 
 def default_on_read(obj: Obj, default_family: str) -> None:
-    """Services from before `clusterIPs` and `ipFamilies` existed are shown with them."""
+    """Fill in `clusterIPs` and `ipFamilies` of services stored before these fields existed."""
     normalize_cluster_ips(obj, None)
     spec = obj["spec"]
     if not needs_cluster_ip(spec):

@@ -24,12 +24,12 @@ def needs_health_check_port(spec: Spec) -> bool:
 
 
 def has_node_ports(spec: Spec) -> bool:
-    """The type makes use of node ports, asked for or not."""
+    """Return whether the type uses node ports, requested or not."""
     return spec.get("type") in ("NodePort", "LoadBalancer")
 
 
 def needs_node_ports(spec: Spec) -> bool:
-    """Ports without a node port get one."""
+    """Return whether ports without a node port get one."""
     kind = spec.get("type")
     return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
 
@@ -43,7 +43,7 @@ def node_ports(spec: Spec) -> set[int]:
 
 
 def drop_type_dependent_fields(obj: Obj, old: Obj) -> None:
-    """On a change of type, drop fields that the new type cannot have, unless the user changed them too."""
+    """Drop fields that the new type cannot have, unless the user changed them together with the type."""
     spec, old_spec = obj.setdefault("spec", {}), old.get("spec") or {}
 
     def same(name: str) -> bool:

@@ -32,7 +32,7 @@ _FIXED = "may not change once set"
 
 def validate_service(spec: Spec, old: Spec | None, annotations: Mapping[str, str],
                      old_annotations: Mapping[str, str], errs: Errors) -> None:  # fmt: skip
-    """`old`: the spec that is updated; what it holds may stay even where rules have become stricter."""
+    """Validate a service; values in the `old` spec may stay even if rules have become stricter."""
     hints, mode = annotations.get(TOPOLOGY_HINTS), annotations.get(TOPOLOGY_MODE)
     if hints is not None and mode is not None and hints != mode:
         text = f"must match annotations[{TOPOLOGY_HINTS}] when both are specified"
@@ -136,7 +136,7 @@ def _validate_affinity(spec: Spec, errs: Errors) -> None:
 
 
 def validate_cluster_ip_fields(spec: Spec, old: Spec | None, errs: Errors) -> None:
-    """`clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` fit together."""
+    """Validate that `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` agree."""
     if not needs_cluster_ip(spec):
         return
     single, ips, families = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
@@ -275,7 +275,7 @@ def _validate_traffic_policies(spec: Spec, errs: Errors) -> None:
 
 
 def validate_service_change(spec: Spec, old: Spec, errs: Errors) -> None:
-    """A second family may come and go; the first stays."""
+    """Validate that the first family stays; a second one may be added or removed."""
     if needs_cluster_ip(spec) and needs_cluster_ip(old):
         headless, was_headless = is_headless(spec), is_headless(old)
         if not (headless and was_headless):
@@ -313,7 +313,7 @@ def _validate_list_change(spec: Spec, old: Spec, name: str, errs: Errors) -> Non
 
 def validate_load_balancer_status(status: Mapping[str, Any], old: Mapping[str, Any], kind: str, path: str,
                                   errs: Errors) -> None:  # fmt: skip
-    """`kind`: the type of the Service; an Ingress has its own rules."""
+    """Validate the status; `kind` is the type of the Service, and an Ingress has its own rules."""
     ingress = status.get("ingress") or []
     if kind != "LoadBalancer":
         if ingress:

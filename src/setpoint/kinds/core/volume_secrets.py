@@ -12,7 +12,7 @@ _OF_CSI = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
 
 def volume_secrets(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(namespace, name) of each."""
+    """Yield the (namespace, name) of each Secret."""
     beside = (spec.get("claimRef") or {}).get("namespace", "")
     azure, csi = spec.get("azureFile"), spec.get("csi")
     if azure is not None:

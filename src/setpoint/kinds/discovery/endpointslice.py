@@ -99,7 +99,7 @@ class EndpointSliceStrategy(Strategy):
 
 
 def _drop_topology(obj: Obj, known_nodes: frozenset[str] | set[str | None]) -> None:
-    """`deprecatedTopology` cannot be written; a node name that it held before moves to `nodeName`."""
+    """Drop `deprecatedTopology`, which cannot be written; a node name in it moves to `nodeName`."""
     for endpoint in obj.get("endpoints") or ():
         topology = endpoint.pop("deprecatedTopology", None)
         node = (topology or {}).get(_HOSTNAME)
@@ -116,7 +116,7 @@ def _validate_type(obj: Obj, errs: Errors) -> None:
 
 
 def _validate_address_counts(endpoints: Sequence[Mapping[str, Any]], errs: Errors) -> None:
-    """Declared rules: upstream reports them after all others."""
+    """Validate address counts, which upstream declares and reports after all others."""
     for i, endpoint in enumerate(endpoints):
         addresses = endpoint.get("addresses") or ()
         if not addresses:

@@ -117,7 +117,7 @@ def _validate_series(obj: Obj, errs: Errors) -> None:
 
 
 def _shown(name: str, value: Any) -> Any:
-    """Upstream prints its internal structs, all fields and Go names."""
+    """Return upstream's internal struct as messages show it: all fields, with Go's names."""
     if name in ("involvedObject", "related") and value is not None:
         return internal("ObjectReference", value)
     if name == "source":

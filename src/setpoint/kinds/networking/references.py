@@ -9,7 +9,7 @@ _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def validate_segment(value: str, path: str, errs: Errors) -> None:
-    """A name that is to stand in a URL; its absence is for the caller to report."""
+    """Validate a name that becomes part of a URL; the caller reports its absence."""
     if value:
         errs.extend(invalid(path, value, text) for text in path_segment(value))
 
@@ -20,7 +20,7 @@ def validate_group(group: str | None, path: str, errs: Errors) -> None:
 
 
 def validate_domain_prefixed_path(value: str, path: str, errs: Errors) -> None:
-    """`acme.io/anything`."""
+    """Validate a path such as `acme.io/anything`."""
     if not value:
         errs.append(required(path))
         return

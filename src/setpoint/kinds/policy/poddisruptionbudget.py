@@ -76,7 +76,7 @@ class PodDisruptionBudgetStatusStrategy(StatusStrategy):
 
 
 def _strip_label(spec: dict[str, Any]) -> None:
-    """The label that stands for match-none in storage may not be mixed with a user's own expressions."""
+    """Remove the label that means match-none in storage, which must not be mixed with a user's expressions."""
     selector = spec.get("selector")
     if not selector or selector == _MATCH_NONE:
         return

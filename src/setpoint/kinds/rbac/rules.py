@@ -41,7 +41,7 @@ def validate_rules(rules: list[dict[str, Any]], errs: Errors, *, namespaced: boo
 
 
 def validate_verbs(rules: list[dict[str, Any]], errs: Errors) -> None:
-    """Declared at the type itself upstream, and therefore reported after all else."""
+    """Validate verbs, which upstream declares at the type itself and therefore reports last."""
     errs.extend(required(f"rules[{i}].verbs") for i, rule in enumerate(rules) if not rule.get("verbs"))
 
 

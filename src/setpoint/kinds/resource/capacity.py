@@ -14,7 +14,7 @@ _MAX_INT64 = 9223372036854775807
 
 
 def validate_capacity(capacity: dict[str, Any], shared: bool, path: str, errs: Errors) -> None:
-    """`shared`: the device can be allocated more than once, each time in part."""
+    """Validate capacity; `shared` says that the device can be allocated several times, each time in part."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return

@@ -62,7 +62,7 @@ def default_claim(spec: dict[str, Any]) -> None:
 
 
 def drop_disabled(spec: dict[str, Any]) -> None:
-    """Derived attributes are not on by default."""
+    """Drop derived attributes, a feature that is off by default."""
     for request in _each_request(spec):
         request.pop("derivedAttributes", None)
 

@@ -18,7 +18,7 @@ _SELECTOR = Usage(Purpose.DEVICE_SELECTOR)
 def validate_selectors(
     selectors: Sequence[dict[str, Any]] | None, path: str, errs: Errors, late: Errors, stored: bool = False
 ) -> None:
-    """`stored`: these very expressions are already in use, and not compiled again."""
+    """Validate selectors; `stored` says that they are in use already and need not be compiled again."""
     selectors = selectors or ()
     if oversized(selectors, 32, path, late):
         return

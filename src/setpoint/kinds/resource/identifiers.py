@@ -153,7 +153,7 @@ def validate_references(names: Sequence[str] | None, requests: Requests, path: s
 
 
 def oversized(items: Sequence[Any], limit: int, path: str, late: Errors) -> bool:
-    """Too many items are not looked at one by one."""
+    """Return whether there are too many items, which are then not validated one by one."""
     if len(items) <= limit:
         return False
     late.append(too_many(path, len(items), limit))

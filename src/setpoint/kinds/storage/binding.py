@@ -34,7 +34,7 @@ def claim_class(claim: Mapping[str, Any]) -> str:
 
 
 def asks_for_class(claim: Mapping[str, Any]) -> bool:
-    """Also one that asks for the class with the empty name: it wants a volume without a class, and no default."""
+    """Return whether the claim names a class, even the empty one, which requests a volume without a class."""
     return STORAGE_CLASS_ANNOTATION in annotations_of(claim) or claim["spec"].get("storageClassName") is not None
 
 
@@ -55,7 +55,7 @@ def capacity(volume: Mapping[str, Any]) -> str:
 
 
 def is_reserved_for(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
-    """The volume names the claim, and not another one of the same name."""
+    """Return whether the volume references the claim, and not another one of the same name."""
     reference, meta = volume["spec"].get("claimRef"), claim["metadata"]
     if not reference or reference.get("name") != meta["name"] or reference.get("namespace") != meta["namespace"]:
         return False
@@ -100,10 +100,10 @@ def smallest_match(
     reaches: Callable[[Obj], bool] | None = None,
     excluded: Collection[str] = (),
 ) -> Obj | None:
-    """Of these volumes the one that is reserved for the claim, or else the smallest free one that suits it.
+    """Return the volume that is reserved for the claim, or else the smallest free one that matches.
 
-    `only_reserved` is for who leaves free volumes to another to choose. `reaches(volume)` says whether it can be used
-    where it is needed: if the reserved one cannot, there is none. Names in `excluded` are spoken for.
+    `only_reserved` is for callers that do not choose free volumes. `reaches(volume)` says whether it is usable where it
+    is needed: if the reserved one is not, the result is None. Names in `excluded` are already assigned.
     """
     asked = claim["spec"].get("selector")
     selector = from_label_selector(asked) if asked is not None else None

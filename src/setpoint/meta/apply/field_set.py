@@ -240,7 +240,7 @@ def from_paths(*given: tuple[str, ...]) -> FieldSet:
 
 
 def of_fields(*dotted: str) -> FieldSet:
-    """`of_fields("status", "metadata.ownerReferences")`."""
+    """Return the set of these dotted paths, as in `of_fields("status", "metadata.ownerReferences")`."""
     return from_paths(*(tuple("f:" + name for name in path.split(".")) for path in dotted))
 
 
@@ -249,7 +249,7 @@ Filter = Callable[[FieldSet], FieldSet]
 
 
 def exclude(fields: FieldSet) -> Filter:
-    """Drops these paths and all below them."""
+    """Return a filter that drops these paths and everything below them."""
     return lambda given: recursive_difference(given, fields)
 
 

@@ -115,7 +115,7 @@ def _by_value(item: Any) -> str | None:
 
 
 def is_deduced(type_: Type) -> bool:
-    """Free-form parts of custom kinds are owned field by field; those of built-in kinds (raw extensions) whole."""
+    """Return whether values are owned field by field without a schema: those of custom kinds, not of built-in ones."""
     return type_.shape is Shape.ANY and not type_.go and not type_.atomic
 
 

@@ -105,7 +105,7 @@ def decode(entries: Any) -> Managers:
 
 
 def is_reset(entries: Any) -> bool:
-    """A client that sends an empty list, or one empty entry, asks to forget all ownership."""
+    """Return whether the client requests to remove all ownership, by an empty list or one empty entry."""
     if type(entries) is not list or len(entries) > 1:
         return False
     return not entries or not any(value or name == "fieldsV1" for name, value in entries[0].items())

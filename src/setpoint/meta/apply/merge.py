@@ -11,7 +11,7 @@ _MISSING = object()
 
 
 def merge(type_: Type, live: Any, config: Any) -> Any:
-    """Both must have passed `check`. Where the configuration changes nothing, the live value itself is the result."""
+    """Merge two values that have passed `check`. If the configuration changes nothing, return the live value itself."""
     shape = type_.shape
     if shape is Shape.LIST:
         if type_.list_type is ListType.ATOMIC or not (live or config):

@@ -35,7 +35,7 @@ def _json(value: Any) -> str:
 
 
 def _whole_floats(value: Any) -> Any:
-    """Go writes the float 80 as `80`."""
+    """Convert whole floats to integers, because Go writes the float 80 as `80`."""
     if type(value) is float and value.is_integer() and abs(value) < 1e21:
         return int(value)
     if type(value) is dict:
@@ -100,7 +100,7 @@ _KIND_ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
 
 
 def order(element: str) -> tuple[Any, ...]:
-    """Sorts elements: fields by name, then keys, then values, numbers by their size."""
+    """Return the sort key of an element: fields by name, then keys, then values, numbers by their size."""
     return _cached_order(element) if len(element) <= 256 else _order(element)
 
 

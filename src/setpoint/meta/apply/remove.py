@@ -65,7 +65,7 @@ def member_type(type_: Type, name: str) -> Type:
 
 
 def extract_items(type_: Type, value: Any, wanted: FieldSet) -> Any:
-    """Only what the set names of `value`, with everything below a path that ends in the set's leaves."""
+    """Return the parts of `value` in the set, with everything below a path that ends in the set's leaves."""
     if not wanted or type(value) not in (dict, list) or not value:
         return value
     if type_.shape is Shape.LIST:

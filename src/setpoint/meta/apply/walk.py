@@ -118,7 +118,7 @@ def _make_struct(
 
 
 def _allow_missing_metadata(walk: Walk, metadata: Walk) -> None:
-    """`metadata` itself is never owned, so whether it is there makes no difference."""
+    """Treat missing and present metadata alike, because `metadata` itself is never owned."""
     diff, fill, members = walk.diff, walk.fill, walk.members
 
     def object_diff(old: Any, new: Any) -> Pair | None:
@@ -242,7 +242,7 @@ def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
 
 
 def _make_leaf_map(walk: Walk) -> None:
-    """Maps of scalars: labels, annotations, data, resource quantities."""
+    """Build the walk of maps of scalars: labels, annotations, data, resource quantities."""
 
     def fill(value: dict[str, Any], node: FieldSet) -> None:
         for name in sorted(value):
@@ -264,7 +264,7 @@ def _make_leaf_map(walk: Walk) -> None:
 
 
 def _make_deduced(walk: Walk) -> None:
-    """Values without a schema: objects field by field, everything else whole."""
+    """Build the walk of values without a schema: objects are owned field by field, everything else whole."""
     mapped = Walk(False)
     _make_mapped(mapped, _Plans(walk), frozenset())
 

@@ -354,7 +354,7 @@ class Checker:
 
 
 def _qualified(expr: Expr) -> str | None:
-    """`a.b.c` as one name, if it can be one."""
+    """Return `a.b.c` as one name, or None if it cannot be one."""
     parts: list[str] = []
     while isinstance(expr, Select):
         if expr.test_only:

@@ -32,7 +32,7 @@ class Code:
 
     @property
     def bare(self) -> int:
-        """The cost as a branch of a conditional or as an index."""
+        """Return the cost as a branch of a conditional or as an index."""
         return self.cost if self.attribute is None else self.attribute
 
     def qualified(self, run: Run, more: int) -> Code:
@@ -56,7 +56,7 @@ def outcome_of(run: Run, frame: Frame) -> Any:
 
 
 def refunding(run: Run, charged: int) -> Run:
-    """Runs it; if it fails, what depends on it is not run at all, and what was charged for that ahead is given back."""
+    """Return code that refunds the cost charged in advance for what depends on it if it fails."""
 
     def attempt(frame: Frame) -> Any:
         try:

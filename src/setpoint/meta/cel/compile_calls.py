@@ -141,7 +141,7 @@ def fits(value: Any, wanted: Type) -> bool:
 
 
 def _certain(static: Type, wanted: Type) -> bool:
-    """The checker has proved that the argument fits."""
+    """Return whether the checker has proved that the argument fits."""
     return wanted.kind in (Kind.DYN, Kind.PARAM) or (static.kind is wanted.kind and not static.nullable)
 
 
@@ -173,7 +173,7 @@ def _function(
 
 
 def _folded_regex(name: str, arguments: list[Code]) -> Callable[..., Any] | None:
-    """A constant pattern is compiled once."""
+    """Compile a constant pattern once."""
     from setpoint.meta.cel.libraries.regular import PREPARED
 
     prepare = PREPARED.get(name)
@@ -213,7 +213,7 @@ def _paid(call: Callable[..., Any], cost: CallCost, afterwards: bool) -> _Invoke
 
 
 def _charge_failed(frame: Frame, cost: CallCost, values: Sequence[Any], error: CelError) -> None:
-    """A call whose arguments are all there, one of them as an error, is paid for although it is not made."""
+    """Charge a call that is not made because one of its arguments, all of which were evaluated, is an error."""
     if not isinstance(cost, int):
         frame[0] += cost(values, error)
 
@@ -231,7 +231,7 @@ def _unary(invoke: _Invoke, only: Run, cost: CallCost) -> Run:
 
 
 def _binary(invoke: _Invoke, first: Run, second: Run, cost: CallCost) -> Run:
-    """Both arguments are evaluated, whatever becomes of the first."""
+    """Compile a call with two arguments, which are both evaluated even if the first fails."""
 
     def run(frame: Frame) -> Any:
         try:
@@ -251,8 +251,9 @@ def _binary(invoke: _Invoke, first: Run, second: Run, cost: CallCost) -> Run:
 
 
 def _variadic(invoke: _Invoke, arguments: list[Code], cost: CallCost) -> Run:
-    """The first argument that fails ends it: those after it are not evaluated, and if there are any, the call costs
-    nothing."""
+    """Compile a call that ends at the first argument that fails.
+
+    The arguments after it are not evaluated, and if there are any, the call costs nothing."""
     runs = [argument.run for argument in arguments]
     costs = [argument.cost for argument in arguments]
     fixed = cost if isinstance(cost, int) else 0
@@ -289,5 +290,5 @@ def _dispatch(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
 
 
 def never(*_: Any) -> Any:
-    """The implementation of what the compiler translates itself."""
+    """Stand in for functions that the compiler translates itself. It is never called."""
     raise no_such_overload()

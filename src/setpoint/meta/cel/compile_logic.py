@@ -51,7 +51,7 @@ def compile_or(left: Code, right: Code) -> Code:
 
 
 def _other(frame: Frame, second: Run, more: int, error: CelError, decisive: bool) -> bool:
-    """The first operand failed: the second may decide alone, else the failure stands."""
+    """Evaluate the second operand after the first failed: it may decide alone, otherwise the error is raised."""
     frame[0] += more
     try:
         value = second(frame)

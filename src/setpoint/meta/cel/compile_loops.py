@@ -82,7 +82,7 @@ def compile_comprehension(compiler: Compiler, expr: Comprehension) -> Code:
 
 
 def _bind(compiler: Compiler, expr: Comprehension) -> Code:
-    """The value is computed when it is first used, if at all."""
+    """Compile a binding, whose value is computed on first use."""
     initial = compiler.compile(expr.initial)
     place = compiler.slot()
     compute, extra = initial.run, initial.cost
@@ -230,7 +230,7 @@ def _exactly_one(source: Run, places: list[int], predicate: Code) -> Run:
 
 
 def _collect(source: Run, places: list[int], predicate: Code | None, element: Run, cost: int) -> Run:
-    """`map` and `filter`."""
+    """Compile `map` and `filter`."""
     place = places[0]
     second = places[1] if len(places) > 1 else 0
     check = predicate.run if predicate is not None else None

@@ -35,7 +35,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _applied(left: Run, right: Run, apply: Callable[[Any, Any], Any]) -> Run:
-    """Both operands are evaluated, even if the first fails: what the second does costs all the same."""
+    """Compile an operator. Both operands are evaluated and charged even if the first fails."""
 
     def run(frame: Frame) -> Any:
         try:

@@ -90,7 +90,7 @@ def compile_opt_select(compiler: Compiler, expr: Call) -> Code:
 
 
 def optional_index(operand: Code, key: Any) -> Code:
-    """`a.?b` and `a[?b]` with a constant key."""
+    """Compile `a.?b` and `a[?b]` with a constant key."""
     read = operand.run
 
     def run(frame: Frame) -> Any:
@@ -107,7 +107,7 @@ def optional_index(operand: Code, key: Any) -> Code:
 
 
 def compile_test(compiler: Compiler, expr: Select) -> Code:
-    """`has(a.b)` costs what reading `a` costs; the test itself is free."""
+    """Compile `has(a.b)`, which costs what reading `a` costs; the test itself is free."""
     operand = compiler.compile(expr.operand)
     read, name = refunding(operand.run, 1), expr.field
     base = operand.bare + 1
@@ -145,7 +145,7 @@ def compile_test(compiler: Compiler, expr: Select) -> Code:
 
 
 def compile_index(operand: Code, index: Code) -> Code:
-    """`a[b]`"""
+    """Compile `a[b]`."""
     read, at = refunding(operand.run, index.bare + 1), index.run
     if index.constant:
         key = index.value
@@ -184,7 +184,7 @@ def compile_index(operand: Code, index: Code) -> Code:
 
 
 def compile_opt_index(operand: Code, index: Code) -> Code:
-    """`a[?b]`"""
+    """Compile `a[?b]`."""
     if index.constant:
         return optional_index(operand, index.value)
     read, at = refunding(operand.run, index.bare), index.run

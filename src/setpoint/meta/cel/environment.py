@@ -171,11 +171,12 @@ class Program:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The variables that it reads."""
+        """Return the variables that the program reads."""
         return frozenset(name for name, _ in self._places)
 
     def evaluate(self, bindings: Mapping[str, Any], limit: int = PER_CALL_LIMIT) -> Outcome:
-        """Runs it with these variables. Never raises: what went wrong is in the outcome, with the cost until then."""
+        """Evaluate the program with these variables. It never raises: the outcome holds the error and the cost until
+        then."""
         frame = self._template.copy()
         frame[1] = limit
         for name, place in self._places:

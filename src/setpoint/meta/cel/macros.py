@@ -29,9 +29,9 @@ class MacroMisuse(ValueError):
         self.position = position
 
 
-def _variable(argument: Expr, complaint: str) -> str:
+def _variable(argument: Expr, message: str) -> str:
     if not isinstance(argument, Ident):
-        raise MacroMisuse(complaint, argument.position)
+        raise MacroMisuse(message, argument.position)
     if argument.name in _RESERVED_ACCUMULATORS:
         raise MacroMisuse("iteration variable overwrites accumulator variable", argument.position)
     return argument.name

@@ -13,7 +13,8 @@ _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 
 
 def format_general(value: float) -> str:
-    """`%g` of a float: shortest digits that give the number back, with an exponent from a million on and below 1e-4."""
+    """Format a float with `%g`: the shortest digits that round-trip, with an exponent from a million on and below
+    1e-4."""
     if value != value:
         return "NaN"
     if math.isinf(value):

@@ -41,7 +41,7 @@ MAX_TIMESTAMP = 253402300799 * SECOND + 999_999_999
 
 
 def equals(left: Any, right: Any) -> bool:
-    """Never an error: values of different types are different, numbers are compared by what they count."""
+    """Return whether two values are equal. Values of different types differ; numbers are compared by value."""
     kind, other = type(left), type(right)
     if kind in _SIMPLE:
         if kind is other:
@@ -89,7 +89,7 @@ def find(container: Any, key: Any) -> Any:
 
 
 def compare(left: Any, right: Any, function: str) -> int:
-    """-1, 0 or 1."""
+    """Compare two values and return -1, 0 or 1."""
     kind, other = type(left), type(right)
     if kind is other and kind in (str, int, bytes, bool, Uint):
         return _sign(left, right)
@@ -284,7 +284,7 @@ def index_of(index: Any) -> int:
 
 
 def get_index(container: Any, index: Any) -> Any:
-    """`container[index]`"""
+    """Return `container[index]`."""
     found = find_index(container, index)
     if found is MISSING:
         if is_list(container):
@@ -306,7 +306,7 @@ def find_index(container: Any, index: Any) -> Any:
 
 
 def contains(element: Any, container: Any) -> bool:
-    """`element in container`"""
+    """Return `element in container`."""
     if is_list(container):
         return _among(element, container)
     if is_map(container):

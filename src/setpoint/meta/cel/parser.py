@@ -17,7 +17,7 @@ from setpoint.meta.cel.recovery import (
     RELATIONS,
     STARTS,
     SUMS,
-    GiveUp,
+    ParseAborted,
     TokenReader,
     TooDeep,
     one_of,
@@ -99,7 +99,7 @@ class _Parser(TokenReader):
 
     def whole(self) -> Expr:
         tree = self.expr()
-        with suppress(GiveUp):
+        with suppress(ParseAborted):
             self.expect(EOF)
         return tree
 
@@ -115,7 +115,7 @@ class _Parser(TokenReader):
                 self.expect(":")
                 self.followers.pop()
                 no = self.expr()
-            except GiveUp:
+            except ParseAborted:
                 self.followers.pop()
                 self.recover()
                 no = Literal(token.position, None)
@@ -135,9 +135,10 @@ class _Parser(TokenReader):
         return _balanced(f"_{operator}_", terms, positions, 0, len(positions) - 1)
 
     def binary(self, level: int, operand: bool = False) -> Expr:
-        """Relations (0), sums (1) and products (2), each to the left. `operand`: on the right side of an operator.
+        """Parse relations (0), sums (1) and products (2), left-associative; `operand` marks the right side of an
+        operator.
 
-        Sums and products are one rule to the generated parser, so their depth is counted once."""
+        Sums and products are one rule of the generated parser, so their depth is counted once."""
         operators = (RELATIONS, SUMS, PRODUCTS)[level]
         rule = "relation" if level == 0 else "calc"
         entered = 1 if level < 2 or operand else 0
@@ -154,12 +155,12 @@ class _Parser(TokenReader):
         token = self.token
         if token.kind not in STARTS:
             if self.ahead().kind in STARTS and token.kind != EOF and not self.recovering:
-                self.complain(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
+                self.report_error(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
                 self.at += 1
                 self.recovering = False
                 token = self.token
             else:
-                self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
+                self.report_error(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
                 self.recover()
                 return Literal(token.position, None)
         if token.kind == "!":
@@ -182,14 +183,14 @@ class _Parser(TokenReader):
                     self.no_viable_alternative(last, token)
                     if token.kind == EOF:
                         self.recovering = False
-                        self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
+                        self.report_error(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
                 elif token.kind == "-":
                     self.no_viable_alternative(token, self.ahead())
                 else:
-                    self.complain(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
-                raise GiveUp
+                    self.report_error(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
+                raise ParseAborted
             operand = self.member()
-        except GiveUp:
+        except ParseAborted:
             self.recover()
             return Literal(token.position, None)
         if count % 2 == 0:
@@ -201,13 +202,13 @@ class _Parser(TokenReader):
         expr: Expr
         try:
             expr = self.primary()
-        except GiveUp:
+        except ParseAborted:
             self.recover()
             expr = Literal(self.token.position, None)
         while (kind := self.token.kind) in (".", "["):
             try:
                 expr = self.selected(expr) if kind == "." else self.indexed(expr)
-            except GiveUp:
+            except ParseAborted:
                 self.recover(inside_member=True)
                 break
         self.depth["member"] -= 1
@@ -217,10 +218,10 @@ class _Parser(TokenReader):
         dot, token = self.token, self.ahead()
         if token.kind not in _FIELD_STARTS:
             if token.kind in ("true", "false", "null"):
-                self.complain(f"mismatched input '{token.text}' expecting IDENTIFIER", token)
+                self.report_error(f"mismatched input '{token.text}' expecting IDENTIFIER", token)
             else:
                 self.no_viable_alternative(dot, token)
-            raise GiveUp
+            raise ParseAborted
         self.take()
         optional = token.kind == "?"
         if optional:
@@ -247,9 +248,9 @@ class _Parser(TokenReader):
         if token.kind in names:
             return token
         if self.ahead().kind not in names:
-            self.complain(f"mismatched input {quote(token)} expecting {one_of(*names)}", token)
-            raise GiveUp
-        self.complain(f"extraneous input {quote(token)} expecting {one_of(*names)}", token)
+            self.report_error(f"mismatched input {quote(token)} expecting {one_of(*names)}", token)
+            raise ParseAborted
+        self.report_error(f"extraneous input {quote(token)} expecting {one_of(*names)}", token)
         self.at += 1
         return self.token
 
@@ -277,7 +278,7 @@ class _Parser(TokenReader):
         return inner
 
     def arguments(self) -> list[Expr]:
-        """`(` a, b `)`"""
+        """Parse arguments in parentheses: `(a, b)`."""
         self.take()
         arguments: list[Expr] = []
         self.followers.append(frozenset({")", ","}))
@@ -314,7 +315,7 @@ class _Parser(TokenReader):
         if first.kind == ".":
             if self.ahead().kind != IDENTIFIER:
                 self.no_viable_alternative(first, self.ahead())
-                raise GiveUp
+                raise ParseAborted
             self.take()
             prefix = "."
         if self.is_message():
@@ -358,7 +359,7 @@ class _Parser(TokenReader):
                     if self.token.kind != "," or self.ahead().kind not in _FIELD_STARTS:
                         break
                     self.take()
-            except GiveUp:
+            except ParseAborted:
                 self.recover()
             self.close("}")
         finally:
@@ -375,8 +376,8 @@ class _Parser(TokenReader):
         name = self.token
         if name.kind not in (IDENTIFIER, lexer.ESC_IDENTIFIER):
             wanted = one_of("IDENTIFIER", "ESC_IDENTIFIER")
-            self.complain(f"mismatched input {quote(name)} expecting {wanted}", name)
-            raise GiveUp
+            self.report_error(f"mismatched input {quote(name)} expecting {wanted}", name)
+            raise ParseAborted
         self.take()
         colon = self.expect(":")
         value = self.expr()
@@ -384,7 +385,7 @@ class _Parser(TokenReader):
         return FieldInit(colon.position, text, value, optional)
 
     def close(self, closing: str) -> None:
-        """The end of a literal, before which one comma may stand."""
+        """Parse the end of a literal, which may have a trailing comma."""
         self.sync(frozenset({",", closing}), one_of(f"'{closing}'", "','"))
         if self.token.kind == ",":
             self.take()
@@ -425,7 +426,7 @@ class _Parser(TokenReader):
                     if self.token.kind != "," or self.ahead().kind not in STARTS | {"?"}:
                         break
                     self.take()
-            except GiveUp:
+            except ParseAborted:
                 self.recover()
             self.close("}")
         finally:

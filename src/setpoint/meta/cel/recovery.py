@@ -35,7 +35,7 @@ def one_of(*names: str) -> str:
 PRIMARY = one_of(*FIRST)
 
 
-class GiveUp(Exception):
+class ParseAborted(Exception):
     """A rule that cannot go on; the error is noted already."""
 
 
@@ -71,7 +71,7 @@ class TokenReader:
         self.recovering = False
         return token
 
-    def complain(self, message: str, token: Token) -> None:
+    def report_error(self, message: str, token: Token) -> None:
         if not self.recovering:
             self.issues.append(Issue(f"Syntax error: {message}", token.position))
         self.recovering = True
@@ -84,7 +84,7 @@ class TokenReader:
             if at <= begin < end:
                 shown, at = shown + self.text[at:begin], stop
         shown = _escaped(shown + self.text[at:end])
-        self.complain(f"no viable alternative at input '{shown}'", token)
+        self.report_error(f"no viable alternative at input '{shown}'", token)
 
     def report(self, message: str, position: int) -> Expr:
         self.issues.append(Issue(message, position))
@@ -98,14 +98,14 @@ class TokenReader:
             return self.take()
         shown = kind if kind in (EOF, IDENTIFIER) else f"'{kind}'"
         if self.ahead().kind == kind and token.kind != EOF:
-            self.complain(f"extraneous input {quote(token)} expecting {shown}", token)
+            self.report_error(f"extraneous input {quote(token)} expecting {shown}", token)
             self.at += 1
             return self.take()
         if kind != EOF and token.kind in self.allowed_after(kind, after):
-            self.complain(f"missing {shown} at {quote(token)}", token)
+            self.report_error(f"missing {shown} at {quote(token)}", token)
             return Token(kind, f"<missing {shown}>", token.position)
-        self.complain(f"mismatched input {quote(token)} expecting {shown}", token)
-        raise GiveUp
+        self.report_error(f"mismatched input {quote(token)} expecting {shown}", token)
+        raise ParseAborted
 
     def allowed_after(self, kind: str, after: frozenset[str]) -> frozenset[str]:
         if kind in (")", "]", "}"):
@@ -117,23 +117,24 @@ class TokenReader:
         return frozenset()
 
     def sync(self, allowed: frozenset[str], expecting: str) -> None:
-        """Before an optional part: a token that is neither its beginning nor what comes behind it is an error here."""
+        """Report a token that neither starts an optional part nor follows it."""
         token = self.token
         if token.kind in allowed:
             return
         if self.recovering:
             return
         if self.ahead().kind in allowed and token.kind != EOF:
-            self.complain(f"extraneous input {quote(token)} expecting {expecting}", token)
+            self.report_error(f"extraneous input {quote(token)} expecting {expecting}", token)
             self.at += 1
             self.recovering = False
             return
-        self.complain(f"mismatched input {quote(token)} expecting {expecting}", token)
-        raise GiveUp
+        self.report_error(f"mismatched input {quote(token)} expecting {expecting}", token)
+        raise ParseAborted
 
     def recover(self, inside_member: bool = False) -> None:
-        """Skips to a token with which something around can go on. What failed behind a dot or in brackets is not
-        taken up again with another dot or bracket."""
+        """Skip to a token with which an enclosing rule can continue.
+
+        After a failure behind a dot or in brackets, parsing does not continue with another dot or bracket."""
         if self.last_error_at == self.at and self.token.kind != EOF:
             self.at += 1
         self.last_error_at = self.at

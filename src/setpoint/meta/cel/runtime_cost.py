@@ -33,7 +33,7 @@ NOMINAL = frozenset((
 
 
 def size_of(value: Any) -> int:
-    """Characters, bytes, elements or entries; 1 for everything else."""
+    """Return the number of characters, bytes, elements or entries; 1 for everything else."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, TypedList | TypedMap):
@@ -51,12 +51,12 @@ def _size(value: Any) -> int:
 
 
 def traversed(size: int) -> int:
-    """ceil(size * 0.1), as floats have it: three hundred times 0.1 is a little more than thirty."""
+    """Return ceil(size * 0.1) in floating point: 300 * 0.1 is slightly more than 30."""
     return math.ceil(size * TRAVERSAL)
 
 
 def traversal_cost(value: Any) -> int:
-    """The cost of walking all of a value. What is larger than any limit is not walked to its end."""
+    """Return the cost of traversing a value; the traversal stops when the cost exceeds any limit."""
     total, pending = 0, [value]
     while pending:
         value = pending.pop()

@@ -31,7 +31,7 @@ Access = dict[str, tuple[str, Reading | None]]
 
 
 def _comparable(other: Any, is_kind: Callable[[Any], bool]) -> bool:
-    """False for null. To compare with anything else that is no list or map is an error here, and only here."""
+    """Return whether `other` is of the same kind; False for null. Any other value is an error."""
     if is_kind(other):
         return True
     if other is None:

@@ -56,7 +56,7 @@ class SizeRange(NamedTuple):
         return SizeRange(_multiply(self.least, other.least), _multiply(self.most, other.most))
 
     def times(self, factor: float) -> CostRange:
-        """The cost of walking it at that much a unit, rounded up."""
+        """Return the cost of traversing this size at that cost per unit, rounded up."""
         return CostRange(_scale(self.least, factor), _scale(self.most, factor))
 
     def times_cost(self, cost: CostRange) -> CostRange:

@@ -40,7 +40,7 @@ class Source:
         self._starts: list[int] | None = None
 
     def line_and_column(self, position: int) -> tuple[int, int]:
-        """The line counts from one, the column from zero."""
+        """Return the line, counted from one, and the column, counted from zero."""
         if position < 0:
             return -1, -1
         if self._starts is None:

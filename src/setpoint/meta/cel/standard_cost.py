@@ -13,7 +13,7 @@ _Rule = Callable[[Node | None, Sequence[Node]], CallEstimate]
 
 
 def standard_estimate(overload: str, target: Node | None, arguments: Sequence[Node]) -> CallEstimate:
-    """Without the cost of the arguments themselves. What walks no text and no list costs one unit."""
+    """Estimate a call without its arguments. Functions that traverse neither text nor list cost one unit."""
     rule = _RULES.get(overload)
     return _UNIT if rule is None else rule(target, arguments)
 

@@ -102,7 +102,7 @@ def _takes_null(value: Type) -> bool:
 
 
 def _fits(bindings: Bindings, value: Type, variable: Type) -> tuple[bool, bool]:
-    """(whether the variable can stand for the value, whether it already stood for something)."""
+    """Return whether the variable can be bound to the value, and whether it was bound already."""
     if value == variable:
         return True, True
     known = bindings.get(variable)
@@ -135,7 +135,7 @@ def most_general(first: Type, second: Type) -> Type:
 
 
 def _less_specific(first: Type, second: Type) -> bool:
-    """Equal, or the same with dyn where the other is precise."""
+    """Return whether a type equals the other, or has dyn where the other is precise."""
     if first.is_dyn or first.kind is Kind.PARAM:
         return True
     if second.is_dyn or second.kind is Kind.PARAM:

@@ -20,7 +20,7 @@ _LITERALS: dict[str, Callable[[str], object]] = {
 
 
 def validate(tree: Expr, homogeneous: bool) -> list[Issue]:
-    """`homogeneous`: the elements of a list have one type, unless they are the arguments of `format`."""
+    """Return the issues. `homogeneous` requires one type for list elements, except in arguments of `format`."""
     issues: list[Issue] = []
     exempt: set[int] = set()
     for node in walk(tree):

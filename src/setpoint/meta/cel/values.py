@@ -40,7 +40,7 @@ MAX_CHARACTERS = 10_000_000
 
 
 def bounded(size: int, most: int) -> None:
-    """Before something of that size is made. Raises CostExceeded."""
+    """Raise CostExceeded if something of that size is too large to create."""
     if size > most:
         raise CostExceeded
 
@@ -91,7 +91,7 @@ class Timestamp:
         return f"Timestamp({self.nanoseconds})"
 
     def civil(self, offset: int = 0) -> datetime:
-        """Date and time of day at that offset, without what is finer than a second."""
+        """Return date and time of day at that offset, truncated to the second."""
         return _EPOCH + timedelta(seconds=self.nanoseconds // SECOND + offset)
 
     def aware(self) -> datetime:

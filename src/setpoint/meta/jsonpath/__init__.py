@@ -58,7 +58,7 @@ class JsonPath:
         return "".join(" ".join(map(_text, group)) for group in found)
 
     def render_json(self, data: Any) -> str:
-        """Each text and action as an indented JSON list of what it found."""
+        """Return the values of each text and action as an indented JSON list."""
         return "".join(indented(group) + "\n" for group in self.groups(data))
 
 

@@ -32,7 +32,7 @@ _END = ""
 
 
 def parse(text: str) -> tuple[Node, ...]:
-    """Texts and actions in order."""
+    """Parse a template into texts and actions, in order."""
     reader = _Reader(text)
     nodes: list[Node] = []
     while True:
@@ -62,7 +62,7 @@ class _Reader:
         self.at = 0
 
     def action(self) -> list[Node]:
-        """Everything up to and including the closing brace."""
+        """Parse everything up to and including the closing brace."""
         text, nodes = self.text, list[Node]()
         while True:
             if text.startswith("}", self.at):

@@ -9,7 +9,7 @@ from setpoint.meta.jsonpath.nodes import Descent, Field, Filter, Identifier, Lit
 
 
 def path_text(nodes: Iterable[Node]) -> str:
-    """`.spec.containers[0].name`."""
+    """Return the path as text: `.spec.containers[0].name`."""
     return "".join(map(_node, nodes))
 
 

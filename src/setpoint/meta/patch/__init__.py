@@ -1,8 +1,8 @@
-"""The three patch formats: JSON Patch, JSON Merge Patch, strategic merge patch; and patches made from documents.
+"""The three patch formats: JSON Patch, JSON Merge Patch, strategic merge patch; and generation of patches.
 
-Each format takes a document and a patch as plain JSON values and returns the new document. Neither is ever changed, and
-what the patch does not touch is shared between the old and the new document: `is` tells that it is unchanged.
-Failures are `PatchError`s with the reference's own texts; `PatchError.to_api()` is the answer that a client gets.
+Each format takes a document and a patch as plain JSON values and returns the new document. Neither is modified, and the
+parts that the patch does not touch are shared between the old and the new document, so `is` detects an unchanged one.
+Failures are `PatchError`s with the reference's messages; `PatchError.to_api()` is the response to the client.
 """
 
 from setpoint.meta.patch.errors import (

@@ -51,7 +51,7 @@ def decode_json_patch(patch: Any, *, strict: bool = True) -> list[Any]:
 
 
 def unknown_operation_fields(operations: list[Any]) -> list[str]:
-    """Strict decoding errors: members that no operation has."""
+    """Return strict decoding errors for members that no operation has."""
     return [
         f"json patch unknown field {quote(f'[{index}].{name}')}"
         for index, op in enumerate(operations)
@@ -293,7 +293,7 @@ def _delete(container: Any, key: str, problem: str) -> None:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equal as JSON texts: 1, 1.0 and true are three values."""
+    """Return whether two values are equal as JSON: 1, 1.0 and true are three values."""
     if type(left) is not type(right):
         return False
     if type(left) is dict:

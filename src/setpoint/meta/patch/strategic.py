@@ -119,7 +119,7 @@ def _retain_keys(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 def _ordered_lists(
     type_: Type | None, doc: dict[str, Any], patch: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Merges the lists that have a `$setElementOrder`; gives the document and the rest of the patch."""
+    """Merge the lists that have a `$setElementOrder`; return the document and the rest of the patch."""
     rest = {key: value for key, value in patch.items() if key != RETAIN_KEYS and not key.startswith(SET_ORDER)}
     merged = doc
     for name, order in patch.items():
@@ -158,7 +158,7 @@ def _ordered_lists(
 
 
 def _check_order(patched: list[Any], order: list[Any], merge_key: str) -> None:
-    """The patch's items must stand in `order`, in the same relative order; deletions need not."""
+    """Validate that the patch's items are in the relative order of `order`; deletions need not be."""
     if not patched or not order:
         return
     items = patched
@@ -367,7 +367,7 @@ def _go_kind(type_: Type | None) -> str:
 
 
 def _listed_field(name: str, prefix: str) -> str:
-    """`containers` of `$setElementOrder/containers`."""
+    """Return `containers` for `$setElementOrder/containers`."""
     directive, slash, key = name.partition("/")
     if not slash or directive != prefix:
         what = "setElementOrder list" if prefix == SET_ORDER else "primitive list"

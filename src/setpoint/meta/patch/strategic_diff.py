@@ -76,7 +76,7 @@ def conflict_text(patch: Obj, changed: Obj) -> str:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal as JSON: 1, 1.0 and true are three."""
+    """Return whether two values are equal as JSON: 1, 1.0 and true are three values."""
     if type(left) is not type(right):
         return False
     if type(left) is dict:
@@ -244,7 +244,7 @@ def _by_key(items: list[Obj], merge_key: str) -> list[tuple[str, Obj]]:
 
 
 def _combine(type_: Type | None, first: Obj, second: Obj) -> Obj:
-    """Both patches in one: deletions, then additions. Nulls and directives stay."""
+    """Combine two patches: deletions, then additions. Nulls and directives are retained."""
     if DIRECTIVE in second:
         return whole_map(second)
     merged, rest = dict(first), dict(second)

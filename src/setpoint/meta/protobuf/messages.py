@@ -87,7 +87,7 @@ def _reader(definition: str, table: dict[int, _Store], names: dict[int, str]) ->
     message = definition.rpartition(".")[2]
 
     def odd(data: bytes, start: int, at: int, end: int, tag: int, out: Obj, depth: int) -> int:
-        """A field that is not in the table: unknown, or known and wrong, or with a tag longer than it need be."""
+        """Read a field that is not in the table: unknown, or known and invalid, or with a tag longer than necessary."""
         number = check_tag(tag, message)
         if number not in names:
             return skip(data, start, end)
@@ -251,7 +251,7 @@ def _packed(name: str, plain: Callable[[int], Any]) -> _Store:
 
 
 def _map(name: str, item: Type, numbers: Numbers) -> _Store:
-    """Each entry is a message: the key is its first field, the value its second."""
+    """Return the reader of a map, whose entries are messages: the key is field 1, the value field 2."""
     element = _element(item, numbers)
 
     def store(data: bytes, at: int, end: int, out: Obj, depth: int) -> int:

@@ -90,7 +90,7 @@ def wrong_wire_type(tag: int, field: str) -> ProtobufError:
 
 
 def skip(data: bytes, at: int, end: int) -> int:
-    """Past the field whose tag is at `at`, groups and all that is in them."""
+    """Return the position after the field whose tag is at `at`, including nested groups."""
     depth = 0
     while at < end:
         tag, at = varint(data, at, end)

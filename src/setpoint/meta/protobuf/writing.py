@@ -197,7 +197,7 @@ def _element(type_: Type, numbers: Numbers) -> _Write:
 
 
 def _struct_element(type_: Type, numbers: Numbers) -> _Write:
-    """Types are recursive: the table of a struct is made when the first one is written."""
+    """Return the writer of a struct. Types are recursive, so its table is built when the first one is written."""
     write: _Write | None = None
 
     def element(obj: Obj) -> bytes:

@@ -69,7 +69,7 @@ def _validate_pod_affinity_term(term: Item, path: str, errs: Errors, loose: bool
 def validate_match_label_keys(
     match: Sequence[str], mismatch: Sequence[str], selector: Item | None, path: str, errs: Errors
 ) -> None:
-    """Keys whose values come from the pod itself; by now they have been merged into the selector."""
+    """Validate keys whose values come from the pod itself; they have been merged into the selector already."""
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         if not keys:
             continue

@@ -28,7 +28,7 @@ def validate_claim_template(template: Item, path: str, errs: Errors, *, allow_in
 
 
 def validate_template_meta(meta: Item, path: str, errs: Errors) -> None:
-    """Metadata of an object to be made: labels and annotations, nothing else."""
+    """Validate the metadata of an object to be created: labels and annotations only."""
     validate_annotations(meta.get("annotations"), f"{path}.annotations", errs)
     validate_labels(meta.get("labels"), f"{path}.labels", errs)
     for name in _NOT_IN_TEMPLATES:

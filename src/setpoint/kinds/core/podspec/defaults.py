@@ -15,7 +15,7 @@ TOKEN_SECONDS = 3600
 
 
 def default_pod_spec(spec: Dict) -> None:
-    """The defaults that a pod spec gets wherever it stands, in a Pod or in a template."""
+    """Apply the defaults of a pod spec in a Pod or in a template."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -40,7 +40,7 @@ def default_pod_spec(spec: Dict) -> None:
 
 
 def default_pod_template(template: Dict) -> None:
-    """A PodTemplateSpec: metadata has no defaults."""
+    """Apply the defaults of a PodTemplateSpec; metadata has none."""
     default_pod_spec(template.setdefault("spec", {}))
 
 
@@ -103,7 +103,7 @@ def _default_http_get(action: Dict) -> None:
 
 
 def default_volume(volume: Dict) -> None:
-    """A volume without a source is an emptyDir."""
+    """Apply the defaults of a volume; without a source it becomes an emptyDir."""
     if (len(volume) == 1 and "name" in volume) or not volume:
         volume["emptyDir"] = {}
         return

@@ -33,7 +33,7 @@ MORE_THAN_ONE = "may not have more than one field specified at a time"
 
 
 def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> bool:
-    """True if some variable comes from a file."""
+    """Validate variables; return True if one of them comes from a file."""
     reads_files = False
     for i, variable in enumerate(variables):
         name = variable.get("name", "")
@@ -74,7 +74,7 @@ def _validate_value_from(source: Mapping[str, Any], has_value: bool, path: str, 
 
 
 def _split_subscript(field_path: str) -> tuple[str, str] | None:
-    """`metadata.labels['app']` as its path and key."""
+    """Split `metadata.labels['app']` into its path and key."""
     if not field_path.endswith("']"):
         return None
     head, bracket, key = field_path[:-2].partition("['")

@@ -11,7 +11,7 @@ from setpoint.meta.quantity import compare
 
 
 def default_pod_level_resources(spec: dict[str, Any]) -> None:
-    """Runs once the containers are final, after admission; the order of the three steps matters."""
+    """Apply pod-level defaults, after admission when the containers are final; the order of the three steps matters."""
     resources = spec.get("resources")
     if not resources or not (resources.get("requests") or resources.get("limits")):
         return

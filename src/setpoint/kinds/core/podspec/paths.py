@@ -17,14 +17,14 @@ def validate_no_backsteps(value: str, path: str, errs: Errors) -> None:
 
 
 def validate_local_descending_path(value: str, path: str, errs: Errors) -> None:
-    """Relative, and never up."""
+    """Validate that a path is relative and has no `..`."""
     if value.startswith("/"):
         errs.append(invalid(path, value, "must be a relative path"))
     validate_no_backsteps(value, path, errs)
 
 
 def validate_local_non_reserved_path(value: str, path: str, errs: Errors) -> None:
-    """Relative, never up, and not a name that begins with two dots."""
+    """Validate that a path is relative, has no `..`, and no name that starts with two dots."""
     validate_local_descending_path(value, path, errs)
     if value.startswith("..") and not value.startswith("../"):
         errs.append(invalid(path, value, "must not start with '..'"))

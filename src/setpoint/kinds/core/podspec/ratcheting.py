@@ -25,7 +25,7 @@ def pod_template_options(old: Item | None) -> PodOptions:
 
 
 def pod_options(old: Item, *, is_pod: bool = False) -> PodOptions:
-    """`old` is the stored Pod or template: metadata and spec."""
+    """Return the options for an update of `old`, the metadata and spec of the stored Pod or template."""
     spec = old.get("spec") or {}
     private_users = spec.get("hostUsers") is False
     return PodOptions(

@@ -136,7 +136,7 @@ def validate_pod_level_resources(
 
 
 def _validate_consistency(spec: Item, resources: Item, path: str, errs: Errors) -> None:
-    """Containers together fit into what the pod asks for; each alone into what the pod may use."""
+    """Validate that the containers' total fits the pod's requests, and each container the pod's limits."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in aggregate_requests(spec).items():
         asked = requests.get(name)

@@ -8,7 +8,7 @@ from setpoint.meta.quantity import of_milli, parse
 
 
 def round_up_to_milli(amounts: dict[str, Any]) -> None:
-    """Canonical quantities: only the suffixes n and u, or a negative exponent, can be finer than a thousandth."""
+    """Round canonical quantities; only the suffixes n and u, or a negative exponent, can be finer than milli."""
     for name, amount in amounts.items():
         if amount[-1] in "nu" or "e-" in amount or "E-" in amount:
             exact = parse(amount)

@@ -26,7 +26,7 @@ _MAX_PROFILE_LENGTH = 4095
 
 
 def validate_security_context(context: Item, path: str, errs: Errors, *, host_users: bool, options: PodOptions) -> None:
-    """A container's."""
+    """Validate a container's security context."""
     _validate_ids(context, ("runAsUser", "runAsGroup"), path, errs)
     proc_mount = context.get("procMount")
     if proc_mount is not None:
@@ -146,7 +146,7 @@ def _validate_sysctls(sysctls: Sequence[Item], spec: Item, path: str, errs: Erro
 
 
 def host_sysctl_error(name: str, spec: Item) -> str:
-    """Sysctls of a namespace that the pod shares with its host are the host's."""
+    """Return the error for a sysctl of a namespace that the pod shares with its host."""
     if spec.get("hostNetwork") or spec.get("hostIPC"):
         # The kernel accepts both separators; the first one in the name decides which is meant.
         first = _SYSCTL_SEPARATOR.search(name)
@@ -167,7 +167,7 @@ def validate_share_process_namespace(spec: Item, path: str, errs: Errors) -> Non
 
 
 def validate_host_users(spec: Item, path: str, errs: Errors, *, options: PodOptions) -> None:
-    """A pod with its own user namespace may not use other namespaces of the host."""
+    """Validate that a pod with its own user namespace uses no other host namespaces."""
     text = "when `hostUsers` is false"
     if spec.get("hostNetwork") and not options.allow_user_namespace_host_network:
         errs.append(forbidden(f"{path}.hostNetwork", text))

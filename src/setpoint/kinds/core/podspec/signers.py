@@ -11,7 +11,7 @@ _MAX_LENGTH = _MAX_DOMAIN_LENGTH + 1 + 253 + 63 + 1
 
 
 def is_kubernetes_signer(name: str) -> bool:
-    """Reserved by Kubernetes itself."""
+    """Return whether the signer is reserved by Kubernetes."""
     host = name.partition("/")[0]
     return host == "kubernetes.io" or host.endswith(".kubernetes.io")
 

@@ -53,7 +53,7 @@ def validate_pod_spec(
     meta: Item | None = None,
     options: PodOptions = CREATE,
 ) -> None:
-    """`meta` is the Pod's own metadata; None for templates, whose pods have no name yet."""
+    """Validate a pod spec. `meta` is the Pod's metadata; None for templates, whose pods have no name yet."""
     get = spec.get
     grace = get("terminationGracePeriodSeconds")
     if grace is None:
@@ -204,7 +204,7 @@ def _validate_scheduling_group(spec: Item, path: str, errs: Errors) -> None:
 
 
 def _validate_file_key_volumes(spec: Item, path: str, errs: Errors) -> None:
-    """Variables read from a file: the file lies in an emptyDir of this pod."""
+    """Validate that variables from a file use an emptyDir of this pod."""
     for container, at in containers_with_path(spec, path):
         for i, variable in enumerate(container.get("env", ())):
             reference = (variable.get("valueFrom") or {}).get("fileKeyRef")

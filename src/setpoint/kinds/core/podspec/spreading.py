@@ -54,7 +54,7 @@ def validate_topology_spread(constraints: Sequence[Item], path: str, errs: Error
 
 
 def _validate_unmerged_keys(keys: Sequence[str], selector: Item | None, path: str, errs: Errors) -> None:
-    """The older rule, for stored objects whose keys were never merged into the selector."""
+    """Validate stored objects whose keys were never merged into the selector, by the older rule."""
     if not keys:
         return
     taken: set[str] = set()

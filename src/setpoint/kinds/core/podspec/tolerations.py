@@ -64,7 +64,7 @@ def _validate_number(value: str, path: str, errs: Errors) -> None:
 def validate_only_added_tolerations(
     new: Sequence[Item], old: Sequence[Item], path: str, errs: Errors, *, allow_comparison: bool = False
 ) -> None:
-    """Stored tolerations stay; only how long they hold may change."""
+    """Validate that stored tolerations stay; only tolerationSeconds may change."""
 
     def timeless(toleration: Item) -> dict[str, Any]:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}

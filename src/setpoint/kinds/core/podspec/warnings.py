@@ -48,7 +48,7 @@ OLD_APP_ARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead
 
 
 def pod_template_warnings(template: Item | None, path: str, old: Item | None = None) -> list[str]:
-    """`path` is the template's own, e.g. `spec.template`; `old` is what it replaces."""
+    """Return the warnings of the template at `path`, e.g. `spec.template`; `old` is the one it replaces."""
     if not template:
         return []
     return _warnings(template.get("spec") or {}, template.get("metadata") or {}, path)
@@ -59,7 +59,7 @@ def pod_warnings(pod: Item) -> list[str]:
 
 
 def _warnings(spec: Item, meta: Item, path: str) -> list[str]:
-    """An empty path: a Pod itself."""
+    """Return the warnings; an empty path means a Pod."""
     prefix = f"{path}." if path else ""
     at = f"{prefix}spec"
     annotations = meta.get("annotations") or {}
@@ -170,7 +170,7 @@ def claim_spec_warnings(spec: Item, path: str) -> list[str]:
 
 
 def fractional_warning(amounts: Mapping[str, str], resource: str, path: str) -> list[str]:
-    """Bytes come whole."""
+    """Return a warning for a fractional number of bytes."""
     amount = amounts.get(resource)
     # Only a suffix below one can hide a fraction in a canonical amount.
     if amount is None or (amount[-1] not in "munE" and "e-" not in amount) or milli_value(amount) % 1000 == 0:

@@ -95,7 +95,7 @@ def _mentions_windows(spec: Item) -> bool:
 
 
 def validate_host_process(spec: Item, path: str, errs: Errors) -> None:
-    """Containers that are processes of a Windows host: all of a pod or none, and on the host's network."""
+    """Validate HostProcess containers: all of a pod or none, and on the host's network."""
     if not _mentions_windows(spec):
         return
     of_pod = _host_process(spec.get("securityContext"))

@@ -79,8 +79,8 @@ def _strict(text: str) -> _Address | None:
 def _address(text: str) -> _Address:
     address = _strict(text)
     if address is None:
-        complaint = address_error(text)
-        raise CelError(f"IP Address {quote(text)} parse error during conversion from string: {complaint}")
+        error = address_error(text)
+        raise CelError(f"IP Address {quote(text)} parse error during conversion from string: {error}")
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             raise CelError(f"IP address {quote(text)} with zone value is not allowed")
@@ -91,11 +91,11 @@ def _address(text: str) -> _Address:
 
 def _cidr(text: str) -> CidrValue:
     twice = "network address parse error during conversion from string: "
-    complaint = prefix_error(text)
+    error = prefix_error(text)
     head, _, bits = text.rpartition("/")
-    address = _strict(head) if complaint is None else None
-    if address is None or complaint is not None:
-        raise CelError(f"{twice}{twice}{complaint}")
+    address = _strict(head) if error is None else None
+    if address is None or error is not None:
+        raise CelError(f"{twice}{twice}{error}")
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         raise CelError(f"{twice}IPv4-mapped IPv6 address {quote(text)} is not allowed")
     return CidrValue(address, int(bits))

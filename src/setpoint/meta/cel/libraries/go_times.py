@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def read_duration(text: str) -> Duration | None:
-    """`1h30m`, `-1.5s`; None where it is none, or none that fits."""
+    """Parse a duration such as `1h30m` or `-1.5s`; None if it is invalid or out of range."""
     rest, sign = text, 1
     if rest[:1] in ("+", "-"):
         sign = -1 if rest[0] == "-" else 1
@@ -72,12 +72,12 @@ def read_timestamp(text: str) -> Timestamp | None:
 
 
 def format_duration_seconds(value: Duration) -> str:
-    """`90.5s`"""
+    """Format a duration in seconds: `90.5s`."""
     return f"{format_fixed(value.nanoseconds / SECOND)}s"
 
 
 def format_timestamp(value: Timestamp) -> str:
-    """RFC 3339 with as many digits of the second as it takes, at the offset with which it was written."""
+    """Format a timestamp as RFC 3339, with as many fraction digits as needed and its original offset."""
     whole = value.civil(value.offset).isoformat(timespec="seconds")
     fraction = value.nanoseconds % SECOND
     if fraction:

@@ -35,7 +35,7 @@ class FormatValue(Opaque):
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """A name that something will be appended to: it may end with a dash."""
+    """Return the check of a name prefix, which may end with a dash."""
 
     def validate(text: str) -> list[str]:
         return check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)

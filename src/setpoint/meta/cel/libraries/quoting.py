@@ -34,5 +34,5 @@ def _escaped(character: str) -> str:
 
 
 def cel_quote(text: str) -> str:
-    """`strings.quote`: only what must be escaped is."""
+    """Implement `strings.quote`, which escapes only what it must."""
     return '"' + "".join(_SHORT.get(c, "\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c) for c in text) + '"'

@@ -31,7 +31,7 @@ def compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, OPTIONS)
     except re2.error as error:
-        raise BadPattern(f"error parsing regexp: {_complaint(pattern, error)}") from None
+        raise BadPattern(f"error parsing regexp: {_go_message(pattern, error)}") from None
 
 
 # Messages of RE2 in C++ -> messages of Go, where they differ.
@@ -52,7 +52,7 @@ _WORDS = {
 }
 
 
-def _complaint(pattern: str, error: Exception) -> str:
+def _go_message(pattern: str, error: Exception) -> str:
     argument = error.args[0] if error.args else ""
     text = argument.decode("utf-8", "replace") if isinstance(argument, bytes) else str(argument)
     kind, _, where = text.partition(": ")

@@ -61,7 +61,7 @@ class _Misfit(Exception):
 
 
 def _interpolate(text: str, count: int, show: Callable[[int, str, int | None], str]) -> str:
-    """Walks a format. `show(index of the argument, clause, precision)` gives the text of each one."""
+    """Expand a format. `show(index of the argument, clause, precision)` returns the text of each clause."""
     parts: list[str] = []
     at, argument, total = 0, 0, len(text)
     while at < len(text):
@@ -114,7 +114,7 @@ def _precision(message: str) -> _Misfit:
 
 
 def format_string(text: str, arguments: Sequence[Any]) -> str:
-    """The implementation of `string.format(list)`."""
+    """Implement `string.format(list)`."""
     values = list(arguments)
     try:
         return _interpolate(text, len(values), lambda index, clause, p: _show(values[index], clause, p))
@@ -163,7 +163,7 @@ def _scientific(value: float) -> str:
 
 
 def show_string(value: Any) -> str:
-    """`%s` of a value."""
+    """Format a value with `%s`."""
     if value is None:
         return "null"
     if is_list(value):
