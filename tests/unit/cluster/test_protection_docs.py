@@ -54,10 +54,10 @@ def test_the_kubeconfig_of_a_webhook(tmp_path: Path) -> None:
 
 
 async def _raw(api: ApiServer) -> bytes:
-    below: Any = api.store
-    kept = await below._below.get("core/secrets/default/s")
-    assert kept is not None
-    value: bytes = kept.value
+    encrypted: Any = api.store
+    stored = await encrypted._backend.get("core/secrets/default/s")
+    assert stored is not None
+    value: bytes = stored.value
     return value
 
 
