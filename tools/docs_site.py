@@ -4,8 +4,8 @@
 - The reference of the command line is generated from the parsers of the commands.
 - The references of `setpoint.sdk` and `setpoint.testing` are generated from signatures and docstrings.
 
-Links between documents are written for the repository. `on_page_markdown` rewrites them for the site, and replaces a
-link to a file that is not part of the site by its text.
+The navigation lists all pages of `docs/decisions/`. Links between documents are written for the repository:
+`on_page_markdown` rewrites them for the site, and replaces a link to a file that is not part of it by its text.
 """
 
 from __future__ import annotations
@@ -40,6 +40,16 @@ OTHER_DOCUMENTS = {
 _REPOSITORY_PATHS = {page: document for document, page in OTHER_DOCUMENTS.items()}
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """List the pages of `docs/decisions/` under "Decisions" in the navigation."""
+    pages = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    for section in config.nav:
+        for entry in section.get("Explanation", ()):
+            if "Decisions" in entry:
+                entry["Decisions"] = pages
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
