@@ -105,7 +105,7 @@ class NodeIpam:
         self._nodes = nodes
         self._pools = pools
         self._allocated: dict[str, list[str]] = {}
-        """By uid of the node: the CIDRs allocated to it, which the cache may not show yet."""
+        """The CIDRs allocated to a node, which the cache may not show yet, by uid of the node."""
 
     def watch(self, controller: Controller) -> None:
         def changed(old: Obj | None, new: Obj | None) -> None:

@@ -39,7 +39,7 @@ class ControllerOptions:
 
     allocate_node_cidrs: bool = False
     cluster_cidr: str = ""
-    """One CIDR, or one of each address family separated by a comma."""
+    """A CIDR, or one of each address family separated by a comma."""
     service_cluster_ip_range: str = ""
     node_cidr_mask_size_ipv4: int = 24
     node_cidr_mask_size_ipv6: int = 64

@@ -54,9 +54,9 @@ class PodGc:
             try:
                 await self.collect()
             except (ApiError, Unreachable) as error:
-                log.warning("pod gc: %s", error)
+                log.warning("pod garbage collector: %s", error)
             except Exception:
-                log.exception("pod gc failed")
+                log.exception("pod garbage collector: the collection failed; retrying")
             await self._clock.sleep(_EVERY)
 
     async def collect(self) -> None:
@@ -110,7 +110,9 @@ class PodGc:
                     return
                 except (ApiError, Unreachable) as error:
                     meta = pod["metadata"]
-                    log.warning("pod gc: cannot delete %s/%s: %s", meta["namespace"], meta["name"], error)
+                    log.warning(
+                        "pod garbage collector: cannot delete %s/%s: %s", meta["namespace"], meta["name"], error
+                    )
 
         await asyncio.gather(*(one(pod) for pod in pods))
 

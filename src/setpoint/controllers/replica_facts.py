@@ -35,7 +35,7 @@ class PodFactsCache:
         self._selector = selector
         self._template = template
         self._facts: dict[int, PodFacts] = {}
-        """By identity of the Pod's object, which the entry keeps alive."""
+        """The facts by identity of the Pod's object, which the entry keeps alive."""
 
     def of_all(self, pods: Iterable[Obj]) -> list[PodFacts]:
         """Return the facts about these Pods, and forget all others."""

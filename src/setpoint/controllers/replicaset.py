@@ -213,7 +213,7 @@ class ReplicaSets:
         try:
             await self._client.update({**replica_set, "status": status}, subresource="status")
         except Conflict:
-            # Often only the spec was scaled meanwhile; observedGeneration tells which spec this status refers to.
+            # Often only the spec was scaled meanwhile; observedGeneration says which spec this status refers to.
             meta = replica_set["metadata"]
             fresh = await self._client.get(self._workload_type.resource, meta["name"], meta["namespace"])
             if fresh["metadata"]["uid"] != meta["uid"]:

@@ -1,4 +1,4 @@
-"""Which Pods use which PersistentVolumeClaims."""
+"""Determines which Pods use which PersistentVolumeClaims."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class Cache(Protocol):
-    """The part of an informer that tells how far its cache is."""
+    """The part of an informer that reports the revision of its cache."""
 
     @property
     def resource_version(self) -> str: ...
@@ -20,7 +20,7 @@ class Cache(Protocol):
 class WrittenRevisions:
     def __init__(self) -> None:
         self._newest: dict[str, dict[Cache, int]] = {}
-        """By key of the owner: the revision that each cache must have reached."""
+        """The revision that each cache must have reached, by key of the owner."""
 
     def wrote(self, key: str, cache: Cache, response: Mapping[str, Any]) -> None:
         """Record a write. `answer` is the server's response: the object, or a Status, which is ignored."""

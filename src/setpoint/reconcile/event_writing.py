@@ -114,6 +114,6 @@ class EventWriteQueue:
         try:
             await write()
         except (ApiError, Unreachable) as error:
-            log.info("%s: cannot record an event: %s", self.component, error)
+            log.info("%s: cannot write an Event, dropping it: %s", self.component, error)
         except Exception:  # one Event must not end the component
-            log.exception("%s: recording an event failed", self.component)
+            log.exception("%s: writing an Event failed", self.component)

@@ -136,9 +136,9 @@ class Informer:
                 await self._watch()
             except Expired:
                 self._expired = True
-                log.info("%s: what was last seen is too far back; listing again", self._resource)
+                log.info("%s: the watch expired; listing again", self._resource)
             except (ApiError, Unreachable) as error:
-                log.warning("cannot follow %s: %s", self._resource, error)
+                log.warning("cannot list or watch %s, retrying: %s", self._resource, error)
             if self._clock.monotonic() - started > _LONGEST_RETRY:
                 # The watch lasted long enough: retry without backoff.
                 pause = _FIRST_RETRY
@@ -224,4 +224,4 @@ class Informer:
         try:
             handler(old, new)
         except Exception:  # an exception in one handler must not affect the others
-            log.exception("a handler of %s failed", self._resource)
+            log.exception("an event handler of %s failed", self._resource)

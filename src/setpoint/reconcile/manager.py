@@ -68,10 +68,10 @@ class Manager:
         self, resource: ResourceRef, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> Informer:
         """Return the shared informer for these arguments; all callers share its watch and its cache."""
-        asked = (resource, namespace, label_selector, field_selector)
-        found = self._informers.get(asked)
+        options = (resource, namespace, label_selector, field_selector)
+        found = self._informers.get(options)
         if found is None:
-            found = self._informers[asked] = Informer(
+            found = self._informers[options] = Informer(
                 self.client,
                 resource,
                 self.clock,
@@ -85,8 +85,12 @@ class Manager:
     def shared_informer(self, resource: Resource) -> Informer | None:
         """Return the informer for all objects of a resource, or None if no controller has requested it."""
         wanted = (resource.group, resource.version, resource.plural)
-        for (asked, *where), informer in self._informers.items():
-            if isinstance(asked, Resource) and (asked.group, asked.version, asked.plural) == wanted and not any(where):
+        for (known, *filters), informer in self._informers.items():
+            if (
+                isinstance(known, Resource)
+                and (known.group, known.version, known.plural) == wanted
+                and not any(filters)
+            ):
                 return informer
         return None
 

@@ -46,7 +46,7 @@ class Term:
 
     @property
     def by_namespace_labels(self) -> bool:
-        """Whether the selected namespaces depend on their labels."""
+        """Return whether the selected namespaces depend on their labels."""
         return self.namespace_selector is not NOTHING and self.namespace_selector is not EVERYTHING
 
 

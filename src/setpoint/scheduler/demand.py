@@ -1,4 +1,4 @@
-"""What a Pod requires of a node, parsed once for all Pods with equal requirements.
+"""The requirements of a Pod on a node, parsed once for all Pods with equal requirements.
 
 Pods of one Deployment differ only in names and token volumes, which do not matter for scheduling: they share one Demand
 and everything computed for it.
@@ -33,7 +33,7 @@ class Demand:
     def __init__(self, pod: Obj, table: NodeTable) -> None:
         meta, spec = pod["metadata"], pod["spec"]
         self.pod = pod
-        """One of the Pods with this demand; the others may differ in names, uids and times only."""
+        """A Pod with this demand; others with the same demand may differ in names, uids and times only."""
         self.namespace: str = meta["namespace"]
         self.labels: Mapping[str, str] = meta.get("labels") or {}
         self.spec: Obj = spec

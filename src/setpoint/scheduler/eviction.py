@@ -58,7 +58,7 @@ class Eviction:
                     try:
                         await self._evict(pod, victim, victims.node)
                     except (ApiError, Unreachable) as error:
-                        log.warning("cannot make room for %s: %s", key_of(pod), error)
+                        log.warning("cannot preempt Pods for %s: %s", key_of(pod), error)
                         failed = True
                         break
             finally:
@@ -92,6 +92,6 @@ class Eviction:
                 try:
                     await write_status(self._client, current, None, "")
                 except (ApiError, Unreachable) as error:
-                    log.info("cannot end the nomination of %s: %s", key_of(other), error)
+                    log.info("cannot clear the nominated node of %s: %s", key_of(other), error)
 
         self._writes.submit(key_of(other), release)

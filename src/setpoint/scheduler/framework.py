@@ -23,7 +23,7 @@ class Refusal(NamedTuple):
     reason: str
     where: Mask
     unresolvable: bool | Callable[[], Mask] = False
-    """Whether preemption on the node would not help: everywhere, or where the mask is true."""
+    """True, or a function that returns the mask of nodes, where preemption would not help; False means nowhere."""
 
 
 class Rejected(Exception):
@@ -36,7 +36,7 @@ class Rejected(Exception):
 
 @dataclass(slots=True)
 class Cycle:
-    """One scheduling attempt for one Pod."""
+    """A scheduling attempt for one Pod."""
 
     pod: Obj
     demand: Demand
@@ -69,7 +69,7 @@ class Plugin(Protocol):
 
 class FilterPlugin(Plugin, Protocol):
     cumulative: bool
-    """Whether all reasons of a node are reported instead of only the first."""
+    """True if all reasons of a node are reported instead of only the first."""
 
     def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
         """Return the only nodes to consider, or None for all. Raise Rejected."""

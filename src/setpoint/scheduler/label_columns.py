@@ -53,7 +53,7 @@ class Column:
 
     @property
     def crowded(self) -> bool:
-        """Whether most values belong to removed nodes."""
+        """Return whether most values belong to removed nodes."""
         return len(self.values) > 2 * len(self.of) + 1024
 
     def where(self, wanted: Callable[[str], bool], absent: bool) -> Mask:
@@ -78,7 +78,7 @@ class Column:
 
     @property
     def distinct(self) -> bool:
-        """Whether no two slots share a value, as with host names, so that a domain is a node."""
+        """Return whether no two slots share a value, as with host names, so that a domain is a node."""
         return self._shared == 0
 
     def sums(self, counts: Ints, among: Mask | None = None) -> Floats:

@@ -27,7 +27,7 @@ def _bounded(values: frozenset[str], above: bool) -> Callable[[str], bool]:
 
 
 class LabelRequirement:
-    """One expression on a label."""
+    """An expression on a label."""
 
     def __init__(self, key: str, operator: str, values: Iterable[str]) -> None:
         self.key = key

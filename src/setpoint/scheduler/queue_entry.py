@@ -23,7 +23,7 @@ class Entry:
         """`added` is when the Pod was first queued; `since` is when it entered its current state, from which backoffs
         count."""
         self.flushed = now
-        """When it last left the pool because of the maximum time there."""
+        """The time at which it last left the pool because of the maximum time there."""
         self.first_attempt: float | None = None
         self.sequence = sequence
         self.attempts = 0
@@ -34,7 +34,7 @@ class Entry:
         self.rejectors: frozenset[str] = frozenset()
         self.gated = False
         self.missed = False
-        """Whether it became ready while it was held."""
+        """True if it became ready while it was held."""
         self.where = ""
         self.ticket = 0
         """Distinguishes its current heap entry from stale ones."""

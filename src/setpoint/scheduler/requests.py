@@ -43,9 +43,9 @@ def is_fully_allocated(pod: Mapping[str, Any]) -> bool:
         given = status.get(statuses)
         if not given:
             continue
-        asked = {each["name"]: (each.get("resources") or {}).get("requests") for each in spec.get(containers) or ()}
+        requested = {each["name"]: (each.get("resources") or {}).get("requests") for each in spec.get(containers) or ()}
         for entry in given:
-            requests, resources = asked.get(entry["name"]), entry.get("resources")
+            requests, resources = requested.get(entry["name"]), entry.get("resources")
             allocated, actual = entry.get("allocatedResources"), resources and resources.get("requests")
             if (allocated and allocated != requests) or (actual and actual != requests):
                 return False

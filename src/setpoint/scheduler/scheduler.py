@@ -208,7 +208,7 @@ class Scheduler:
         try:
             self._decide(self._engine, entry, pod, start)
         except Exception as error:  # an error with one Pod must not block the others
-            log.exception("cannot decide about %s", entry.key)
+            log.exception("scheduling of %s failed", entry.key)
             self._engine.forget(pod)
             self.metrics.attempted("error", entry.scheduler, self._clock.monotonic() - start)
             self._failed(entry, SCHEDULER_ERROR, f"{type(error).__name__}: {error}", None, nominate="")
@@ -301,7 +301,7 @@ class Scheduler:
             try:
                 await write_status(self._client, current, condition, nominate, if_unchanged=if_unchanged)
             except (ApiError, Unreachable) as error:
-                log.info("cannot say why %s waits: %s", entry.key, error)
+                log.info("cannot update the status of unschedulable Pod %s: %s", entry.key, error)
 
         self._writes.submit(entry.key, write)
 

@@ -22,7 +22,7 @@ class Constraint:
     selector: Selector
     min_domains: int
     honors_affinity: bool
-    """Whether only nodes that match the Pod's node affinity are considered."""
+    """True if only nodes that match the Pod's node affinity are considered."""
     honors_taints: bool
 
 

@@ -59,13 +59,13 @@ class Assumed:
         self._objects.pop(key, None)
 
     def latest(self, key: str, current: Obj | None) -> Obj | None:
-        promised = self._objects.get(key)
-        if promised is None:
+        assumed = self._objects.get(key)
+        if assumed is None:
             return current
-        if current is None or current["metadata"]["resourceVersion"] != promised["metadata"]["resourceVersion"]:
+        if current is None or current["metadata"]["resourceVersion"] != assumed["metadata"]["resourceVersion"]:
             del self._objects[key]
             return current
-        return promised
+        return assumed
 
 
 class VolumeReservation:
@@ -97,7 +97,7 @@ class Plan:
         self.refusals: list[Refusal] = []
         self.volumes: list[Obj] = []
         self.chosen: list[Any] = []
-        """For each claim an array over slots with the index of its volume; -1 means that one must be provisioned."""
+        """The index of the volume for each claim, as an array over slots; -1 means that one must be provisioned."""
 
 
 class VolumeBinder:

@@ -66,4 +66,4 @@ class WriteQueue:
         try:
             await write()
         except Exception:  # an exception in one write must not end the others
-            log.exception("a write failed")
+            log.exception("a write of the scheduler failed")

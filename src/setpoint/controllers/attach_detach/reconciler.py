@@ -52,8 +52,8 @@ class AttachDetach:
         self._unneeded_since: dict[str, float] = {}
         """The time since which each attachment has been unneeded, by name."""
         self._reported_conflicts: dict[str, set[str]] = {}
-        """By node: attachments that are blocked because the volume is attached elsewhere, and for which an Event was
-        recorded."""
+        """Names of attachments, by node, that are blocked because the volume is attached elsewhere and for which an
+        Event was recorded."""
 
     async def reconcile(self, name: str) -> Result | None:
         node = self._nodes.get(name)

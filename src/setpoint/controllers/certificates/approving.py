@@ -56,11 +56,11 @@ class Approver:
         spec = csr["spec"]
         if spec["signerName"] != KUBELET_CLIENT:
             return
-        asked = parsed(csr)
-        if refusal(KUBELET_CLIENT, asked, spec.get("usages") or ()):
+        parsed_request = parsed(csr)
+        if refusal(KUBELET_CLIENT, parsed_request, spec.get("usages") or ()):
             return
         tried = []
-        if spec.get("username") == asked.common_name:
+        if spec.get("username") == parsed_request.common_name:
             tried.append(("selfnodeclient", "Auto approving self kubelet client certificate"))
         tried.append(("nodeclient", "Auto approving kubelet client certificate"))
         for permission, message in tried:

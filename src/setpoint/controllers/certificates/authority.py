@@ -65,10 +65,15 @@ class Authority:
         self._longest = longest
 
     def sign(
-        self, asked: ParsedRequest, usages: Collection[str], expiration_seconds: int | None, serial: int, now: datetime
+        self,
+        parsed_request: ParsedRequest,
+        usages: Collection[str],
+        expiration_seconds: int | None,
+        serial: int,
+        now: datetime,
     ) -> bytes:
         """Return the signed certificate as PEM. Raise CannotSign."""
-        request = asked.request
+        request = parsed_request.request
         if wrong := signature_error(request):
             raise CannotSign(f"unable to verify certificate request signature: {wrong}")
         begin, end = self._life(expiration_seconds, now)
@@ -81,7 +86,7 @@ class Authority:
             .not_valid_before(begin)
             .not_valid_after(end)
         )
-        for extension, critical in _extensions(asked, usages):
+        for extension, critical in _extensions(parsed_request, usages):
             made = made.add_extension(extension, critical)
         if (identifier := self._identifier()) is not None:
             made = made.add_extension(identifier, critical=False)
@@ -111,7 +116,7 @@ class Authority:
         return SHA512() if bits > 384 else SHA384() if bits > 256 else SHA256()
 
 
-def _extensions(asked: ParsedRequest, usages: Collection[str]) -> list[tuple[x509.ExtensionType, bool]]:
+def _extensions(parsed_request: ParsedRequest, usages: Collection[str]) -> list[tuple[x509.ExtensionType, bool]]:
     unknown = [usage for usage in usages if usage not in _KEY_USAGES and usage not in _PURPOSES]
     if unknown:
         quoted = " ".join(f'"{usage}"' for usage in unknown)
@@ -126,6 +131,6 @@ def _extensions(asked: ParsedRequest, usages: Collection[str]) -> list[tuple[x50
     if purposes:
         made.append((x509.ExtendedKeyUsage(purposes), False))
     made.append((x509.BasicConstraints(ca=False, path_length=None), True))
-    if asked.names:
-        made.append((x509.SubjectAlternativeName(asked.names), not list(asked.request.subject)))
+    if parsed_request.names:
+        made.append((x509.SubjectAlternativeName(parsed_request.names), not list(parsed_request.request.subject)))
     return made

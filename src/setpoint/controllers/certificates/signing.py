@@ -52,8 +52,8 @@ class Signer:
         from setpoint.controllers.certificates.requests import parsed, refusal
 
         spec, now = csr["spec"], self._clock.now()
-        usages, asked = spec.get("usages") or [], parsed(csr)
-        if why := refusal(spec["signerName"], asked, usages):
+        usages, parsed_request = spec.get("usages") or [], parsed(csr)
+        if why := refusal(spec["signerName"], parsed_request, usages):
             failed = {
                 "type": "Failed",
                 "status": "True",
@@ -64,7 +64,7 @@ class Signer:
             await self._client.update(with_condition(csr, failed), subresource="status")
             return
         serial = self._ids.below(_SERIALS - 1) + 1
-        certificate = self._trusted().sign(asked, usages, spec.get("expirationSeconds"), serial, now)
+        certificate = self._trusted().sign(parsed_request, usages, spec.get("expirationSeconds"), serial, now)
         status = {**csr["status"], "certificate": b64encode(certificate).decode()}
         await self._client.update({**csr, "status": status}, subresource="status")
 
@@ -72,7 +72,7 @@ class Signer:
         if self._authority is None:
             from setpoint.controllers.certificates.authority import Authority
 
-            told = self._options
-            longest = timedelta(seconds=told.cluster_signing_duration)
-            self._authority = Authority(told.cluster_signing_cert, told.cluster_signing_key, longest)
+            options = self._options
+            longest = timedelta(seconds=options.cluster_signing_duration)
+            self._authority = Authority(options.cluster_signing_cert, options.cluster_signing_key, longest)
         return self._authority

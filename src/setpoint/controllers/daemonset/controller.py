@@ -245,7 +245,7 @@ class DaemonSets:
         try:
             made = await self._client.update({**daemon_set, "status": status}, subresource="status")
         except Conflict:
-            # Often only the spec changed meanwhile; observedGeneration tells which spec this status refers to.
+            # Often only the spec changed meanwhile; observedGeneration says which spec this status refers to.
             fresh = await self._client.get(DAEMON_SETS, meta["name"], meta["namespace"])
             if fresh["metadata"]["uid"] != meta["uid"]:
                 return

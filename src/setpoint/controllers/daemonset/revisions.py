@@ -44,12 +44,12 @@ class DaemonHistory:
         following = max((number(revision) for revision in old), default=0) + 1
         if not current:
             return await self._create(daemon_set, following), old
-        *twins, kept = in_order(current)
+        *twins, retained = in_order(current)
         if twins:
-            await self._merge(kept, twins, pods)
-        if number(kept) < following:
-            kept = await self._history.renumber(kept, following)
-        return kept, old
+            await self._merge(retained, twins, pods)
+        if number(retained) < following:
+            retained = await self._history.renumber(retained, following)
+        return retained, old
 
     async def tidy(self, daemon_set: Obj, old: Iterable[Obj], pods: Iterable[Obj]) -> None:
         """Delete revisions beyond the history limit, except those that a Pod uses."""
@@ -91,8 +91,8 @@ class DaemonHistory:
             await self._client.update({**fresh, "status": status}, subresource="status")
             raise
 
-    async def _merge(self, kept: Obj, twins: Iterable[Obj], pods: Iterable[Obj]) -> None:
-        digest = hash_in(kept)
+    async def _merge(self, retained: Obj, twins: Iterable[Obj], pods: Iterable[Obj]) -> None:
+        digest = hash_in(retained)
         for pod in pods:
             if hash_in(pod) != digest:
                 meta = pod["metadata"]

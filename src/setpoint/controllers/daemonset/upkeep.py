@@ -18,7 +18,7 @@ Obj = dict[str, Any]
 
 @dataclass(slots=True)
 class Needs:
-    """What a node needs."""
+    """The changes that one node needs."""
 
     is_empty: bool = False
     """A Pod is to be created."""

@@ -35,7 +35,7 @@ class Disrupted(NamedTuple):
     """Evicted Pods whose deletion is not observed yet: the time of eviction by name."""
     overdue: list[Obj]
     recheck: datetime | None
-    """When the first of them becomes overdue; None if there is none."""
+    """The time at which the first of them becomes overdue; None if there is none."""
 
 
 def still_disrupted(budget: Obj, pods: Iterable[Obj], now: datetime) -> Disrupted:

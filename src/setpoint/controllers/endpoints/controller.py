@@ -47,7 +47,8 @@ class ServiceEndpoints:
         self._service_pods = ServicePods(services, pods)
         self._times = TriggerTimes()
         self._written: dict[str, int] = {}
-        """By key of the Service: the revision the cache must have reached before its Endpoints can be trusted."""
+        """The revision the cache must have reached before the Endpoints of a Service can be trusted, by key of the
+        Service."""
 
     def watch(self, controller: Controller, batch_period: float) -> None:
         def service_changed(old: Obj | None, new: Obj | None) -> None:

@@ -120,10 +120,10 @@ class EndpointSlices:
             self._topology.forget(key, found["addressType"])
         problems += await self._write(stray, service, key, since)
         if problems:
-            told = problems[0] if len(problems) == 1 else f"[{', '.join(dict.fromkeys(problems))}]"
-            message = f"Error updating Endpoint Slices for Service {key}: {told}"
+            problem = problems[0] if len(problems) == 1 else f"[{', '.join(dict.fromkeys(problems))}]"
+            message = f"Error updating Endpoint Slices for Service {key}: {problem}"
             self._recorder.warning(service, "FailedToUpdateEndpointSlices", message)
-            raise Incomplete(told)
+            raise Incomplete(problem)
         return None
 
     def _hint(self, result: Plan, service: Obj, key: str, family: str) -> list[Any]:

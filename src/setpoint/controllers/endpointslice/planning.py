@@ -146,11 +146,11 @@ def _arrange_group(
     same_labels = own_labels({"metadata": {"labels": labels}})
     untouched: list[Obj] = []
     for found in slices:
-        kept, changed = _kept(found, missing)
-        if changed and not kept:
+        retained, changed = _retained(found, missing)
+        if changed and not retained:
             result.delete.append(found)
         elif changed or own_labels(found) != same_labels:
-            result.update.append(_changed(found, kept, labels))
+            result.update.append(_changed(found, retained, labels))
         else:
             untouched.append(found)
     rest = [missing[key] for key in missing]
@@ -170,10 +170,10 @@ def _arrange_group(
     return result
 
 
-def _kept(found: Obj, missing: dict[EndpointKey, Obj]) -> tuple[list[Obj], bool]:
+def _retained(found: Obj, missing: dict[EndpointKey, Obj]) -> tuple[list[Obj], bool]:
     """Return the endpoints that stay in a slice, updated, and whether that is a change. Found endpoints are removed
     from `missing`."""
-    kept, changed = [], False
+    retained, changed = [], False
     for endpoint in found.get("endpoints") or ():
         wanted = missing.pop(endpoint_key(endpoint), None)
         if wanted is None:
@@ -181,8 +181,8 @@ def _kept(found: Obj, missing: dict[EndpointKey, Obj]) -> tuple[list[Obj], bool]
             continue
         same = is_equivalent(wanted, endpoint)
         changed = changed or not same
-        kept.append(wanted)
-    return kept, changed
+        retained.append(wanted)
+    return retained, changed
 
 
 def _changed(found: Obj, endpoints: list[Obj], labels: dict[str, str]) -> Obj:

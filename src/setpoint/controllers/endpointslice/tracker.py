@@ -11,7 +11,7 @@ _GONE = -1
 
 
 class SliceTracker:
-    """By Service key and slice uid: the generation written last, or a marker for a deletion."""
+    """Holds the generation written last, or a marker for a deletion, by Service key and slice uid."""
 
     def __init__(self) -> None:
         self._written: dict[str, dict[str, int]] = {}

@@ -51,7 +51,7 @@ class Deleting:
             return None
         except NeedsNamespace as error:
             # A retry cannot fix this, and it is no reason to delete anything.
-            log.info("garbage collector: %s cannot have the owner that it refers to: %s", identity, error)
+            log.info("garbage collector: %s has an invalid owner reference: %s", identity, error)
             return None
         except UnknownKind as error:
             log.debug("garbage collector: %s: %s", identity, error)

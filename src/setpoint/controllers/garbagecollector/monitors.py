@@ -59,7 +59,7 @@ class Monitors:
                 try:
                     await self._follow(tasks)
                 except (ApiError, Unreachable) as error:
-                    log.warning("garbage collector: cannot find out which kinds there are: %s", error)
+                    log.warning("garbage collector: discovery failed: %s", error)
                 if self._monitors:
                     self.synced.set()
                 await self._clock.sleep(_PERIOD)

@@ -20,7 +20,7 @@ class Verdict(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether the failure counts towards the backoff limits."""
+        """Return whether the failure counts towards the backoff limits."""
         return self.action != "Ignore"
 
 

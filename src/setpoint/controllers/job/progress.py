@@ -50,7 +50,7 @@ class Progress:
     failed_indexes: Indexes | None = None
     """Failed indexes; None unless failures are counted per index."""
     held: dict[int, Obj] = field(default_factory=dict)
-    """By index: the failed Pod that is retained until its replacement has inherited its failure count."""
+    """The failed Pod, by index, that is retained until its replacement has inherited its failure count."""
 
     @property
     def status(self) -> Obj:
@@ -85,7 +85,7 @@ def observe(job: Obj, pods: Sequence[Obj], backoff: Backoff | None, now: datetim
     seen.backoff = backoff.after(new_successes, new_failures)
     seen.outcome = _outcome(seen)
     if is_indexed(job):
-        _look_at_indexes(seen)
+        _observe_indexes(seen)
     return seen
 
 
@@ -160,7 +160,7 @@ def _restarted_too_often(seen: Progress) -> bool:
 # -- indexes --------------------------------------------------------------------------------------------------------
 
 
-def _look_at_indexes(seen: Progress) -> None:
+def _observe_indexes(seen: Progress) -> None:
     job, now, completions = seen.job, seen.now, seen.completions
     seen.done_before = Indexes.parse(seen.status.get("completedIndexes", ""), completions)
     seen.done = seen.done_before | _newly(seen, has_succeeded)

@@ -27,7 +27,7 @@ _BACKGROUND = "Background"
 
 @dataclass(slots=True)
 class Remainder:
-    """What remained in a namespace after everything in it was deleted."""
+    """The objects that remained in a namespace after everything in it was deleted."""
 
     estimate: int = 0
     """Seconds until the next attempt is worthwhile; 0 means nothing is waited for."""

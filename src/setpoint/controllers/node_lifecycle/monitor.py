@@ -81,11 +81,11 @@ class NodeMonitor:
             try:
                 await self.check_nodes()
             except StaleLeases:
-                log.info("node lifecycle: waiting for the cache of leases")
+                log.info("node lifecycle: waiting until the cache of Leases has caught up")
             except (ApiError, Unreachable) as error:
                 log.warning("node lifecycle: %s", error)
             except Exception:
-                log.exception("node lifecycle: a look at the nodes failed")
+                log.exception("node lifecycle: the check of the nodes failed; retrying in the next period")
             await self._clock.sleep(self._options.node_monitor_period)
 
     def ready(self, name: str) -> str:
@@ -242,14 +242,14 @@ class NodeMonitor:
     async def _assess_zones(self, ready_by_zone: dict[str, list[bool]], nodes: list[Obj]) -> None:
         change = self._zones.assess(ready_by_zone)
         if change is Change.ALL_DOWN:
-            log.warning("node lifecycle: no node is ready; nobody is evicted until one is")
+            log.warning("node lifecycle: no node is ready; evictions are suspended until one is")
 
             async def untaint(node: Obj) -> None:
                 await swap_taints(self._client, self._clock, node, (), EVICTING)
 
             await self._all([node for node in nodes if not ids_of(taints_of(node)).isdisjoint(EVICTING)], untaint)
         elif change is Change.UP_AGAIN:
-            log.warning("node lifecycle: some nodes are ready again")
+            log.warning("node lifecycle: some nodes are ready again; evictions resume")
             now = self._clock.monotonic()
             for health in self.health.values():
                 health.last_heartbeat = now

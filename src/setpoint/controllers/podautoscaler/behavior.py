@@ -32,12 +32,12 @@ class History:
         self._recommended.setdefault(key, [(now, replicas)])
 
     def recommend(self, key: str, replicas: int, now: float) -> None:
-        kept = [each for each in self._recommended.get(key, ()) if each[0] >= now - _RETENTION]
-        self._recommended[key] = [*kept, (now, replicas)]
+        retained = [each for each in self._recommended.get(key, ()) if each[0] >= now - _RETENTION]
+        self._recommended[key] = [*retained, (now, replicas)]
 
     def rescaled(self, key: str, change: int, now: float) -> None:
-        kept = [each for each in self._changes[key] if each[0] >= now - _RETENTION]
-        self._changes[key] = [*kept, (now, change)]
+        retained = [each for each in self._changes[key] if each[0] >= now - _RETENTION]
+        self._changes[key] = [*retained, (now, change)]
 
     def forget(self, key: str) -> None:
         self._recommended.pop(key, None)

@@ -95,7 +95,7 @@ class Autoscalers:
         self._history = History()
         self._written = WrittenRevisions()
         self._selectors: dict[str, dict[str, Selector]] = {}
-        """By namespace and key: the selector of each autoscaler's target."""
+        """The selector of each autoscaler's target, by namespace and key."""
         pods.add_index("namespace", lambda pod: (pod["metadata"]["namespace"],))
 
     # -- event handlers ---------------------------------------------------------------------------------------------
@@ -279,16 +279,16 @@ class Autoscalers:
         text = there.get("selector") or ""
         if not text:
             self._recorder.warning(hpa, "SelectorRequired", "selector is required")
-            said = "the HPA target's scale is missing a selector"
-            status.set("ScalingActive", "False", "InvalidSelector", said)
+            message = "the HPA target's scale is missing a selector"
+            status.set("ScalingActive", "False", "InvalidSelector", message)
             raise Undecided("selector is required")
         try:
             selector = parse_labels(text)
         except SelectorError as error:
-            said = f"couldn't convert selector into a corresponding internal selector object: {error}"
-            self._recorder.warning(hpa, "InvalidSelector", said)
-            status.set("ScalingActive", "False", "InvalidSelector", said)
-            raise Undecided(said) from None
+            message = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            self._recorder.warning(hpa, "InvalidSelector", message)
+            status.set("ScalingActive", "False", "InvalidSelector", message)
+            raise Undecided(message) from None
         inside = self._pods.by_index("namespace", namespace)
         pods = [pod for pod in inside if selector.matches(pod["metadata"].get("labels") or {})]
         others = self._selectors.setdefault(namespace, {})
@@ -300,10 +300,10 @@ class Autoscalers:
         ]
         if len(rivals) > 1:
             shown = f"[{' '.join(rivals[:2])}]"
-            said = f"pods by selector {text} are controlled by more than one HPA (e.g. {shown})"
-            self._recorder.warning(hpa, "AmbiguousSelector", said)
-            status.set("ScalingActive", "False", "AmbiguousSelector", said)
-            raise Undecided(said)
+            message = f"pods by selector {text} are controlled by more than one HPA (e.g. {shown})"
+            self._recorder.warning(hpa, "AmbiguousSelector", message)
+            status.set("ScalingActive", "False", "AmbiguousSelector", message)
+            raise Undecided(message)
         return Target(
             namespace,
             text,

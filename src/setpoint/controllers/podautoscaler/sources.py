@@ -163,7 +163,7 @@ class Sources:
         name, reference, wanted = source["metric"]["name"], source["describedObject"], source["target"]
         selector = source["metric"].get("selector")
         status = {"metric": _identifier(source), "describedObject": reference}
-        said = ""
+        prefix = ""
         try:
             asked = _selector_text(selector)
             if wanted.get("type") == "Value" and wanted.get("value") is not None:
@@ -172,7 +172,7 @@ class Sources:
                 replicas = by_value(target.wanted, usage, goal, target.pods, target.tolerances)
                 current, shown = {"value": of_milli(usage).text}, f"{reference['kind']} metric {name}"
             elif wanted.get("type") == "AverageValue" and wanted.get("averageValue") is not None:
-                said = f"failed to get {name} object metric: "
+                prefix = f"failed to get {name} object metric: "
                 usage = await self._object_usage(name, reference, asked, target)
                 goal = milli_value(wanted["averageValue"])
                 replicas, average = by_average_value(target.there, usage, goal, target.tolerances)
@@ -183,7 +183,7 @@ class Sources:
                     "invalid object metric source: neither a value target nor an average value target was set"
                 )
         except MetricsFailure as error:
-            text = f"failed to get object metric value: {said}{error}"
+            text = f"failed to get object metric value: {prefix}{error}"
             raise Unmeasured("FailedGetObjectMetric", str(error), text) from None
         return Proposal(replicas, shown, {"type": "Object", "object": {**status, "current": current}})
 
@@ -199,16 +199,16 @@ class Sources:
     async def _external(self, source: Obj, target: Target) -> Proposal:
         name, wanted = source["metric"]["name"], source["target"]
         selector = source["metric"].get("selector")
-        said = ""
+        prefix = ""
         try:
             if wanted.get("averageValue") is not None:
-                said = f"failed to get {name} external metric: "
+                prefix = f"failed to get {name} external metric: "
                 usage = await self._external_usage(name, selector, target)
                 goal = milli_value(wanted["averageValue"])
                 replicas, average = by_average_value(target.there, usage, goal, target.tolerances)
                 current = {"averageValue": of_milli(average).text}
             elif wanted.get("value") is not None:
-                said = f"failed to get external metric {name}: "
+                prefix = f"failed to get external metric {name}: "
                 usage = await self._external_usage(name, selector, target)
                 goal = milli_value(wanted["value"])
                 replicas = by_value(target.wanted, usage, goal, target.pods, target.tolerances)
@@ -218,7 +218,7 @@ class Sources:
                     "invalid external metric source: neither a value target nor an average value target was set"
                 )
         except MetricsFailure as error:
-            text = f"failed to get {name} external metric value: {said}{error}"
+            text = f"failed to get {name} external metric value: {prefix}{error}"
             raise Unmeasured("FailedGetExternalMetric", str(error), text) from None
         status = {"metric": _identifier(source), "current": current}
         shown = f"external metric {name}({label_selector(selector)})"

@@ -32,13 +32,13 @@ async def matched_kinds(policy: dict[str, Any], served: Served) -> list[GroupVer
     policy."""
     found: set[GroupVersionKind] = set()
     known = await served(False)
-    asked_again = False
+    rediscovered = False
     for rule in (policy["spec"].get("matchConstraints") or {}).get("resourceRules") or ():
         count = 0
         for group, version, name in _named(rule):
             kinds = list(_kinds(known, group, version, name))
-            if not kinds and not asked_again:
-                asked_again = True
+            if not kinds and not rediscovered:
+                rediscovered = True
                 known = await served(True)
                 kinds = list(_kinds(known, group, version, name))
             for kind in kinds:

@@ -112,8 +112,8 @@ class ResourceClaims:
             try:
                 made = await self._claim_for(pod, entry)
             except (ApiError, Missing) as error:
-                told = f"PodResourceClaim {entry['name']}: {error}"
-                self._recorder.warning(pod, "FailedResourceClaimCreation", told)
+                message = f"PodResourceClaim {entry['name']}: {error}"
+                self._recorder.warning(pod, "FailedResourceClaimCreation", message)
                 raise
             if made is not None:
                 fresh[entry["name"]] = made["metadata"]["name"]
@@ -166,9 +166,9 @@ class ResourceClaims:
             for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
             if each.get("resourceClaimName")
         }
-        told = [{"name": name, "resourceClaimName": claim} for name, claim in sorted({**known, **fresh}.items())]
+        statuses = [{"name": name, "resourceClaimName": claim} for name, claim in sorted({**known, **fresh}.items())]
         meta = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
-        applied = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"resourceClaimStatuses": told}}
+        applied = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"resourceClaimStatuses": statuses}}
         await self._client.apply(applied, field_manager=_FIELD_MANAGER, force=True, subresource="status")
 
     # -- a claim ------------------------------------------------------------------------------------------------------

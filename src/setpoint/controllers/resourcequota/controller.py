@@ -49,11 +49,11 @@ class Quotas:
         self._quotas = quotas
         self._controller: Controller
         self.unmeasured: dict[str, set[str]] = {}
-        """By key: names in the quota that match no served resource."""
+        """Names in the quota that match no served resource, by key of the quota."""
         self._lowered: dict[str, datetime] = {}
-        """By key: when usage was last found to be below what had been charged."""
+        """The time at which usage was last found to be below what had been charged, by key of the quota."""
         self._added_up: dict[str, float] = {}
-        """By key: when usage was last recomputed, in monotonic seconds."""
+        """The monotonic time at which usage was last recomputed, by key of the quota."""
         quotas.add_index("namespace", lambda quota: (quota["metadata"]["namespace"],))
 
     # -- event handlers ---------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ class Resync:
                 due = now + self._period
                 self._quotas.enqueue_all()
             elif self._quotas.unmeasured or self._quotas.followers.custom:
-                await self._look_for_kinds()
+                await self._discover_kinds()
 
-    async def _look_for_kinds(self) -> None:
+    async def _discover_kinds(self) -> None:
         try:
             known = await self._quotas.followers.measured(fresh=True)
         except (ApiError, Unreachable):

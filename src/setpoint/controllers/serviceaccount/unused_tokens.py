@@ -61,7 +61,7 @@ class UnusedTokens:
                 for secret in tuple(self._secrets.items.values()):
                     await self._check(secret)
         except (ApiError, Unreachable) as error:
-            log.info("cannot look for unused tokens: %s", error)
+            log.info("cannot check for unused tokens, retrying in a day: %s", error)
 
     async def _is_tracked_long_enough(self) -> bool:
         tracking = await self._client.get(MAPS, _TRACKING, _NAMESPACE)

@@ -81,15 +81,15 @@ def owners_up_to_date(claim: Obj, stateful_set: Obj, pod: Obj, *, beyond: bool) 
 
 
 def with_owners(claim: Obj, stateful_set: Obj, pod: Obj, *, beyond: bool) -> Obj:
-    kept = [each for each in _references(claim) if not (_names(each, stateful_set) or _names(each, pod))]
+    retained = [each for each in _references(claim) if not (_names(each, stateful_set) or _names(each, pod))]
     if not has_conflicting_controller(claim, stateful_set, pod):
         by_set, by_pod = _wanted_owners(stateful_set, beyond=beyond)
         if by_set:
-            kept.append(controller_reference(stateful_set))
+            retained.append(controller_reference(stateful_set))
         if by_pod:
-            kept.append(controller_reference(pod))
+            retained.append(controller_reference(pod))
     meta = {key: value for key, value in claim["metadata"].items() if key != "ownerReferences"}
-    return {**claim, "metadata": {**meta, **({"ownerReferences": kept} if kept else {})}}
+    return {**claim, "metadata": {**meta, **({"ownerReferences": retained} if retained else {})}}
 
 
 def _wanted_owners(stateful_set: Obj, *, beyond: bool) -> tuple[bool, bool]:

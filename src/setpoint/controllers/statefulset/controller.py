@@ -70,7 +70,7 @@ class _Layout(NamedTuple):
     """The Pods of a set, grouped by what will be done with them."""
 
     replicas: list[Obj]
-    """One Pod per ordinal, in order; missing ones are in the form in which they will be created."""
+    """The Pods of all ordinals, in order; missing ones are in the form in which they will be created."""
     condemned: list[Obj]
     """Pods beyond the size of the set, the highest ordinal first."""
     first_unavailable: Obj | None
@@ -126,7 +126,7 @@ class StatefulSets:
         for revision in beyond_limit(stateful_set, known, revisions, map(revision_of_pod, pods)):
             await self._history.drop(revision)
         if isinstance(failure, ClaimsMissing):
-            log.info("%s: %s", key, failure)
+            log.info("stateful set %s: %s", key, failure)
             return Result(retry=True)
         if failure is not None:
             raise failure
@@ -228,7 +228,7 @@ class StatefulSets:
         try:
             made = await self._client.update({**stateful_set, "status": status}, subresource="status")
         except Conflict:
-            # Often only the spec changed meanwhile; observedGeneration tells which spec this status refers to.
+            # Often only the spec changed meanwhile; observedGeneration says which spec this status refers to.
             meta = stateful_set["metadata"]
             fresh = await self._client.get(STATEFUL_SETS, meta["name"], meta["namespace"])
             if fresh["metadata"]["uid"] != meta["uid"]:

@@ -38,8 +38,8 @@ def in_parallel(stateful_set: Obj) -> bool:
 def max_unavailable(stateful_set: Obj) -> int:
     """Return maxUnavailable, at least one so that the rollout can proceed."""
     rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
-    asked = rolling.get("maxUnavailable")
-    return 1 if asked is None else max(1, scaled_value(asked, size(stateful_set), up=False))
+    requested = rolling.get("maxUnavailable")
+    return 1 if requested is None else max(1, scaled_value(requested, size(stateful_set), up=False))
 
 
 def to_replace(stateful_set: Obj, replicas: Sequence[Obj], update: str, now: datetime) -> list[Obj]:

@@ -43,7 +43,7 @@ _NOWHERE = "fake-svm-namespace-name"
 """A namespace that does not exist: listing it returns only the latest revision."""
 _NEEDED = ("update", "patch", "list")
 _DISCOVERY_GRACE = timedelta(minutes=1)
-"""How long to wait for a resource that is not served yet, because it may just have been defined."""
+"""The time to wait for a resource that is not served yet, because it may just have been defined."""
 _LATER = 5.0
 _TRANSIENT = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout)
 
@@ -135,9 +135,9 @@ class Migrations:
                 )
                 raise
             except ApiError as error:
-                told = f"{left}/{len(found)} not yet migrated. migration encountered unhandled error: {error}"
+                message = f"{left}/{len(found)} not yet migrated. migration encountered unhandled error: {error}"
                 running = (RUNNING, "True", RUNNING_REASON, progress(left, len(found)))
-                await self._set_conditions(migration, running, (FAILED, "True", FAILURE_REASON, told))
+                await self._set_conditions(migration, running, (FAILED, "True", FAILURE_REASON, message))
                 return
             left -= 1
         running = (RUNNING, "True", RUNNING_REASON, progress(left, len(found)))
@@ -147,11 +147,11 @@ class Migrations:
         await self._set_conditions(migration, (FAILED, "True", FAILURE_REASON, why))
 
     async def _set_conditions(self, migration: Obj, *conditions: tuple[str, str, str, str]) -> None:
-        said = migration
+        updated = migration
         for each in conditions:
-            said = with_condition(said, self._clock.now(), *each)
-        if said["status"] != migration.get("status"):
-            await self._client.update(said, resource=MIGRATIONS, subresource="status")
+            updated = with_condition(updated, self._clock.now(), *each)
+        if updated["status"] != migration.get("status"):
+            await self._client.update(updated, resource=MIGRATIONS, subresource="status")
 
 
 def _resource_of(migration: Obj) -> str:

@@ -27,8 +27,8 @@ class Definitions:
         """Mark the definition as being migrated; do nothing for a built-in resource."""
 
         def status(definition: Obj) -> Obj:
-            told = self._condition(definition, "True", "MigrationRunning", f"Migration {migration} is running")
-            return {"conditions": [told]}
+            condition = self._condition(definition, "True", "MigrationRunning", f"Migration {migration} is running")
+            return {"conditions": [condition]}
 
         await self._apply(group, plural, status)
 
@@ -37,15 +37,15 @@ class Definitions:
             found = condition(definition, _MIGRATING) or {}
             same = found.get("observedGeneration") == definition["metadata"].get("generation")
             if succeeded:
-                reason, told = "MigrationSucceeded", "The migration has succeeded"
-                told += (
+                reason, message = "MigrationSucceeded", "The migration has succeeded"
+                message += (
                     " and the stored versions have been updated"
                     if same
                     else " but the stored versions have not been updated due to a generation mismatch"
                 )
             else:
-                reason, told = "MigrationFailed", "The migration has failed"
-            made: Obj = {"conditions": [self._condition(definition, "False", reason, told)]}
+                reason, message = "MigrationFailed", "The migration has failed"
+            made: Obj = {"conditions": [self._condition(definition, "False", reason, message)]}
             if same:
                 stored = [each["name"] for each in definition["spec"]["versions"] if each.get("storage")]
                 made["storedVersions"] = stored[:1]

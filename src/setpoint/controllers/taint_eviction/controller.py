@@ -47,8 +47,8 @@ class TaintEviction:
         self._pods = pods
         self._by_node = PodsByNode(pods)
         self._since: dict[str, datetime] = {}
-        """By Pod key: the time since which the Pod has been due for eviction, which does not restart when one taint
-        follows another."""
+        """The time since which a Pod has been due for eviction, by Pod key. It does not restart when one taint follows
+        another."""
         self._first_seen: dict[tuple[str, str, str], datetime] = {}
         """Taints without a time, by node, key and value, with the time at which they were first observed."""
 

@@ -1,4 +1,4 @@
-"""Protects claims that a scheduled Pod uses, and maintains the condition that tells whether they are in use."""
+"""Protects claims that a scheduled Pod uses, and maintains the condition that reports whether they are in use."""
 
 from __future__ import annotations
 
