@@ -24,7 +24,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 class Subresource(NamedTuple):
     name: str
     kind: str
-    """Empty: the kind of its parent."""
+    """Kind of the subresource; empty if it is the parent's."""
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""

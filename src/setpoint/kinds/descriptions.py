@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 _ITSELF = ""
-"""The field under which a definition itself is described."""
+"""Key of the description of a definition itself."""
 _GROUPS = ("List", "Condition", "VolumeSource")
 
 

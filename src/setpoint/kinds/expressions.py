@@ -32,7 +32,7 @@ class Usage:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Expressions that this one may refer to as `variables.<name>`."""
     stored: bool = False
-    """The object had this very expression before: what used to compile still does."""
+    """Whether the stored object has this expression already: what used to compile still does."""
 
 
 def check_expression(text: str, usage: Usage) -> list[str]:

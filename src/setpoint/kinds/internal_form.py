@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Form = Mapping[str, Any]
-"""All fields in Go's order: what stands for an absent value, or one of the functions below for a struct inside.
-A Go name that is not the JSON name with a capital is given after an equals sign: `apiGroups=APIGroups`."""
+"""All fields in Go's order, with the value for an absent one or one of the functions below for a nested struct.
+
+A Go name that is not the capitalized JSON name follows an equals sign: `apiGroups=APIGroups`."""
 
 
 def internal_form(value: Mapping[str, Any], form: Form) -> dict[str, Any]:

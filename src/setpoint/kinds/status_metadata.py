@@ -18,7 +18,7 @@ def retain_metadata(obj: Obj, old: Obj) -> None:
 
 
 class BareStatusStrategy(StatusStrategy):
-    """A `/status` through which nothing but status changes."""
+    """A `/status` that changes nothing but the status."""
 
     @property
     def resets(self) -> tuple[str, ...]:

@@ -1,18 +1,18 @@
-"""What a kind adds to the generic life of a resource: the seam between `kinds` and the API server's registry.
+"""The strategy of a kind: the interface between `kinds` and the API server's registry.
 
 The registry calls, for a create: `decode` (types, unknown fields) -> `default` -> admission -> `prepare_for_create` ->
 `validate` -> `warnings_on_create` -> store. For an update: decode -> default -> admission -> `prepare_for_update` ->
 `validate_update` -> `warnings_on_update` -> store. A subresource that writes (`status`, `resize`, ...) is a Strategy of
 its own in `subresources`; it shares the type and replaces the update hooks.
 
-Promises a strategy may rely on:
-- the object has passed its type check: what is there has the right JSON type, empty OMIT fields are absent, ALWAYS
-  fields are present, quantities are canonical, times are UTC;
+A strategy may rely on these guarantees:
+- the object has passed its type check: values have the right JSON type, empty OMIT fields are absent, ALWAYS fields are
+  present, quantities are canonical, times are UTC;
 - `obj` may be changed in `default` and `prepare_*` only; `old` never: it is shared with every reader;
 - metadata has been filled by the registry (name, namespace, uid, creationTimestamp, generation) before `prepare_*`;
 - the registry itself validates object metadata by `validate_name`, and that metadata's immutable fields do not change.
 
-Strategies are stateless and do no I/O. Whatever needs other objects (IP allocation, quota) lives in the API server.
+Strategies are stateless and do no I/O. Everything that needs other objects (IP allocation, quota) is in the API server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Context(NamedTuple):
     from_file: bool = False
     """Whether the object comes from a static file of the administrator, without a request."""
     emptied: Sequence[tuple[Obj, str]] = ()
-    """The places, by object and field, where the client sent an empty list that decoding made null."""
+    """Fields, as pairs of object and name, for which the client sent an empty list that decoding made null."""
 
     def was_empty(self, part: Obj, name: str) -> bool:
         """Return whether the client sent an empty list for this field, rather than omitting it."""
@@ -71,25 +71,25 @@ class Column(NamedTuple):
 
 
 class Strategy:
-    """The defaults: an object with no rules of its own. Kinds subclass and override."""
+    """A strategy without rules of its own. Kinds subclass it and override methods."""
 
     type: Type
-    """Set by the catalog when the strategy is loaded."""
+    """Type of the kind; set by the catalog when the strategy is loaded."""
 
     allow_create_on_update = False
-    """PUT to a name that does not exist creates it."""
+    """Whether PUT creates an object that does not exist."""
     allow_unconditional_update = True
-    """PUT without resourceVersion overwrites."""
+    """Whether PUT without resourceVersion overwrites."""
     orphans_by_default = False
-    """DELETE without a propagation policy orphans the dependents (Job, ReplicationController)."""
+    """Whether DELETE without a propagation policy orphans the dependents (Job, ReplicationController)."""
     collects_garbage = True
-    """Dependents are collected; False: propagation policies mean nothing here (Namespaces, Events)."""
+    """Whether dependents are garbage-collected; if False, propagation policies have no effect (Namespaces, Events)."""
     has_status = False
     """Whether there is a `/status` subresource: main writes retain the stored status, status writes the stored spec."""
     has_generation = False
-    """metadata.generation starts at 1 and grows whenever `spec_fields` change."""
+    """Whether metadata.generation starts at 1 and is incremented whenever `spec_fields` change."""
     spec_fields: tuple[str, ...] = ("spec",)
-    """Top-level fields whose change counts as a new generation."""
+    """Top-level fields whose changes increment the generation."""
 
     @property
     def resets(self) -> tuple[str, ...]:
@@ -97,19 +97,19 @@ class Strategy:
         return ("status",) if self.has_status else ()
 
     subresources: Mapping[str, Strategy] = {}
-    """Subresources that read and write this same object under other rules."""
+    """Subresources that read and write the same object by other rules."""
     columns: Sequence[Column] = ()
-    """All table columns, Name first. Empty: Name and Created At."""
+    """All table columns, Name first; empty means Name and Created At."""
     hidden_annotations: frozenset[str] = frozenset()
-    """Annotations that stand for fields of upstream's internal type: not in tables and metadata-only answers."""
+    """Annotations that represent fields of upstream's internal type: hidden in tables and metadata-only responses."""
     qualified_finalizers = True
-    """Finalizers must have a domain, but for the standard ones."""
+    """Whether finalizers must have a domain, except for the standard ones."""
     generates_names = True
     """Whether generateName gets a random suffix; if False it is used as the name."""
     returns_deleted = False
-    """DELETE answers with the removed object instead of a Status."""
+    """Whether DELETE returns the removed object instead of a Status."""
     field_labels: frozenset[str] = frozenset({"metadata.name", "metadata.namespace"})
-    """Field selectors that clients may use; others are refused."""
+    """Field selectors that clients may use; others are rejected."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         """Return the errors of a name; `prefix` marks a generateName. By default a DNS-1123 subdomain is required."""
@@ -216,10 +216,10 @@ class Strategy:
 
 
 class StatusStrategy(Strategy):
-    """The usual `/status`: all but status (and metadata) stays as stored."""
+    """The usual `/status`: everything but status (and metadata) stays as stored."""
 
     reset_fields: tuple[str, ...] = ("spec",)
-    """Top-level fields that a status write leaves as they are."""
+    """Top-level fields that a status write does not change."""
 
     def __init__(self, main: Strategy) -> None:
         self.main = main

@@ -19,8 +19,9 @@ from setpoint.meta.json_syntax import depth_error, early_syntax_error, read_json
 MAX_DEPTH = 254
 """Maximum nesting depth: the depth to which orjson can write."""
 MAX_VALUES = 250_000
-"""Commas and opening brackets in a JSON document, outside of texts: about as many as it has values. orjson takes 20 ms
-for so many, and no other thread runs meanwhile."""
+"""Maximum number of commas and opening brackets in a JSON document, about its number of values.
+
+orjson takes 20 ms for this many, and no other thread runs meanwhile."""
 
 _SPACE = b" \t\r\n"
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
@@ -29,7 +30,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class BodyError(ValueError):
-    """The bytes cannot be read; the message is upstream's."""
+    """The body cannot be parsed; the message is upstream's."""
 
 
 def parse_json(data: bytes) -> tuple[Any, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from heapq import merge
 
 CHUNK_SIZE = 10_000
-"""Texts that one call sorts: a few milliseconds, in which no other thread runs."""
+"""Number of texts sorted in one call: a few milliseconds, in which no other thread runs."""
 
 
 def sorted_in_chunks(texts: Iterable[str]) -> list[str]:

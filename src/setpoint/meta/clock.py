@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Randomness as a dependency."""
+    """A source of random identifiers, injected as a dependency."""
 
     def uid(self) -> str:
         """Return a fresh UUID, as text."""

@@ -16,13 +16,13 @@ from setpoint.meta.memoize import memoized
 from setpoint.meta.times import TimeError, parse_duration
 
 _STAR = 1 << 63
-"""Set in a field that was given as `*`: days of month and of week are then both needed, not either."""
+"""Bit of a field that was given as `*`: day of month and day of week must then both match."""
 _MAX_YEARS_AHEAD = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Sets of values, as bits."""
+    """The sets of values of the five fields, as bits."""
 
     minute: int
     hour: int

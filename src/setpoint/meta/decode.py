@@ -1,12 +1,12 @@
-"""The typed round trip: what the reference's decoder followed by its encoder makes of a value.
+"""The typed round trip: the result of the reference's decoder followed by its encoder.
 
 `decode` checks types, prunes unknown fields, writes fields in their order and maps by key, applies the presence rules
-and brings quantities, times and base64 into their one form. Each STRUCT gets a function of straight-line Python,
-generated from its fields on first use. That function stops at the first sign of trouble; what exactly is wrong, and
-where, is for the slow second look in `decode_report`.
+and converts quantities, times and base64 to canonical form. Each STRUCT gets a function of straight-line Python,
+generated from its fields on first use. That function stops at the first error; the slow second pass in `decode_report`
+determines what is wrong, and where.
 
 Custom types (those without a `go` name) have no presence rules and are checked by their schema's validation instead:
-for them decoding only copies, prunes unknown fields and fills defaults.
+for them decoding only copies, prunes unknown fields and applies defaults.
 """
 
 from __future__ import annotations

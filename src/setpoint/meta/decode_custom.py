@@ -16,7 +16,7 @@ from setpoint.meta.schema import Shape, Type
 class_of = type
 
 Part = Callable[[Type, Callable[[Decoder], None]], Decoder]
-"""Gives the decoder of a part, which may later be replaced through the second argument."""
+"""Function that returns the decoder of a part, which may later be replaced through the second argument."""
 
 _SCALARS = frozenset({str, int, bool})
 

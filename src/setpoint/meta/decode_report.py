@@ -39,7 +39,7 @@ class NumberText(float):
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A JSON object with all its keys, duplicates too."""
+    """A JSON object with all its keys, including duplicates."""
 
 
 def _read_int(text: str) -> int | NumberText:
@@ -107,7 +107,7 @@ def _custom_order(finding: str) -> tuple[int, str]:
 
 
 class _Finding:
-    """A type error, or any other text."""
+    """A type error or another error message."""
 
     def __init__(
         self, text: str = "", what: str = "", go: str = "", struct: str = "", path: Iterable[str] = ()

@@ -14,11 +14,11 @@ from setpoint.meta.schema import Shape
 from setpoint.meta.times import TimeError, canonical_micro, canonical_time, format_duration, parse_duration
 
 Decoder = Callable[[Any, list[bool]], Any]
-"""Takes the value and a list that it appends to when it meets an unknown field; raises Wrong."""
+"""Function that decodes a value and appends to the list for an unknown field; raises Wrong."""
 
 
 class Wrong(Exception):
-    """Something does not fit its type."""
+    """A value does not fit its type."""
 
 
 class Inexact(Exception):

@@ -33,7 +33,7 @@ class Histogram:
         """Create a histogram with these ascending bounds."""
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """Between one bound and the next; the last is for what is above all."""
+        """Number of values between each bound and the next; the last is for values above all bounds."""
         self.sum = 0.0
 
     def observe(self, value: float) -> None:

@@ -39,7 +39,7 @@ _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028":
 
 
 _MAX_SHOWN_LENGTH = 64 * 1024
-"""Characters of a wrong value that messages show. Upstream shows all of it."""
+"""Maximum number of characters of a bad value in a message. Upstream has no limit."""
 
 
 class FieldError(NamedTuple):

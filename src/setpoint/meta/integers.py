@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _MAX_DIGITS = 40
-"""More than anything has a use for: with more, a number is beyond all bounds."""
+"""Maximum number of digits: a longer number exceeds every range."""
 
 
 def parse_integer(text: str) -> int:

@@ -1,10 +1,9 @@
-"""The term of a leader, as a write names it.
+"""Fencing of writes by the term of a leader.
 
-A component that was stopped for a while (a paused process, a closed lid) goes on in the middle of what it was doing,
-although another one has taken over. Two checks keep its writes from happening. The client asks its fence before each
-write is sent: a lease that was not renewed in time refuses. And each write names the lease and the term that it belongs
-to, in a header; a Setpoint API server commits it only if that term still holds the lease. Other servers ignore the
-header.
+A component that was suspended for a while (a paused process, a closed laptop) continues where it stopped, although
+another one holds the lease by then. Two checks prevent its writes. The client checks its fence before each write: it
+refuses if the lease was not renewed in time. And each write carries the lease and its term in a header; a Setpoint API
+server commits it only if that term still holds the lease. Other servers ignore the header.
 """
 
 from __future__ import annotations

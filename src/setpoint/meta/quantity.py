@@ -21,7 +21,7 @@ EXPONENT: Format = "DecimalExponent"
 NANO = 10**9
 _MAX_BINARY = (2**63 - 1) * NANO
 _MAX_EXPONENT = 4096
-"""Past this a quantity would cost memory, not mean anything; the reference has no such bound."""
+"""Maximum exponent, to bound the memory of a quantity; the reference has no limit."""
 
 # The quantifiers are possessive: digits could be split in so many ways that one invalid text took minutes.
 _SPLIT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?[0-9]*+)")
@@ -34,7 +34,7 @@ _INT64_DIGITS = 18
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message is the reference's."""
+    """The text is not a quantity; the message is the reference's."""
 
 
 _BAD_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re2
 
 MAX_PATTERN_LENGTH = 16 * 1024
-"""Characters of a pattern; about 10 ms of compiling at worst."""
+"""Maximum number of characters of a pattern, about 10 ms of compilation at worst."""
 _MAX_CLASSES = 100
-"""Unicode classes in a pattern; each expands to hundreds of ranges."""
+"""Maximum number of Unicode classes in a pattern; each expands to hundreds of ranges."""
 
 TOO_LARGE = "expression too large"
 """Message of Go's regexp package for a pattern that is too large."""

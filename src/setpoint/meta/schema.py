@@ -52,17 +52,17 @@ class Type:
     go: str = ""
     """The type as the reference names it in decoding errors: `int32`, `map[string]string`, `v1.PodSpec`."""
     fields: dict[str, Field] = field(default_factory=dict)
-    """STRUCT only, in the order in which they are written."""
+    """Fields of a STRUCT, in the order in which they are written."""
     item: Type | None = None
-    """Element of a LIST or MAP."""
+    """Type of the elements of a LIST or MAP."""
     list_type: ListType = ListType.ATOMIC
     list_keys: tuple[str, ...] = ()
     atomic: bool = False
-    """A STRUCT or MAP that apply owns and replaces whole."""
+    """Whether apply owns and replaces a STRUCT or MAP as a whole."""
     preserve_unknown: bool = False
-    """Unknown fields of this STRUCT stay (custom resources)."""
+    """Whether unknown fields of this STRUCT are preserved (custom resources)."""
     nullable: bool = False
-    """An explicit null stays (custom resources)."""
+    """Whether an explicit null is preserved (custom resources)."""
     default: Any = None
     """Value that replaces null in an element of a LIST or MAP of a custom resource."""
     compiled: dict[str, Any] = field(default_factory=dict)
@@ -79,6 +79,6 @@ class Field:
     """Strategy for strategic merge patches: `merge`, `replace`, `retainKeys`."""
     merge_key: str = ""
     default: Any = None
-    """A default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""
+    """Default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""
     embedded: str = ""
-    """The embedded struct that holds it in the reference, which its decoding errors name: `VolumeSource`."""
+    """Embedded Go struct of the field, as decoding errors name it: `VolumeSource`."""

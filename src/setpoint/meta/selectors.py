@@ -19,13 +19,13 @@ _Labels = Mapping[str, str]
 
 
 class SelectorError(ValueError):
-    """The text is no selector; the message is for the user."""
+    """The text is not a selector; the message is for the user."""
 
 
 class Requirement(NamedTuple):
     key: str
     operator: str
-    """=, !=, in, notin, exists, !, gt, lt"""
+    """One of =, !=, in, notin, exists, !, gt, lt."""
     values: tuple[str, ...]
 
 
@@ -91,7 +91,7 @@ def _is_exact(requirement: Requirement) -> bool:
 
 
 _MAX_LINEAR = 8
-"""Up to this many requirements are tested one after the other; more are grouped by key."""
+"""Maximum number of requirements that are tested one after the other; more are grouped by key."""
 
 
 def _compile(requirements: tuple[Requirement, ...]) -> Selector:
@@ -187,7 +187,7 @@ _END = ("end", "")
 
 
 class _Parser:
-    """Reads one token at a time: the cost is linear in the length of the text, and nothing is held of what was read."""
+    """Parses one token at a time, in linear time and without storing tokens."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _TOKEN.finditer(text)

@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(
 
 
 class TimeError(ValueError):
-    """The text is no time or duration; the message is the reference's."""
+    """The text is not a time or duration; the message is the reference's."""
 
 
 def quote(text: str) -> str:

@@ -11,7 +11,7 @@ class TokenBucket:
         self._rate = rate
         self._burst = burst
         self._tokens = float(burst)
-        """Below zero: that many are promised for later."""
+        """Available tokens; a negative number is reserved for later."""
         self._at = clock.monotonic()
 
     def take(self) -> float:

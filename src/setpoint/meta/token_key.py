@@ -27,7 +27,7 @@ class UnknownKey(Exception):
 
 
 class VerifyingKey:
-    """A public key, RSA or elliptic."""
+    """An RSA or elliptic-curve public key."""
 
     def __init__(self, public: Any) -> None:
         self._given = public

@@ -14,7 +14,7 @@ NORMAL: Final = 1000
 
 
 class HandshakeError(ValueError):
-    """Why it is none, with the status to answer."""
+    """The request is not a valid WebSocket handshake; it has the status of the response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -38,13 +38,13 @@ except ImportError:  # built without libyaml
 _PREFIX = "tag:yaml.org,2002:"
 _RESOLVABLE = {STR, BOOL, INT, FLOAT, NULL, TIMESTAMP}
 _MAX_ALIASED = 100_000
-"""Nodes that aliases may add; upstream's allowance grows with the document, to 400,000."""
+"""Maximum number of nodes that aliases may add; upstream's limit grows with the document, to 400,000."""
 _MAX_ALIASED_TEXT = 3 * 1024 * 1024
-"""Characters that aliases may add: as much as a body may hold. Upstream has no such bound."""
+"""Maximum number of characters that aliases may add: the size of a request body. Upstream has no limit."""
 _MAX_RESOLVED_LENGTH = 4096
-"""Characters of a number, a date or another scalar that is no string; longer ones are strings."""
+"""Maximum number of characters of a number, a date or another scalar that is no string; longer ones are strings."""
 _MAX_NODES = 250_000
-"""Keys and values; about a second's work. Upstream has no such bound, and clients send such amounts as JSON."""
+"""Maximum number of keys and values, about a second's work. Upstream has no limit; JSON is faster for such sizes."""
 
 
 _DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
@@ -76,7 +76,7 @@ def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
 
 
 class _InPieces:
-    """A body as a file: the parser asks for a piece at a time, and other threads may run in between."""
+    """A body as a file: the parser reads it in chunks, and other threads may run in between."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -103,7 +103,7 @@ def _explain(error: yaml.YAMLError) -> str:
 
 
 class _Node:
-    """A value with what aliases and merges must know of it."""
+    """A value with the information that aliases and merges need."""
 
     __slots__ = ("is_map", "line", "size", "text", "value")
 
@@ -212,7 +212,7 @@ class _Reader:
 
 
 class _Key:
-    """A key that is no string: 1, 1.0 and true are three keys, which Python would take for one."""
+    """A key that is not a string: 1, 1.0 and true are three keys, which Python would consider equal."""
 
     __slots__ = ("value",)
 

@@ -41,7 +41,7 @@ for _form in (".inf", ".Inf", ".INF"):
 _INT = re.compile(r"([+-]?)(?:(0[xX])([0-9a-fA-F]+)|(0[bB])([01]+)|(0[oO]?)([0-7]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _MAX_LENGTH = 400
-"""Digits; longer texts are no numbers of ours."""
+"""Maximum number of digits of a number; longer texts are strings."""
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-(1[0-2]|0?[1-9])-(0?[1-9]|[12][0-9]|3[01])"
     r"([Tt][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"

@@ -11,7 +11,7 @@ Schema = Mapping[str, Any]
 
 
 class Correlated:
-    """An old value, found by the place of the new one in the schema. `new` is what stands there now."""
+    """An old value, found by the position of the `new` one in the schema."""
 
     __slots__ = ("_keyed", "_same", "new", "old", "schema")
 

@@ -160,7 +160,7 @@ class CustomStrategy(Strategy):
 
 
 class CustomStatusStrategy(Strategy):
-    """Everything but the status stays as it was, the metadata too."""
+    """The `/status` of a custom resource: everything else, including metadata, stays as stored."""
 
     qualified_finalizers = False
     allow_unconditional_update = False

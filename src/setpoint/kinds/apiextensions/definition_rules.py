@@ -30,12 +30,12 @@ class Ratcheting:
     review_versions: bool = False
     ca_bundle: bool = True
     selectable: frozenset[str] = field(default_factory=frozenset)
-    """Versions with too many selectable fields; the empty name stands for all together."""
+    """Versions with too many selectable fields; the empty name means all versions together."""
     rules: frozenset[str] = field(default_factory=frozenset)
     messages: frozenset[str] = field(default_factory=frozenset)
-    """Expressions that are in it already."""
+    """Expressions that the stored definition contains."""
     unchanged: frozenset[str] = field(default_factory=frozenset)
-    """Versions whose schema stays as it is."""
+    """Versions whose schema is unchanged."""
 
     def known(self, version: str) -> StoredFacts:
         return StoredFacts(self.rules, self.messages, version in self.unchanged)

@@ -37,12 +37,12 @@ class CompiledRule:
     message: Program | None = None
     message_problem: str = ""
     cost: int = 0
-    """The most that one evaluation can cost, by the sizes that the schema allows."""
+    """Maximum cost of one evaluation, by the sizes that the schema allows."""
     message_cost: int = 0
     most_values: int = 0
     """Maximum number of such values in a request."""
     path: str = ""
-    """The field to which a failure is pinned, below the value; empty: the value itself."""
+    """Field below the value at which a failure is reported; empty for the value itself."""
 
     @property
     def uses_old_self(self) -> bool:

@@ -42,12 +42,12 @@ class _Context:
 
     root: bool = False
     no_defaults: str = ""
-    """Why defaults are not allowed here; empty: they are."""
+    """Reason why defaults are not allowed here; empty if they are."""
     inside_meta: bool = False
     rules: bool = True
-    """Expressions are compiled only in the open, not in conditions."""
+    """Whether expressions are compiled: outside of conditions only."""
     uncorrelatable: str = ""
-    """The outermost list or map whose items of before and after cannot be matched: inside it there is no `oldSelf`."""
+    """Outermost list or map whose old and new items cannot be correlated: inside it there is no `oldSelf`."""
     most: int | None = 1
     """Maximum number of such values in an object; None if it is unbounded."""
 
@@ -59,12 +59,12 @@ class StoredFacts:
     rules: frozenset[str] = frozenset()
     messages: frozenset[str] = frozenset()
     unchanged: bool = False
-    """The schema is the one that is stored: what its rules may cost is not asked again."""
+    """Whether the schema is unchanged: the cost of its rules is then not checked again."""
 
 
 @dataclass(slots=True)
 class _Rules:
-    """The rules found on the way: what is wrong with them, and what they cost."""
+    """The errors and the costs of the rules in a schema."""
 
     known: StoredFacts
     errs: Errors

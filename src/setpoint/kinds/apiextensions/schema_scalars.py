@@ -15,7 +15,7 @@ from setpoint.meta.goformat import plain, quote
 
 
 class Problem(NamedTuple):
-    """A finding before it has a path: `name` is None for what cannot be pinned to a field."""
+    """An error that has no path yet; `name` is None if it does not belong to a field."""
 
     name: str | None
     make: Callable[[str], FieldError]

@@ -11,7 +11,7 @@ Schema = Mapping[str, Any]
 Rule = Callable[[Any, str, Errors], None]
 """Function that gets a value, its path, and the list to which it appends errors."""
 RuleFor = Callable[[Schema], Rule | None]
-"""The rule for the values of a schema (not of its parts), if it has one."""
+"""Function that returns the rule for the values of a schema (not of its parts), or None."""
 
 
 def compile_walk(schema: Schema, rule_for: RuleFor) -> Rule | None:

@@ -30,7 +30,7 @@ from setpoint.meta.selectors import format_labels
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 _ZONE_PART = re.compile("[A-Za-z.\\-_0-9+]{1,14}")
 _NAME_LIMIT = 52
-"""Jobs get the name with a dash and a timestamp of ten digits behind it."""
+"""Maximum length of a name, to which Jobs append a dash and a timestamp of ten digits."""
 
 
 class CronJobStrategy(Strategy):

@@ -20,7 +20,8 @@ def condition_is(status: Mapping[str, Any], kind: str, value: str) -> bool:
 
 
 class JobStatusStrategy(StatusStrategy):
-    """Rules hold for what a write changes: a status that was stored before a rule was made stays writable."""
+    """The status of a Job. Rules apply to changes only: a status that was stored before a rule existed stays
+    writable."""
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)

@@ -19,7 +19,7 @@ _COUNTS = (
     "backoffLimitPerIndex", "maxFailedIndexes",
 )  # fmt: skip
 _MANY = 100_000
-"""Above this many completions the text of completed indexes needs tighter limits."""
+"""Number of completions above which the text of completed indexes has tighter limits."""
 _MANY_LIMIT = 10_000
 _WITH_MANY = (
     f"must be less than or equal to {_MANY_LIMIT} when completions are above {_MANY} "

@@ -8,7 +8,7 @@ from setpoint.kinds.strategy import Obj
 from setpoint.meta.times import format_time
 
 AUTO_MANAGED = "kube-aggregator.kubernetes.io/automanaged"
-"""Label: `onstart` for built-in groups, `true` for those of custom resources, which come and go."""
+"""Label with `onstart` for built-in groups, `true` for those of custom resources, which come and go."""
 
 # group, version, priority of the group, priority of the version in it: discovery lists higher ones first
 _SERVED = (

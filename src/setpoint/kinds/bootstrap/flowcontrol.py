@@ -11,7 +11,7 @@ API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 """Annotation of objects whose spec the server keeps up to date."""
 MANDATORY = frozenset({"exempt", "catch-all"})
-"""Names of the objects, of both kinds, that can be neither changed nor missing."""
+"""Names of the objects, of both kinds, that must exist and cannot be changed."""
 
 # nominal shares, lendable percent, (queues, hand size) or None to reject at once
 _LEVELS: dict[str, tuple[int, int, tuple[int, int] | None]] = {

@@ -10,9 +10,9 @@ from setpoint.kinds.bootstrap.policy_rules import READ, events, rule
 from setpoint.kinds.strategy import Obj
 
 FLEET = "system:node-fleet"
-"""Sees for many simulated nodes at once what each of them would have to watch by itself."""
+"""User that watches on behalf of many simulated nodes at once."""
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"
-"""The API server, towards the nodes."""
+"""User of the API server in requests to nodes."""
 
 
 def _as_node(verbs: str, groups: str, resources: str) -> Obj:

@@ -12,7 +12,7 @@ from setpoint.kinds.strategy import Obj
 
 GROUP = "rbac.authorization.k8s.io"
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
-"""Annotation: the server restores what is missing from this object. `false` leaves it to its owner."""
+"""Annotation of objects from which the server restores missing rules; `false` disables this."""
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 _CONTROLLER = "system:controller:"
 _LEADER_LOCKING = "system::leader-locking-"

@@ -173,7 +173,7 @@ class CertificateSigningRequestStrategy(Strategy):
 
 
 class CSRStatusStrategy(Strategy):
-    """Signers put the certificate here; what was decided about the request stays."""
+    """The `/status`, where signers store the certificate; approval conditions stay as stored."""
 
     def __init__(self, main: CertificateSigningRequestStrategy) -> None:
         self.main = main
@@ -199,7 +199,7 @@ class CSRStatusStrategy(Strategy):
 
 
 class CSRApprovalStrategy(CSRStatusStrategy):
-    """Only conditions change here."""
+    """The `/approval`, which changes conditions only."""
 
     @property
     def resets(self) -> tuple[str, ...]:

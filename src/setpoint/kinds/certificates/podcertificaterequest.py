@@ -122,7 +122,7 @@ class PodCertificateRequestStrategy(Strategy):
 
 
 class PodCertificateRequestStatusStrategy(BareStatusStrategy):
-    """Signers answer here. Whether the caller may sign for this signer is for the server to ask."""
+    """The `/status`, where signers respond. The server checks whether the caller may sign."""
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         status, old_status = obj.get("status") or {}, old.get("status") or {}

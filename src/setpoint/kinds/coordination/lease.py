@@ -8,7 +8,7 @@ from setpoint.meta.field import Errors, forbidden, invalid, not_supported
 from setpoint.meta.names import qualified_name
 
 _COORDINATED = ("strategy", "preferredHolder")
-"""Fields of coordinated leader election, which is off."""
+"""Fields of coordinated leader election, a disabled feature."""
 
 
 class LeaseStrategy(Strategy):

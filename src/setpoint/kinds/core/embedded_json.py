@@ -57,13 +57,13 @@ def _character(byte: int) -> str:
 
 
 class _Scanner:
-    """Finds the first fault of a document that is known to have one. Iterative: depth is bounded by the input only."""
+    """Finds the first error of an invalid document. It is iterative: only the input bounds the depth."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
         self.overflow = ""
-        """The first number that no float can hold."""
+        """First number that no float can represent; empty if there is none."""
 
     def fail(self, where: str, space_may_follow: bool = False) -> _Malformed:
         """Return the error at this position. At the end of the input Go assumes one more space, and fails if none may

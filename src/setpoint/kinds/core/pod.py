@@ -32,7 +32,7 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_label
 
 _FROM_STORED = ("generation", "labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp")
-"""Metadata that subresources other than status leave as it is."""
+"""Metadata that subresources other than status do not change."""
 _KEPT_WHEN_LEFT_OUT = (
     "resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses", "qosClass",
 )  # fmt: skip
@@ -198,7 +198,7 @@ def _set_generation(obj: Obj, old: Obj) -> None:
 
 
 class _PodSubresource(Strategy):
-    """Decoded, defaulted and read as a Pod is."""
+    """A subresource of a Pod that is decoded, defaulted and read as a Pod is."""
 
     def __init__(self, main: PodStrategy) -> None:
         self.main = main

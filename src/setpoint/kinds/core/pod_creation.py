@@ -43,7 +43,7 @@ def _merge(term: Dict, labels: Mapping[str, str]) -> None:
 
 
 class ProfileFromAnnotation(Dict):
-    """An AppArmor profile that was given by the old annotation, not by the field. Warnings must know the difference."""
+    """An AppArmor profile from the legacy annotation, not from the field, which warnings distinguish."""
 
 
 def copy_app_armor_annotations(pod: Dict) -> None:

@@ -39,10 +39,10 @@ _NOT_COUNTED = frozenset({
 
 
 class Meter:
-    """Counts objects."""
+    """Measures usage; this base class counts objects."""
 
     updates: frozenset[str] = frozenset()
-    """Subresources whose updates can change usage; empty text: the object itself."""
+    """Subresources whose updates can change usage; an empty name means the object itself."""
 
     def __init__(self, group: str, plural: str) -> None:
         self.count = f"count/{plural}.{group}" if group else f"count/{plural}"

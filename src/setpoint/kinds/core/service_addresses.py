@@ -33,7 +33,7 @@ class Request(NamedTuple):
     """Index in `clusterIPs`."""
     family: str
     ip: str
-    """The address asked for; empty: any."""
+    """Requested address; empty means any."""
 
 
 def normalize_cluster_ips(obj: Obj, old: Obj | None) -> None:

@@ -14,7 +14,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 class RbacStrategy(Strategy):
-    """Names of these objects may hold colons and upper case: anything that can stand in a URL."""
+    """A strategy whose names may contain colons and upper case: anything that is valid in a URL path."""
 
     allow_create_on_update = True
 

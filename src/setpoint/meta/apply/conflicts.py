@@ -12,7 +12,7 @@ class TypeMismatch(PlainServerError):
 
 
 class Conflicts(Exception):
-    """Fields that other managers own and that the configuration wants to be different."""
+    """Fields that other managers own and that the configuration sets to other values."""
 
     def __init__(self, by_manager: dict[ManagerId, FieldSet]) -> None:
         super().__init__("conflicts")

@@ -18,7 +18,7 @@ from setpoint.meta.chunked_sort import CHUNK_SIZE, sorted_in_chunks
 FieldSet = dict[str, Any]
 
 EMPTY: FieldSet = {}
-"""Shared: a path that is in a set and has no children there. Also the empty set."""
+"""Shared node of a path without children; also the empty set."""
 
 
 _MOST_SHARED, _LONGEST_SHARED = 1024, 4096

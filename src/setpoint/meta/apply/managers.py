@@ -23,7 +23,7 @@ class ManagerId(NamedTuple):
     manager: str
     operation: str
     api_version: str
-    """Empty for appliers: they stay the same manager whatever version they apply."""
+    """Version of the manager; empty for appliers, which stay the same manager in every version."""
     subresource: str
 
     def json(self) -> str:
@@ -44,7 +44,7 @@ Managers = dict[ManagerId, Entry]
 
 
 class BadManagedFields(ValueError):
-    """A managedFields list that makes no sense; the text is what admission warns with."""
+    """A managedFields list is invalid; the message is admission's warning."""
 
 
 def id_of(entry: Entry) -> ManagerId:

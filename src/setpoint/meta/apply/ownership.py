@@ -31,7 +31,7 @@ from setpoint.meta.schema import Type
 Obj = dict[str, Any]
 
 Converter = Callable[[Obj, str], tuple[Type, Obj] | None]
-"""An object in another version of its kind, with that version's type; None: the version is not served (any more)."""
+"""Function that returns an object in another version with that version's type, or None if it is not served."""
 
 
 def empty_object(type_: Type) -> Obj:
@@ -167,7 +167,7 @@ def _release(
 
 
 _GONE: tuple[FieldSet, FieldSet] = ({}, {})
-"""Stands for a version that is no longer served: its entries are dropped."""
+"""Marks a version that is no longer served: its entries are dropped."""
 
 
 def _compare_in(

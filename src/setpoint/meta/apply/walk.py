@@ -1,8 +1,8 @@
-"""From values to field sets: which fields a value has, and which differ between two values.
+"""Conversion of values to field sets: which fields a value has, and which differ between two values.
 
 Everything is compiled once per Type into closures. A value is a leaf (scalars; lists, maps and structs that are owned
 whole), mapped (structs and maps: one element per field) or listed (sets and lists with keys: one element per item).
-Null and empty containers count as leaves where nothing of the other side contradicts them, as in the reference.
+Null and empty containers count as leaves where the other side does not contradict this, as in the reference.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ NEVER_OWNED_METADATA = frozenset({
 
 
 _Unfinished = dict[int, tuple[Type, Walk]]
-"""Walks that are being made, by the identity of their types: a type may contain itself. They are put into the types
-when all are complete: two threads may ask at once."""
+"""Incomplete walks by the identity of their types, because a type may contain itself.
+
+They are stored in the types when all are complete, because two threads may look one up at once."""
 
 
 def walk_of(type_: Type) -> Walk:

@@ -12,15 +12,15 @@ Pair = tuple[FieldSet | None, FieldSet | None]
 
 
 class Walk:
-    """The compiled form of a Type. `leaf` walks have no functions worth calling."""
+    """The compiled form of a Type. The functions of a `leaf` walk are never called."""
 
     __slots__ = ("diff", "fill", "leaf", "members")
 
     leaf: bool
     fill: Callable[[Any, FieldSet], None]
-    """Adds the elements below a value, every one of them a member, as when the whole value is new."""
+    """Add all elements below a value as members, as when the whole value is new."""
     members: Callable[[Any], FieldSet]
-    """The elements below a value that an applier of this value owns."""
+    """Return the elements below a value that an applier of this value owns."""
     diff: Callable[[Any, Any], Pair | None]
     """Compare two present values that are not identical; None means no difference."""
 

@@ -1,19 +1,18 @@
-"""CEL: the expression language of rules and policies. Own parser, checker, compiler and cost model; no I/O.
+"""CEL, the expression language of rules and policies: parser, checker, compiler and cost model. It does no I/O.
 
     env = kubernetes_environment().extended(variables={"self": schema.type}, structs=schema.structs)
     program = env.compile("self.replicas <= self.maxReplicas")       # raises CelProblem
     outcome = program.evaluate({"self": schema.value(document)})     # never raises
 
-What callers may rely on:
+Guarantees:
 
-- `compile` finds every mistake that can be found without values, and says so in the reference's words, with line,
-  column and caret (`str(CelProblem)`). Texts are limited to 100,000 code points, nesting to 250 levels.
-- `evaluate` ends: its cost is counted as it goes, and it stops when the limit is passed. The values it is given are
-  never changed. What it returns is an `Outcome`: a value or an error, and the cost.
+- `compile` reports every error that can be found without values, with the reference's messages, line, column and caret
+  (`str(CelProblem)`). Texts are limited to 100,000 code points, nesting to 250 levels.
+- `evaluate` terminates: its cost is counted during evaluation, which stops when the limit is exceeded. It never changes
+  its input values. It returns an `Outcome`: a value or an error, and the cost.
 - Costs, estimated and counted, are the reference's numbers.
-- Values are JSON values plus the classes of `values`; a schema says how JSON is to be read (`schema_type`), `to_json`
-  makes JSON of a result. Variables that are computed only when they are used are a `LazyMap`; who decides what somebody
-  may do is bound as an `AuthorizerValue`.
+- Values are JSON values plus the classes of `values`; a schema says how JSON is converted (`schema_type`), `to_json`
+  converts a result to JSON. Lazily computed variables are a `LazyMap`; the authorizer is bound as an `AuthorizerValue`.
 - Environments and programs are immutable and may be shared.
 """
 

@@ -18,7 +18,7 @@ from setpoint.meta.cel.values import MISSING, CelError, Optional, key_of
 Constructor = Callable[[str, dict[str, Any]], Any]
 """(message type, fields) -> the message."""
 Access = tuple[str, Callable[[Any], Any] | None]
-"""The property of a JSON object that a field is, and how its value is read."""
+"""Property of a JSON object for a field, and the function that converts its value."""
 
 
 class Compiler:

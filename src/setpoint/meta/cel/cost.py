@@ -27,8 +27,10 @@ from setpoint.meta.cel.types import Kind, Type
 
 Path = tuple[str, ...]
 Sizer = Callable[[Path, Type], SizeRange | None]
-"""(path, type) -> how large a value can be. A path begins with a variable; then come fields, `@items`, `@keys`,
-`@values`. The empty path: something that is no part of a variable."""
+"""Function (path, type) -> size range of a value.
+
+A path starts with a variable, followed by fields, `@items`, `@keys` and `@values`. The empty path means a value that is
+not part of a variable."""
 
 _SCALARS = frozenset({Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT})
 _ACCUMULATORS = ("__result__", "@result")

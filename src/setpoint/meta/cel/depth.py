@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _FRAMES = 10_000
-"""Enough for the deepest expression that the parser lets through. Python functions that call one another take no C
-stack, so this is memory on the heap."""
+"""Recursion limit for the deepest expression that the parser accepts.
+
+Python functions that call each other use no C stack, so this is memory on the heap."""
 
 
 _USUAL = sys.getrecursionlimit()

@@ -163,7 +163,7 @@ class Program:
         self.text = text
         self.tree = tree
         self.result: Type = tree.type
-        """The type of what it gives."""
+        """Type of the result."""
         self._run = run
         self._places = tuple(places.items())
         self._deep = depth_of(tree) > _SHALLOW

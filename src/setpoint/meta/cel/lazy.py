@@ -9,7 +9,7 @@ from setpoint.meta.cel.values import MISSING, CelError, TypedMap
 
 
 class LazyMap(TypedMap):
-    """Each value is computed at most once; so is its failure. What a value costs is the business of who computes it."""
+    """A map whose values, or errors, are computed at most once. The function that computes a value charges its cost."""
 
     __slots__ = ("_compute", "_known")
 

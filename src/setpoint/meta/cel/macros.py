@@ -8,11 +8,11 @@ from itertools import islice
 from setpoint.meta.cel.syntax import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, copy, walk
 
 Macro = Callable[[int, Expr | None, list[Expr]], Expr | None]
-"""(position of the call, its target, its arguments) -> what it means, or None where it is an ordinary call."""
+"""Function (position of the call, target, arguments) -> expansion, or None for an ordinary call."""
 MacroKey = tuple[str, int, bool]
 
 MAX_COPIED = 4096
-"""`optMap` uses its target twice, so a chain of them doubles with each link: that ends somewhere."""
+"""Maximum number of copied nodes: `optMap` uses its target twice, so each link of a chain doubles it."""
 VARIADIC = -1
 """Number of arguments in a macro's key that matches any number."""
 ACCUMULATOR = "@result"
@@ -21,7 +21,7 @@ _UNUSED = "#unused"
 
 
 class MacroMisuse(ValueError):
-    """A macro called with arguments that it cannot take."""
+    """A macro was called with invalid arguments."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)

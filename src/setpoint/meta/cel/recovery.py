@@ -36,7 +36,7 @@ PRIMARY = one_of(*FIRST)
 
 
 class ParseAborted(Exception):
-    """A rule that cannot go on; the error is noted already."""
+    """A rule cannot continue; the error is recorded already."""
 
 
 class TooDeep(Exception):

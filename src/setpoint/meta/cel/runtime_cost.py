@@ -29,7 +29,7 @@ NOMINAL = frozenset((
     "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch", "getScheme", "getHostname",
     "getHost", "getPort", "getEscapedPath", "getQuery",
 ))  # fmt: skip
-"""Functions that cost one unit, whatever they are given."""
+"""Functions that cost one unit regardless of their arguments."""
 
 
 def size_of(value: Any) -> int:

@@ -36,15 +36,15 @@ class SchemaType:
 
     type: Type
     most: int = 0
-    """The largest size: characters, elements or entries."""
+    """Maximum size in characters, elements or entries."""
     shortest: int = 0
-    """The smallest number of bytes as JSON."""
+    """Minimum number of bytes as JSON."""
     read: Reading | None = None
     """Function that converts JSON to a value; None if JSON is used directly."""
     fields: dict[str, SchemaType] = field(default_factory=dict)
     element: SchemaType | None = None
     structs: list[StructType] = field(default_factory=list)
-    """The object types in it, which an environment has to know."""
+    """Object types in the schema, which an environment must declare."""
 
     def value(self, document: Any) -> Any:
         """Return the JSON as an expression sees it. The JSON is not copied and must not change meanwhile."""

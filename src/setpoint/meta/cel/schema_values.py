@@ -27,7 +27,7 @@ from setpoint.meta.cel.values import (
 
 Reading = Callable[[Any], Any]
 Access = dict[str, tuple[str, Reading | None]]
-"""identifier -> (property, how it is read)"""
+"""Property and conversion function by identifier."""
 
 
 def _comparable(other: Any, is_kind: Callable[[Any], bool]) -> bool:
@@ -155,7 +155,7 @@ def _scalar_key(value: Any) -> Any:
 
 
 class SetList(ReadList):
-    """`x-kubernetes-list-type: set`: the order does not matter, and adding adds what is not there yet."""
+    """A list with `x-kubernetes-list-type: set`: order is ignored, and adding adds only new elements."""
 
     __slots__ = ()
 

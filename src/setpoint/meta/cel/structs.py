@@ -21,7 +21,7 @@ class StructType:
     """Property of each field of a JSON object, and the function that converts it. A field that is null is absent."""
 
     is_open: bool = False
-    """Any field may be there, of any type."""
+    """Whether the type has any field, of any type."""
 
     def field(self, name: str) -> Type | None:
         found = self.fields.get(name)

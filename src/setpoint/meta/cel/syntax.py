@@ -39,7 +39,7 @@ class Ident(Expr):
 
 
 class Select(Expr):
-    """`operand.field`, or `has(operand.field)` when it only tests."""
+    """The selection `operand.field`, or the test `has(operand.field)`."""
 
     __slots__ = ("field", "operand", "resolved", "test_only")
 
@@ -113,7 +113,7 @@ class Struct(Expr):
 
 
 class Comprehension(Expr):
-    """A fold: what every macro over a list or map expands to."""
+    """A fold, to which every macro over a list or map expands."""
 
     __slots__ = ("accumulator", "condition", "initial", "macro", "range", "result", "step", "variable", "variable2")
 

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class CelError(Exception):
-    """An evaluation that came to no value; `&&` and `||` may absorb it."""
+    """An evaluation failed; `&&` and `||` may absorb the error."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class CostExceeded(Exception):
 
 MAX_ELEMENTS = 1_000_000
 MAX_CHARACTERS = 10_000_000
-"""Larger lists and texts cannot be looked at within any cost limit; they are not made in the first place."""
+"""Maximum size of a list or text: larger ones exceed every cost limit and are not created."""
 
 
 def bounded(size: int, most: int) -> None:
@@ -73,7 +73,7 @@ class Duration:
 
 
 class Timestamp:
-    """A moment, in nanoseconds since 1970, and the offset (seconds east of UTC) with which it was written."""
+    """A point in time in nanoseconds since 1970, and its original offset in seconds east of UTC."""
 
     __slots__ = ("nanoseconds", "offset")
 
@@ -150,7 +150,7 @@ class Message:
 
 
 class TypedList:
-    """A list that is more than its JSON: elements become something else when read, or equality is that of a set."""
+    """A list that differs from its JSON: elements are converted when read, or equality is that of a set."""
 
     __slots__ = ()
 
@@ -171,7 +171,7 @@ class TypedList:
 
 
 class TypedMap:
-    """A map or object that is more than its JSON."""
+    """A map or object whose values are converted when read."""
 
     __slots__ = ()
 
@@ -253,7 +253,7 @@ def key_of(key: Any) -> Any:
 
 
 class BoolKey:
-    """A bool as a key: not equal to 0 or 1."""
+    """A bool as a key, which is not equal to 0 or 1."""
 
     __slots__ = ("value",)
 

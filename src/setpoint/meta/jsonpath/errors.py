@@ -15,10 +15,10 @@ class JsonPathError(ValueError):
         super().__init__(message)
         self.reached: list[Any] = reached if reached is not None else []
         self.path = ""
-        """The path up to the step that failed; empty if the template could not be read."""
+        """Path up to the step that failed; empty if the template could not be parsed."""
         self.at: int | None = None
         """Offset up to which the template could be parsed; None if all of it could."""
         self.template = ""
-        """The one that could not be read."""
+        """Template that could not be parsed."""
         self.known: list[str] = known or []
         """Names of the existing fields if a field was not found."""

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 
 class Text(NamedTuple):
-    """Stands for itself: between actions, or quoted within one."""
+    """Literal text between actions, or quoted within one."""
 
     text: str
 
 
 class Literal(NamedTuple):
-    """A number or a boolean: one for every value that comes in."""
+    """A number or a boolean, returned once for every input value."""
 
     value: Any
 
@@ -22,15 +22,16 @@ class Field(NamedTuple):
 
 
 class Wildcard(NamedTuple):
-    """`.*`: all that a value holds."""
+    """The step `.*`: all elements of a value."""
 
 
 class Descent(NamedTuple):
-    """`..`: a value, and all within it that hold something."""
+    """The step `..`: a value and all containers within it."""
 
 
 class Slice(NamedTuple):
-    """`[start:end:step]`; None where nothing is written. `single` for an index: the end is the start plus one."""
+    """The step `[start:end:step]`, with None for omitted parts. `single` marks an index: the end is the start plus
+    one."""
 
     start: int | None
     end: int | None
@@ -39,7 +40,7 @@ class Slice(NamedTuple):
 
 
 class Identifier(NamedTuple):
-    """`range`, `end`; everything else is an error when it is evaluated."""
+    """One of `range` and `end`; any other identifier is an error when it is evaluated."""
 
     name: str
 
@@ -55,7 +56,7 @@ class Union(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """`[?(left operator right)]`; `exists` when there is only a left side."""
+    """The step `[?(left operator right)]`; the operator is `exists` if there is only a left side."""
 
     left: Steps
     operator: str

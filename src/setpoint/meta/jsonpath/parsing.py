@@ -28,7 +28,7 @@ _COMPARISON = re.compile(r"([^!<>=]+)([!<>=]+)([^\n]+)")
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 _TERMINATORS = frozenset(" \t\r\n.,[]$@{}")
 _END = ""
-"""Stands for the end of the text where the next character is asked for."""
+"""Character that represents the end of the text."""
 
 
 def parse(text: str) -> tuple[Node, ...]:

@@ -29,7 +29,7 @@ Obj = dict[str, Any]
 
 class _Options(NamedTuple):
     additions: bool = True
-    """Changes count among them."""
+    """Whether to include additions and changes."""
     deletions: bool = True
     set_order: bool = True
     retain_keys: bool = False

@@ -45,14 +45,14 @@ class FieldNumber(NamedTuple):
 
 
 Numbers = Callable[[str], Iterable[FieldNumber]]
-"""The fields of a definition; KeyError if it has no protobuf form."""
+"""Function that returns the fields of a definition; raises KeyError if it has no protobuf form."""
 
 _Store = Callable[[bytes, int, int, Obj, int], int]
-"""Reads a value that begins at a position, puts it into the object, returns where it ends. The last is the depth."""
+"""Function that reads a value at a position into the object and returns its end. The last argument is the depth."""
 _Message = Callable[[bytes, int, int, Obj, int], None]
-"""Reads the fields between two positions into the object."""
+"""Function that reads the fields between two positions into the object."""
 _Element = Callable[[bytes, int, int, int], Any]
-"""Reads what lies between two positions."""
+"""Function that reads the value between two positions."""
 
 
 def read_message(type_: Type, data: bytes, start: int, end: int, numbers: Numbers) -> Obj:

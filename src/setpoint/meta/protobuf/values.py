@@ -13,11 +13,11 @@ from setpoint.meta.schema import Shape
 from setpoint.meta.times import format_duration, format_micro, format_time
 
 ValueReader = Callable[[bytes, int, int], Any]
-"""Reads the message between two positions."""
+"""Function that reads the message between two positions."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-"""An empty message, which JSON writes as null."""
+"""Time that protobuf writes as an empty message and JSON as null."""
 
 _QUANTITY: Known = {1: (LENGTH, "String_")}
 _TIMESTAMP: Known = {1: (VARINT, "Seconds"), 2: (VARINT, "Nanos")}

@@ -18,7 +18,7 @@ _INT64 = 2**63
 
 
 class ProtobufError(BodyError):
-    """The bytes are no such message; the text is upstream's."""
+    """The bytes are not a valid message; the error text is upstream's."""
 
 
 _TRUNCATED = "unexpected EOF"

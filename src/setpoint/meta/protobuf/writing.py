@@ -27,12 +27,12 @@ Obj = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSIGNED = 2**64 - 1
 _NO_ENCODING = b"\x1a\x00\x22\x00"
-"""The last two fields of an envelope, contentEncoding and contentType: upstream writes them although they are empty."""
+"""Empty contentEncoding and contentType at the end of an envelope, which upstream writes."""
 
 _Append = Callable[[bytearray, Any], None]
-"""Appends a field with this value, its tag included."""
+"""Function that appends a field with this value, including its tag."""
 _Write = Callable[[Any], bytes]
-"""Returns the content of a value that is written with its length in front."""
+"""Function that returns the content of a length-delimited value."""
 
 
 def write_message(type_: Type, obj: Obj, numbers: Numbers) -> bytes:

@@ -26,7 +26,7 @@ _ANY_POLICY = bytes.fromhex("0604551d2000")
 
 @dataclass(slots=True)
 class NameConstraints:
-    """Subtrees of one side, permitted or excluded, by the type of name."""
+    """Permitted or excluded subtrees, by type of name."""
 
     dns: list[str] = field(default_factory=list)
     emails: list[str] = field(default_factory=list)
@@ -36,24 +36,24 @@ class NameConstraints:
 
 @dataclass(slots=True, eq=False)
 class Certificate:
-    """Use `parse` to make one."""
+    """A parsed certificate; `parse` creates one."""
 
     der: bytes
     parsed: x509.Certificate
     subject: bytes
-    """The encoded name: names are compared byte by byte."""
+    """Encoded subject: names are compared byte by byte."""
     issuer: bytes
     key: Any
-    """The public key; None if its kind is not supported."""
+    """Public key; None if its type is not supported."""
     key_der: bytes
     not_before: datetime
     not_after: datetime
     is_version_3: bool
     is_ca: bool | None = None
-    """The `cA` of basicConstraints; None without that extension."""
+    """Value of `cA` in basicConstraints; None without that extension."""
     max_path_length: int | None = None
     may_sign: bool = True
-    """Whether keyUsage allows to sign certificates; True without that extension."""
+    """Whether keyUsage allows signing certificates; True without that extension."""
     usages: frozenset[str] = frozenset()
     """Object identifiers of extKeyUsage; empty means any usage."""
     has_names: bool = False

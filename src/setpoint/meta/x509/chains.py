@@ -19,13 +19,13 @@ SERVER_AUTH: Final = "1.3.6.1.5.5.7.3.1"
 CLIENT_AUTH: Final = "1.3.6.1.5.5.7.3.2"
 _ANY_USAGE = "2.5.29.37.0"
 _MAX_SIGNATURES = 100
-"""Signatures that one verification checks at most, whatever the peer sends."""
+"""Maximum number of signatures that one verification checks, whatever the peer sends."""
 
 _Chain = list[Certificate]
 
 
 class CertificatePool:
-    """Certificates by their subjects. They are parsed when they are needed: systems trust hundreds."""
+    """Certificates by subject. They are parsed on demand, because systems trust hundreds."""
 
     def __init__(self, certificates: Iterable[Certificate] = ()) -> None:
         self._parsed: dict[bytes, Certificate | None] = {}

@@ -18,7 +18,7 @@ SIGNATURE_LIMIT = "x509: signature check attempts limit reached while verifying 
 
 
 class X509Error(ValueError):
-    """A certificate or a chain is refused; the text is the one of Go's `crypto/x509`."""
+    """A certificate or a chain is rejected; the message is that of Go's `crypto/x509`."""
 
 
 def unknown_authority(hint: str = "", candidate: str = "") -> str:

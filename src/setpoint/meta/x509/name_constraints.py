@@ -15,7 +15,7 @@ N = TypeVar("N")
 C = TypeVar("C")
 
 _MAX_COMPARISONS = 250_000
-"""Names times constraints of one chain; a chain with more is refused."""
+"""Maximum number of names times constraints of one chain; a chain with more is rejected."""
 
 
 def verify_names(chain: Sequence[Certificate]) -> None:

@@ -47,14 +47,14 @@ class PodScope:
 
     options: PodOptions
     volumes: Mapping[str, Item]
-    """The valid ones, by name."""
+    """Valid volumes, by name."""
     claim_names: frozenset[str]
     grace: int | None
     restart_policy: str
     os: Item | None
     host_users: bool
     reads_files: bool = False
-    """Found on the way: some variable comes from a file."""
+    """Whether some variable comes from a file; set during validation."""
 
 
 def validate_containers(containers: Sequence[Item] | None, scope: PodScope, path: str, errs: Errors) -> None:

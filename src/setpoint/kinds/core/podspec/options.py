@@ -9,10 +9,10 @@ Item = Mapping[str, Any]
 
 
 class PodOptions(NamedTuple):
-    """All False: a new object, where every rule holds."""
+    """Relaxed rules for an update. All False means a new object, to which every rule applies."""
 
     is_pod: bool = False
-    """A Pod itself, not a template in some workload."""
+    """Whether the spec is of a Pod, not of a template in a workload."""
     allow_invalid_deletion_cost: bool = False
     allow_invalid_selector_values: bool = False
     allow_indivisible_huge_pages: bool = False

@@ -9,7 +9,7 @@ from setpoint.meta.goformat import quote
 
 Item = Mapping[str, Any]
 Place = tuple[str, str]
-"""A path, and where it comes from; the latter may be empty."""
+"""Path and its source; the latter may be empty."""
 
 
 def overlapping_path_warnings(volumes: Sequence[Item]) -> list[str]:

@@ -57,7 +57,7 @@ class _Value(Opaque):
 
 
 class AuthorizerValue(_Value):
-    """Bind this to the variable `authorizer`."""
+    """The value of the variable `authorizer`."""
 
     __slots__ = ()
     TYPE = t.struct(f"{_A}.Authorizer")
@@ -77,7 +77,7 @@ class GroupCheckValue(_Value):
 
 
 class ResourceCheckValue(_Value):
-    """Bind one for the resource of the request to `authorizer.requestResource`."""
+    """A check of a resource; the one of the request is bound to `authorizer.requestResource`."""
 
     __slots__ = ()
     TYPE = t.struct(f"{_A}.ResourceCheck")

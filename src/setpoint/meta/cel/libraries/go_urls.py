@@ -17,7 +17,7 @@ _USER = _UNRESERVED | frozenset("!$&'()*+,;=:%@")
 
 
 class UrlError(ValueError):
-    """The text is no URL; the message is Go's."""
+    """The text is not a URL; the message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)

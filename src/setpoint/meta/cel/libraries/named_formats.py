@@ -20,7 +20,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 class FormatValue(Opaque):
-    """A format by its name; `max_regex_size` is what validating costs are counted with."""
+    """A format by its name; `max_regex_size` determines the cost of validation."""
 
     __slots__ = ("max_regex_size", "name", "validate")
     TYPE = t.struct("kubernetes.NamedFormat")

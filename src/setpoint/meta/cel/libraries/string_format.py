@@ -52,7 +52,7 @@ _COMPLAINTS = {
 
 
 class _Misfit(Exception):
-    """An argument that a clause cannot show; for constants, with the node that is to blame."""
+    """A clause cannot format an argument; for constants, `node` is the one that caused it."""
 
     def __init__(self, message: str, node: Expr | None = None) -> None:
         super().__init__(message)
