@@ -24,7 +24,7 @@ tests: $(VENV)/.dev
 
 docs: $(VENV)/.dev ## the documentation as a static site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "Open site/index.html"
+	@echo "Open site/index.html, or for the search too: $(PYTHON) -m http.server -d site"
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Setpoint needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
