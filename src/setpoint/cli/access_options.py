@@ -41,7 +41,7 @@ ACCESS_FLAGS: tuple[Flag, ...] = (
     ),
     *about(
         "Front proxy",
-        text("requestheader-client-ca-file", help="Authority of the proxies that may say who somebody is."),
+        text("requestheader-client-ca-file", help="CA of the proxies that may set the user of a request."),
         texts("requestheader-allowed-names", help="Common names that such proxies have; by default any."),
         texts("requestheader-username-headers", help="Headers with the user's name, such as X-Remote-User."),
         texts("requestheader-uid-headers", help="Headers with the user's uid, such as X-Remote-Uid."),

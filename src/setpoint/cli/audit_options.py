@@ -24,7 +24,7 @@ def _backend(
             f"{audit}-mode",
             default=mode,
             choices=_MODES,
-            help="batch, blocking or blocking-strict: whether requests wait until it is told.",
+            help="batch, blocking or blocking-strict: whether requests wait until it is written.",
         ),
         number(f"{batch}-buffer-size", default=10_000, help="Events that may wait, in batch mode."),
         number(f"{batch}-max-size", default=max_size, help="Events in a batch at most."),
@@ -43,7 +43,7 @@ _LOG = _backend(_TO_A_LOG, "log", "blocking", 1, 0.0, 0.0, 0)
 _WEBHOOK = _backend(_TO_A_WEBHOOK, "webhook", "batch", 400, 30.0, 10.0, 15)
 _OF_THE_LOG = about(
     _TO_A_LOG,
-    text("audit-policy-file", help="Which requests are told of in the audit log, and how much of them."),
+    text("audit-policy-file", help="Which requests are recorded in the audit log, and at which level."),
     text("audit-log-path", help="The file for the audit log; - is the standard output."),
     number("audit-log-maxage", default=366, help="Days for which old log files are kept; 0 is for good."),
     number("audit-log-maxbackup", default=100, help="Old log files that are kept at most; 0 means any number."),

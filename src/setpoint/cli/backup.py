@@ -16,7 +16,7 @@ async def run(call: Invocation) -> None:
     from setpoint.cluster.config import ConfigError
 
     if len(call.args) != 1:
-        raise Failed("say which file to write the backup to: setpoint backup FILE")
+        raise Failed("name the file to write the backup to: setpoint backup FILE")
     path, directory = Path(call.args[0]), directory_of(call)
     elsewhere = not call.flags.given("data-dir") and call.choice.explicit and call.choice.directory is None
     try:

@@ -15,7 +15,7 @@ from setpoint.cli.main import HELP
 
 NO_SPACE, NO_FILES, DEFAULT = 2, 4, 0
 """Completion directives for the shell: no space after the word, no file names, default behaviour."""
-_PATIENCE = "3s"
+_REQUEST_TIMEOUT = "3s"
 _MOST = 2000
 
 _KINDS_THEN_NAMES = (
@@ -213,7 +213,7 @@ def _call(flags: Flags, rest: list[str], io: CommandIO, local: bool) -> Invocati
     # Required flags may still follow, and requests must be fast.
     own = {flag.name for flag in flags.all}
     every = (*flags.all, *(flag for flag in connection.FLAGS if flag.name not in own))
-    quick = {"request-timeout": _PATIENCE}
+    quick = {"request-timeout": _REQUEST_TIMEOUT}
     lenient = Flags(flag._replace(required=False, default=quick.get(flag.name, flag.default)) for flag in every)
     try:
         line = lenient.parse(rest)

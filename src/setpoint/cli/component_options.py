@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from setpoint.controllers.options import ControllerOptions
 
 REMOTE_FLAGS: tuple[Flag, ...] = (
-    text("kubeconfig", help="How to reach the server; by default $KUBECONFIG, or the cluster of this directory."),
+    text("kubeconfig", help="Kubeconfig of the server; by default $KUBECONFIG, or the cluster of this directory."),
     *about(
         "Leader election",
-        switch("leader-elect", default=True, help="Work only while holding the Lease."),
-        duration("leader-elect-lease-duration", default=15.0, help="How long others wait after the last sign of life."),
+        switch("leader-elect", default=True, help="Run only while holding the Lease."),
+        duration("leader-elect-lease-duration", default=15.0, help="How long other replicas wait after a renewal."),
         duration(
-            "leader-elect-renew-deadline", default=10.0, help="How long a leader tries to renew before it gives up."
+            "leader-elect-renew-deadline", default=10.0, help="How long the leader retries a renewal."
         ),
         duration("leader-elect-retry-period", default=2.0, help="The time between two attempts."),
-        text("leader-elect-resource-namespace", default="kube-system", help="Where the Lease is."),
+        text("leader-elect-resource-namespace", default="kube-system", help="Namespace of the Lease."),
     ),
 )
 
@@ -33,15 +33,15 @@ def endpoint_flags(port: int) -> tuple[Flag, ...]:
     """Return the flags of the component's metrics and health endpoints; `port` is upstream's default."""
     return about(
         "Serving",
-        text("bind-address", default="0.0.0.0", help="Where health and metrics are served."),
-        number("secure-port", default=port, least=0, most=65535, help="The port there; 0 serves nothing."),
-        text("tls-cert-file", help="The certificate to serve with; by default one is made."),
-        text("tls-private-key-file", help="Its key."),
-        text("client-ca-file", help="Whose certificates clients may show; by default the kubeconfig's authority."),
+        text("bind-address", default="0.0.0.0", help="Address of the health and metrics endpoints."),
+        number("secure-port", default=port, least=0, most=65535, help="The port; 0 disables the endpoints."),
+        text("tls-cert-file", help="The serving certificate; by default one is generated."),
+        text("tls-private-key-file", help="The key of --tls-cert-file."),
+        text("client-ca-file", help="CA of client certificates; by default that of the kubeconfig."),
         texts(
             "authorization-always-allow-paths",
             default=("/healthz", "/readyz", "/livez"),
-            help="What anybody may read.",
+            help="Paths that need no authorization.",
         ),
     )
 
@@ -147,7 +147,7 @@ def controller_flags() -> Iterator[Flag]:
 
     defaults = {field.name: field.default for field in fields(ControllerOptions)}
     for group, settings in _ABOUT.items():
-        yield from about(group, *(_flag(name, defaults.pop(name), told) for name, told in settings.items()))
+        yield from about(group, *(_flag(name, defaults.pop(name), help_text) for name, help_text in settings.items()))
     assert not defaults, f"the help says nothing of {', '.join(defaults)}"
 
 
@@ -170,16 +170,16 @@ def controller_settings(flags: Values) -> ControllerOptions:
     return ControllerOptions(**settings)
 
 
-def _flag(field: str, default: Any, told: str) -> Flag:
+def _flag(field: str, default: Any, help_text: str) -> Flag:
     if field in _FROM_FILES:
-        name, told = _FROM_FILES[field]
-        return text(name, help=told)
+        name, help_text = _FROM_FILES[field]
+        return text(name, help=help_text)
     name = field.replace("_", "-")
     if isinstance(default, bool):
-        return switch(name, default=default, help=told)
+        return switch(name, default=default, help=help_text)
     if isinstance(default, float):
         kind = decimal if field.endswith(_NO_DURATIONS) else duration
-        return kind(name, default=default, help=told)
+        return kind(name, default=default, help=help_text)
     if isinstance(default, int):
-        return number(name, default=default, help=told)
-    return text(name, default=default, help=told)
+        return number(name, default=default, help=help_text)
+    return text(name, default=default, help=help_text)

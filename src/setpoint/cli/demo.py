@@ -29,7 +29,7 @@ async def run(call: Invocation) -> None:
 
 def _number(word: str, most: int) -> int:
     if not word.isdigit() or not 1 <= int(word) <= most:
-        raise Failed(f"there is no scene {word!r}: they are 1 to {most}")
+        raise Failed(f"unknown scene {word!r}: the scenes are 1 to {most}")
     return int(word)
 
 
@@ -39,8 +39,8 @@ COMMAND = Command(
     (switch("no-wait", help="Do not wait for Enter after each scene."),),
     usage="[SCENE ...] [flags]",
     about="""
-    Plays six scenes on a cluster of its own: a wish and the chain that fulfils it, repair, repair after nobody looked,
-    who is at work, a machine that is lost, and a wish that cannot be met yet.
+    Shows six scenes on a separate cluster: desired state and the controllers that reach it, a replaced Pod, controllers
+    that were down, leader election, a lost node, and a Pod that cannot be scheduled yet.
     """,
     connects=False,
 )

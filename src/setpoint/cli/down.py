@@ -22,7 +22,7 @@ async def run(call: Invocation) -> None:
         call.print(f"No cluster is running in {directory}.")
         return
     await end(call, running, call.flags.timeout)
-    call.print(f"The cluster in {directory} is down. `setpoint up` goes on where it left off.")
+    call.print(f"The cluster in {directory} is stopped. `setpoint up` starts it again with its data.")
 
 
 async def end(call: Invocation, running: Running, timeout: float) -> None:
@@ -32,7 +32,7 @@ async def end(call: Invocation, running: Running, timeout: float) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        raise Failed(f"the cluster's process {running.pid} belongs to somebody else") from None
+        raise Failed(f"the cluster's process {running.pid} belongs to another user") from None
     clock = call.io.clock
     until = clock.monotonic() + timeout
     while not gone(running.pid):
@@ -46,6 +46,6 @@ async def end(call: Invocation, running: Running, timeout: float) -> None:
 COMMAND = Command(
     "Stop the cluster of a data directory; what it holds stays",
     run,
-    (DATA_DIR, duration("timeout", default=30.0, help="How long to wait until it has ended.")),
+    (DATA_DIR, duration("timeout", default=30.0, help="How long to wait for it to stop.")),
     connects=False,
 )

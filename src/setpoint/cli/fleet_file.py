@@ -18,14 +18,14 @@ FLEET = text("fleet", help="A YAML file: capacity, labels and zones of the nodes
 PACE = text(
     "pace",
     choices=("real", "fast", "instant"),
-    help="How long things take: real, a second or two for each image and container, as people can follow it; fast, "
-    "the same with long waits cut to a tenth; instant, no time at all. By default real on a terminal, else instant.",
+    help="Speed of simulated images and containers: real, a second or two each; fast, "
+    "the same with long waits cut to a tenth; instant, no delay. By default real on a terminal, otherwise instant.",
 )
 IMAGES = text(
     "images",
     default="known",
     choices=("known", "any"),
-    help="Which images exist: known, all but those that look like misspelled names of well-known ones; any, all.",
+    help="Which images can be pulled: known, all except apparent misspellings of well-known names; any, all.",
 )
 
 

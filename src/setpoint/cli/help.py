@@ -79,5 +79,5 @@ def _flag(flag: Flag) -> str:
     if flag.takes:
         names += f" {flag.takes}" if flag.bare is None else f"[={flag.bare}]"
     default = shown_default(flag)
-    said = flag.help + (f" (default {default})" if default else "")
-    return names + "\n" + "\n".join(wrap(said, _WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10))
+    typed_value = flag.help + (f" (default {default})" if default else "")
+    return names + "\n" + "\n".join(wrap(typed_value, _WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10))

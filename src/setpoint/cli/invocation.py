@@ -217,9 +217,9 @@ class Invocation:
     def _timeout(self) -> float:
         from setpoint.meta.times import parse_duration
 
-        said = self.flags.request_timeout
+        given = self.flags.request_timeout
         try:
-            seconds = float(said) if said.isdigit() else parse_duration(said) / 1e9
+            seconds = float(given) if given.isdigit() else parse_duration(given) / 1e9
         except ValueError:
             raise Failed(
                 "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a "

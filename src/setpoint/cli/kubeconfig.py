@@ -19,14 +19,14 @@ def run(call: Invocation) -> None:
     try:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise Failed(f"there is no cluster in {directory}; `setpoint up` makes one") from None
+        raise Failed(f"there is no cluster in {directory}; `setpoint up` creates one") from None
     if call.flags.merge:
         from setpoint.cli.kubeconfig_merge import merge
 
         target = Path(call.flags.into) if call.flags.into else call.io.home / ".kube" / "config"
         name = call.flags.name or str(json.loads(content)["current-context"])
         merge(path, target, name, replace=bool(call.flags.name))
-        call.print(f"The context {name} is in {target}, and is the current one.")
+        call.print(f"The context {name} was merged into {target} and is the current one.")
     else:
         call.print(content, end="")
 
@@ -36,9 +36,9 @@ COMMAND = Command(
     run,
     (
         DATA_DIR,
-        switch("merge", help="Put it into ~/.kube/config, as a context of its own, and make that the current one."),
+        switch("merge", help="Merge it into ~/.kube/config as a new context, and make that the current one."),
         text("into", help="Merge into this file instead."),
-        text("name", help="The name of the context, cluster and user there; by default that of the cluster."),
+        text("name", help="Name of the context, cluster and user in that file; by default that of the cluster."),
     ),
     connects=False,
     examples="""

@@ -42,7 +42,7 @@ def _named(word: str, lessons: tuple[Lesson, ...]) -> Lesson:
     for number, one in enumerate(lessons, 1):
         if word in (str(number), one.name):
             return one
-    raise Failed(f"there is no lesson {word!r}: they are {', '.join(one.name for one in lessons)}")
+    raise Failed(f"unknown lesson {word!r}: the lessons are {', '.join(one.name for one in lessons)}")
 
 
 def _show(call: Invocation, lesson: Lesson) -> None:
@@ -52,7 +52,7 @@ def _show(call: Invocation, lesson: Lesson) -> None:
         call.print(shown + "\n")
     call.print("Your task\n---------\n")
     call.print(fill(lesson.task, _WIDTH) + "\n")
-    call.print(f"`setpoint lesson {lesson.name} --check` looks whether it is done; `--quiz` asks two questions.")
+    call.print(f"`setpoint lesson {lesson.name} --check` checks whether it is done; `--quiz` asks two questions.")
     call.flush()
 
 
@@ -120,8 +120,8 @@ COMMAND = Command(
     "Learn how a control plane works, by doing",
     run,
     (
-        switch("check", help="Look at the cluster whether the lesson's task is done."),
-        switch("quiz", help="Two questions."),
+        switch("check", help="Check in the cluster whether the lesson's task is done."),
+        switch("quiz", help="Ask two questions."),
     ),
     usage="[LESSON] [flags]",
     local=True,

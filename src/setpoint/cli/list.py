@@ -22,7 +22,7 @@ _COLUMNS = ("NAME", "DIRECTORY", "ADDRESS", "STATE", "NODES", "AGE")
 def run(call: Invocation) -> None:
     call.no_arguments()
     if call.flags.output not in ("", "json", "name"):
-        raise Failed(f"there is no output format {call.flags.output!r}: say json or name")
+        raise Failed(f"unknown output format {call.flags.output!r}: use json or name")
     clusters = KnownClusters(call.io.environment, call.io.home).all()
     now = call.io.clock.now()
     rows = [_row(known, now) for known in clusters]

@@ -25,7 +25,7 @@ HELP: tuple[Flag, ...] = (
 )
 """Flags that every command has. The help of a command with many flags mentions `--help-all`."""
 _VERSION = switch("version", help="Print the version of this program")
-_INTERRUPTED, _NOBODY_LISTENS = 130, 141
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -84,7 +84,7 @@ def _reporting_errors(io: CommandIO) -> Iterator[_Outcome]:
     except BrokenPipeError:
         # The reader has closed the pipe. The interpreter must not flush again at exit.
         _let_go(io)
-        outcome.code = _NOBODY_LISTENS
+        outcome.code = _BROKEN_PIPE
     except KeyboardInterrupt:
         outcome.code = _INTERRUPTED
 

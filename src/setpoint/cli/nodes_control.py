@@ -27,7 +27,7 @@ async def add(call: Invocation) -> None:
 
     flags = call.flags
     if call.args and flags.given("count"):
-        raise Failed("either names, or --count for as many as are wanted: not both")
+        raise Failed("set either names or --count, not both")
     names = call.args or await _next_names(call, flags.count)
     labels, taints = dict(_pair(entry, "--label") for entry in flags.label), [_taint(entry) for entry in flags.taint]
     capacity = {key: value for key in ("cpu", "memory", "pods") if (value := _amount(key, getattr(flags, key)))}
@@ -52,11 +52,11 @@ async def remove(call: Invocation) -> None:
     await _each(call, one)
 
 
-def _becomes(state: str | None, told: str) -> Callable[[Invocation], Awaitable[None]]:
+def _becomes(state: str | None, outcome: str) -> Callable[[Invocation], Awaitable[None]]:
     async def run(call: Invocation) -> None:
         async def one(name: str) -> None:
             await call.client.patch(NODES, name, {"metadata": {"annotations": {_STATE: state}}})
-            call.print(f"node/{name} {told}")
+            call.print(f"node/{name} {outcome}")
 
         await _each(call, one)
 
@@ -66,7 +66,7 @@ def _becomes(state: str | None, told: str) -> Callable[[Invocation], Awaitable[N
 async def _each(call: Invocation, act: Callable[[str], Awaitable[None]]) -> None:
     """Apply `act` to the named nodes, or to all. A failure for one node does not stop the others."""
     if call.args and call.flags.all:
-        raise Failed("either names, or --all: not both")
+        raise Failed("set either names or --all, not both")
     names = call.args
     if call.flags.all:
         names = [node["metadata"]["name"] for node in (await call.client.list(NODES)).items]
@@ -119,10 +119,10 @@ CHILDREN = {
         "Add simulated nodes",
         add,
         (
-            number("count", default=1, least=1, most=_MOST, help="How many; they are called node-4, node-5 and so on."),
-            text("cpu", help="How much CPU each has."),
-            text("memory", help="How much memory each has."),
-            text("pods", help="How many Pods each takes."),
+            number("count", default=1, least=1, most=_MOST, help="Number of nodes, named node-4, node-5 and so on."),
+            text("cpu", help="CPU capacity of each node."),
+            text("memory", help="Memory capacity of each node."),
+            text("pods", help="Pod capacity of each node."),
             array("label", help="A label, key=value; repeat for several."),
             array("taint", help="A taint, key=value:Effect; repeat for several."),
         ),

@@ -113,8 +113,8 @@ def container_of(call: Invocation, pod: Obj, name: str = "", *, quiet: bool = Fa
     wanted = name or (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER) or ""
     if wanted:
         if wanted not in container_names(pod):
-            told = f"{pod['metadata']['name']} out of: {listed_containers(pod)}"
-            raise Failed(f"container {wanted} is not valid for pod {told}")
+            message = f"{pod['metadata']['name']} out of: {listed_containers(pod)}"
+            raise Failed(f"container {wanted} is not valid for pod {message}")
         return wanted
     first: str = pod["spec"]["containers"][0]["name"]
     if len(container_names(pod)) > 1 and not quiet:

@@ -177,8 +177,8 @@ class _Talk:
             found = terminal.size(self._call.io.stdin)
             for more in (extra, 0) if extra else (0,):
                 if found is not None:
-                    told = {"Width": found[0] + more, "Height": found[1] + more}
-                    await self._channels.send(RESIZE, json.dumps(told).encode())
+                    size = {"Width": found[0] + more, "Height": found[1] + more}
+                    await self._channels.send(RESIZE, json.dumps(size).encode())
             extra = 0
 
 
@@ -208,10 +208,10 @@ class _Keys:
         return bytes(found)
 
 
-def detach_keys(said: str) -> bytes:
+def detach_keys(typed_value: str) -> bytes:
     """Parse `ctrl-p,ctrl-q`, or letters. Raise Failed."""
     found = bytearray()
-    for key in said.split(","):
+    for key in typed_value.split(","):
         if len(key) == 1:
             found += key.encode("latin-1", "replace")
         elif key.startswith("ctrl-") and len(key) == 6 and ("a" <= key[5].lower() <= "z" or key[5] in "@[\\]^_"):
@@ -221,13 +221,13 @@ def detach_keys(said: str) -> bytes:
     return bytes(found)
 
 
-def _check_status(said: bytes) -> None:
+def _check_status(typed_value: bytes) -> None:
     """Check the status that the node reports. Raise CommandFailed or Failed unless it is a success."""
     try:
-        status = json.loads(said)
+        status = json.loads(typed_value)
         outcome = status["status"]
     except (ValueError, TypeError, KeyError):
-        raise Failed(f"error executing remote command: {said.decode('utf-8', 'replace')}") from None
+        raise Failed(f"error executing remote command: {typed_value.decode('utf-8', 'replace')}") from None
     if outcome == "Success":
         return
     if status.get("reason") == "NonZeroExitCode":

@@ -24,10 +24,10 @@ def pairs(words: list[str], owner: Obj, pod: Obj) -> list[Pair]:
     return [_pair(_resolved(word, service, pod)) for word in words]
 
 
-def addresses(said: list[str]) -> list[tuple[str, bool]]:
+def addresses(given: list[str]) -> list[tuple[str, bool]]:
     """Return each address with whether it is required; of the addresses of `localhost` one is enough."""
     found: dict[str, bool] = {}
-    for word in said:
+    for word in given:
         if word == "localhost":
             for one in ("127.0.0.1", "::1"):
                 found.setdefault(one, False)

@@ -26,14 +26,14 @@ async def run(call: Invocation) -> None:
         call.print(f"There is no cluster in {directory}.")
         return
     if not call.flags.yes and not _agreed(call, directory):
-        raise Failed("nothing was removed; say --yes to remove it without being asked")
+        raise Failed("nothing was removed; set --yes to remove it without confirmation")
     running = find_running(directory)
     if running is not None:
         await end(call, running, 30.0)
     for line in _forget(call, directory / ADMIN):
         call.print(line)
     shutil.rmtree(directory)
-    call.print(f"The cluster in {directory} and all it held is gone.")
+    call.print(f"The cluster in {directory} and all its data were removed.")
 
 
 def _forget(call: Invocation, kubeconfig: Path) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _is_there(directory: Path) -> bool:
 def _agreed(call: Invocation, directory: Path) -> bool:
     if not call.io.in_is_terminal:
         return False
-    call.print(f"This removes the cluster in {directory} with all its objects and keys. Type yes to go on: ", end="")
+    call.print(f"This removes the cluster in {directory} with all its objects and keys. Type yes to continue: ", end="")
     call.flush()
     return call.io.stdin.readline().strip().lower() in (b"yes", b"y")
 
@@ -70,6 +70,6 @@ def _agreed(call: Invocation, directory: Path) -> bool:
 COMMAND = Command(
     "Stop the cluster of a data directory and remove everything that it holds",
     run,
-    (DATA_DIR, switch("yes", "y", help="Do not ask.")),
+    (DATA_DIR, switch("yes", "y", help="Do not ask for confirmation.")),
     connects=False,
 )

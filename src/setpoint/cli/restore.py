@@ -18,7 +18,7 @@ def run(call: Invocation) -> None:
     from setpoint.cluster.private_files import make_private
 
     if len(call.args) != 1:
-        raise Failed("say which backup to restore: setpoint restore FILE")
+        raise Failed("name the backup to restore: setpoint restore FILE")
     backup, directory = Path(call.args[0]), directory_of(call)
     if not backup.is_file():
         raise Failed(f"there is no backup {backup}")
@@ -37,7 +37,7 @@ COMMAND = Command(
     run,
     (
         DATA_DIR,
-        switch("force", "f", help="Replace the database that is there; it is kept under another name."),
+        switch("force", "f", help="Replace the existing database, which is renamed, not deleted."),
     ),
     connects=False,
     usage="FILE",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DATA_DIR = text(
     "data-dir",
     default=DATA_DIRECTORY,
-    help="Where the cluster lives; without it also looked for in parent directories.",
+    help="Data directory of the cluster; by default it is searched for in this and the parent directories.",
 )
 _RECORD = "running.json"
 

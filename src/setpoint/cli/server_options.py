@@ -12,7 +12,7 @@ from setpoint.cli.flags import Flag, Values, about, array, duration, number, swi
 if TYPE_CHECKING:
     from setpoint.cluster.config import ApiServerConfig
 
-NAME = text("name", help="What contexts call the cluster; by default as before, at first after its directory.")
+NAME = text("name", help="Name of the cluster in kubeconfigs; by default the previous name, or that of its directory.")
 SERVER_FLAGS: tuple[Flag, ...] = (
     *about(
         "Serving",
@@ -22,13 +22,13 @@ SERVER_FLAGS: tuple[Flag, ...] = (
             least=0,
             most=65535,
             alias=("secure-port",),
-            help="Port to listen on; 0 picks one.",
+            help="Port to listen on; 0 picks a free one.",
             common=True,
         ),
         text("bind-address", default="127.0.0.1", help="Address to listen on.", common=True),
-        text("advertise-address", help="Where others find this server; by default the machine's own address."),
-        text("cert-dir", help="Where certificates are kept; by default DATA_DIR/pki."),
-        text("tls-cert-file", help="Serve with this certificate instead of a made one."),
+        text("advertise-address", help="Address advertised to the cluster; by default that of the machine."),
+        text("cert-dir", help="Directory of the certificates; by default DATA_DIR/pki."),
+        text("tls-cert-file", help="Serve with this certificate instead of a generated one."),
         text("tls-private-key-file", help="The key of --tls-cert-file."),
         switch("insecure-http", help="Plain HTTP, for tests; loopback only."),
     ),
@@ -38,23 +38,23 @@ SERVER_FLAGS: tuple[Flag, ...] = (
             "store",
             default="sqlite",
             choices=("sqlite", "memory"),
-            help="sqlite, or memory, which forgets all at exit.",
+            help="sqlite, or memory, which loses all data at exit.",
             common=True,
         ),
         switch("accept-data-loss", help="Start with what is left of a database that has lost acknowledged writes."),
-        duration("etcd-compaction-interval", default=300.0, help="How often old revisions are forgotten."),
-        duration("event-ttl", default=3600.0, help="How long Events are kept."),
+        duration("etcd-compaction-interval", default=300.0, help="How often old revisions are compacted."),
+        duration("event-ttl", default=3600.0, help="How long Events are retained."),
         text("encryption-provider-config", help="Which resources are encrypted in the store, and with which keys."),
-        switch("encryption-provider-config-automatic-reload", help="Follow changes of --encryption-provider-config."),
+        switch("encryption-provider-config-automatic-reload", help="Reload the encryption configuration on changes."),
     ),
     *about(
         "Authentication",
         switch(
             "anonymous-auth",
-            help="Let requests without credentials in as system:anonymous; "
-            "by default so, unless AlwaysAllow is among the modes.",
+            help="Accept requests without credentials as system:anonymous; "
+            "by default true, unless AlwaysAllow is among the modes.",
         ),
-        text("client-ca-file", help="Certificates signed by this authority are users too."),
+        text("client-ca-file", help="CA of client certificates that are accepted in addition."),
         text("token-auth-file", help="CSV of token, user, uid and groups."),
     ),
     *about(
@@ -78,22 +78,22 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     *ACCESS_FLAGS,
     *about(
         "Admission",
-        texts("enable-admission-plugins", help="Plugins besides the default ones."),
-        texts("disable-admission-plugins", help="Default plugins to leave out."),
-        text("admission-control-config-file", help="What plugins are told, in an AdmissionConfiguration."),
+        texts("enable-admission-plugins", help="Plugins to enable in addition to the default ones."),
+        texts("disable-admission-plugins", help="Default plugins to disable."),
+        text("admission-control-config-file", help="Configuration of the plugins, in an AdmissionConfiguration."),
         number(
             "default-not-ready-toleration-seconds",
             default=300,
             least=0,
-            help="How long Pods that say nothing else stay on a node that is not ready.",
+            help="Default toleration in seconds for nodes that are not ready.",
         ),
         number(
             "default-unreachable-toleration-seconds",
             default=300,
             least=0,
-            help="How long Pods that say nothing else stay on a node that cannot be reached.",
+            help="Default toleration in seconds for unreachable nodes.",
         ),
-        switch("allow-privileged", default=True, help="Let Pods be privileged."),
+        switch("allow-privileged", default=True, help="Allow privileged Pods."),
     ),
     *about(
         "Service",
@@ -105,20 +105,20 @@ SERVER_FLAGS: tuple[Flag, ...] = (
         switch(
             "enable-priority-and-fairness",
             default=True,
-            help="Share the server as FlowSchemas and PriorityLevelConfigurations say.",
+            help="Limit concurrency by FlowSchemas and PriorityLevelConfigurations.",
         ),
         number(
             "max-requests-inflight",
             default=400,
             least=0,
-            help="Reads at once. With priority and fairness, the sum of "
+            help="Maximum concurrent reads. With priority and fairness, the sum of "
             "this and the next is shared between the levels; without, 0 means any number.",
         ),
-        number("max-mutating-requests-inflight", default=200, least=0, help="Writes at once."),
+        number("max-mutating-requests-inflight", default=200, least=0, help="Maximum concurrent writes."),
     ),
     *about(
         "Kubelet",
-        text("kubelet-certificate-authority", help="Nodes must have certificates of this authority."),
+        text("kubelet-certificate-authority", help="CA that the certificates of nodes are verified with."),
         text("kubelet-client-certificate", help="What to show to nodes; by default one of the cluster's own."),
         text("kubelet-client-key", help="The key of --kubelet-client-certificate."),
     ),

@@ -146,5 +146,5 @@ async def _queues(call: Invocation) -> dict[str, _Queue]:
 COMMAND = Command(
     "Tell how a cluster is: components, nodes, Pods, store, loops",
     run,
-    (DATA_DIR, duration("interval", default=1.0, help="How long to look for the rates of the loops.")),
+    (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of the control loops.")),
 )

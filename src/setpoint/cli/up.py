@@ -128,13 +128,13 @@ COMMAND = Command(
     run,
     (
         number("nodes", default=3, least=0, most=50_000, help="Simulated nodes."),
-        DATA_DIR._replace(help="Where the cluster lives; a later `setpoint up` goes on there."),
+        DATA_DIR._replace(help="Data directory of the cluster; a later `setpoint up` continues with it."),
         NAME,
-        text("kubeconfig", help="Write the administrator's kubeconfig here too."),
+        text("kubeconfig", help="Also write the administrator's kubeconfig to this file."),
         switch(
             "detach", "d", help="Return when the cluster is ready; it runs in the background until `setpoint down`."
         ),
-        switch("quiet", "q", help="Say what there is to say once, and nothing of what the loops do."),
+        switch("quiet", "q", help="Print the summary only, and no events of the control loops."),
         PACE,
         IMAGES,
         FLEET,

@@ -39,7 +39,7 @@ def start_detached(call: Invocation) -> int:
         if process.poll() is not None:
             raise Failed(_last_words(log) or f"the cluster ended with {process.returncode}; see {log}")
         if time.monotonic() - STARTED > _LONGEST:
-            raise Failed(f"the cluster is not ready after {_LONGEST:.0f} s; it goes on starting, see {log}")
+            raise Failed(f"the cluster is not ready after {_LONGEST:.0f} s; it continues to start, see {log}")
         time.sleep(_LOOK_EVERY)
     for line in _warnings(log):
         call.print_err(line)

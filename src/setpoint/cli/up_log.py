@@ -43,7 +43,7 @@ async def print_events(call: Invocation, running: RunningCluster) -> AsyncIterat
 async def _follow(call: Invocation, client: Client) -> None:
     events = builtin("events")
     clock = call.io.clock
-    second, told, more = 0, 0, 0
+    second, printed, more = 0, 0, 0
     while True:
         try:
             begin = (await client.list_page(events, limit=1)).resource_version
@@ -54,9 +54,9 @@ async def _follow(call: Invocation, client: Client) -> None:
                 if now != second:
                     if more:
                         print_line(call, f"          … and {more} more")
-                    second, told, more = now, 0, 0
-                told += 1
-                if told > _MOST_A_SECOND:
+                    second, printed, more = now, 0, 0
+                printed += 1
+                if printed > _MOST_A_SECOND:
                     more += 1
                 else:
                     print_line(call, _line(call, event))

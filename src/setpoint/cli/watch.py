@@ -202,7 +202,7 @@ async def _keys(call: Invocation, view: View) -> AsyncIterator[asyncio.Event]:
 COMMAND = Command(
     "Watch a cluster live, on the whole screen: desired against observed, changes and their authors, events",
     run,
-    (*ALL_NAMESPACES, switch("once", help="Show it as it is now, as text, and end.")),
+    (*ALL_NAMESPACES, switch("once", help="Print the current view as text, and exit.")),
     about="""
     Arrow keys, Page Up and Page Down scroll a panel, Tab switches to the next one, q or Ctrl-C leaves. The authors of
     changes are those that the server has recorded; where it records none, the field managers of the objects.

@@ -36,8 +36,8 @@ async def obtain(plugin: ExecPlugin) -> Credential:
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.cluster is not None:
         spec["cluster"] = plugin.cluster
-    told = orjson.dumps({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
-    environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": told}
+    exec_info = orjson.dumps({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
+    environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": exec_info}
     try:
         process = await asyncio.create_subprocess_exec(
             plugin.command, *plugin.args, env=environment, stdin=None if interactive else DEVNULL, stdout=PIPE

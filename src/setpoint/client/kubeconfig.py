@@ -219,16 +219,16 @@ def _exec(body: Mapping[str, Any], who: str, cluster: Mapping[str, Any]) -> Exec
     mode = body.get("interactiveMode") or ("IfAvailable" if version.endswith("v1beta1") else "")
     if mode not in ("Never", "IfAvailable", "Always"):
         raise KubeconfigError(f"the exec plugin of {who} must say its interactiveMode: Never, IfAvailable or Always")
-    told: dict[str, object] | None = None
+    cluster_info: dict[str, object] | None = None
     if body.get("provideClusterInfo"):
         keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
-        told = {key: cluster[key] for key in keys if cluster.get(key)}
+        cluster_info = {key: cluster[key] for key in keys if cluster.get(key)}
         config = [e.get("extension") for e in cluster.get("extensions") or () if e.get("name") == _EXEC_EXTENSION]
-        told["config"] = config[0] if config else None
+        cluster_info["config"] = config[0] if config else None
     environment = {str(entry["name"]): str(entry.get("value") or "") for entry in body.get("env") or ()}
     args = [str(arg) for arg in body.get("args") or ()]
     hint = str(body.get("installHint") or "")
-    return ExecPlugin(version, str(body["command"]), args, environment, hint, mode, told)
+    return ExecPlugin(version, str(body["command"]), args, environment, hint, mode, cluster_info)
 
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"

@@ -235,7 +235,7 @@ def _union(args: list[Any], nullable: bool, path: str, level: int) -> Obj:
     elif len(args) == 1:
         found = _schema(args[0], path, level)
     else:
-        raise ModelProblem(f"{path}: of unions, only `int | str` and `X | None` can be said in a structural schema")
+        raise ModelProblem(f"{path}: the only unions in a structural schema are `int | str` and `X | None`")
     return {**found, "nullable": True} if nullable else found
 
 
@@ -249,7 +249,7 @@ _SCALARS: dict[Any, Obj] = {
 def _scalar(hint: Any, path: str) -> Obj:
     found = _SCALARS.get(hint)
     if found is None:
-        raise ModelProblem(f"{path}: {hint!r} cannot be said in a structural schema")
+        raise ModelProblem(f"{path}: {hint!r} cannot be expressed in a structural schema")
     return dict(found)
 
 

@@ -121,7 +121,7 @@ async def register(
     """Create or update `wanted`, and wait until the definitions in it are served.
 
     Configurations of webhooks that an earlier version of the operator made and that are no longer wanted are deleted:
-    they would block writes for which nobody answers. Unless `all_known`, the address of the webhooks is not known, and
+    they would block writes without an answer. Unless `all_known`, the address of the webhooks is not known, and
     what is installed about them stays. Returns the names of the definitions that are not installed: with `dry_run`
     those that would be created."""
     missing = []

@@ -134,7 +134,7 @@ class Plan:
         faults = []
         for one, nth in _read(text):
             if nth is not None:
-                raise BadPlan(f"{text!r}: which faults to try is said without a number; `only` takes a whole plan")
+                raise BadPlan(f"{text!r}: the faults to try are given without a number; `only` takes a whole plan")
             if one.at == "seed":
                 raise BadPlan(f"{text!r}: {one.kind} happens all the time; try it with `only`")
             faults.append(one)

@@ -65,12 +65,12 @@ def _write_variable(w: Writer, container: Item, variable: Item, resolve: Resolve
         w.field(name, f"{value} ({which})", 3)
     elif origin.get("secretKeyRef") is not None:
         key = origin["secretKeyRef"]
-        told = f"<set to the key '{key.get('key', '')}' in secret '{key.get('name', '')}'>"
-        w.row(3, f"{name}:", told, f"Optional: {optional(key)}")
+        message = f"<set to the key '{key.get('key', '')}' in secret '{key.get('name', '')}'>"
+        w.row(3, f"{name}:", message, f"Optional: {optional(key)}")
     elif origin.get("configMapKeyRef") is not None:
         key = origin["configMapKeyRef"]
-        told = f"<set to the key '{key.get('key', '')}' of config map '{key.get('name', '')}'>"
-        w.row(3, f"{name}:", told, f"Optional: {optional(key)}")
+        message = f"<set to the key '{key.get('key', '')}' of config map '{key.get('name', '')}'>"
+        w.row(3, f"{name}:", message, f"Optional: {optional(key)}")
 
 
 def optional(reference: Item) -> str:

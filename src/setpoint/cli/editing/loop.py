@@ -47,8 +47,8 @@ class Outcome:
         what = f"{target.resource} {quote(target.name)}"
         if isinstance(error, Invalid) and error.reason == "Invalid":
             causes = (error.details or {}).get("causes") or ()
-            said = [f"{one.get('field', '')}: {one.get('message', '')}" for one in causes]
-            self.reasons.append((f"{what} was not valid", said))
+            given = [f"{one.get('field', '')}: {one.get('message', '')}" for one in causes]
+            self.reasons.append((f"{what} was not valid", given))
             return f"error: {what} is invalid"
         if isinstance(error, NotFound):
             self.missing += 1

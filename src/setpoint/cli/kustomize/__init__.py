@@ -51,7 +51,7 @@ def build(
     fix_references(resources, gathered.config.references)
     resolve_variables(resources, gathered.variables, gathered.config.specs["varReference"])
     kept = [one for one in resources.all if (one.meta.get("annotations") or {}).get(_LOCAL, "false") == "false"]
-    for one in ordered(kept, target.said.get("sortOptions")):
+    for one in ordered(kept, target.given.get("sortOptions")):
         _describe(one, target.metadata)
         yield one.obj
 
@@ -77,8 +77,8 @@ def _describe(one: Resource, metadata: list[str]) -> None:
         one.meta["annotations"] = {**(one.meta.get("annotations") or {}), **told}
 
 
-def _lines(said: dict[str, Any], indent: str = "") -> Iterator[str]:
-    for key, value in said.items():
+def _lines(given: dict[str, Any], indent: str = "") -> Iterator[str]:
+    for key, value in given.items():
         if isinstance(value, dict):
             yield f"{indent}{key}:\n"
             yield from _lines(value, indent + "  ")

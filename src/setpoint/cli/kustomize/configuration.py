@@ -40,12 +40,12 @@ class Configuration:
     def add(self, data: bytes, source: str) -> None:
         """Add a file of `configurations`. Raise Failed."""
         try:
-            said, _ = parse_yaml(data)
+            given, _ = parse_yaml(data)
         except BodyError as error:
             raise Failed(f"{source}: {error}") from None
-        if not isinstance(said, dict | None):
+        if not isinstance(given, dict | None):
             raise Failed(f"{source}: a configuration is a mapping")
-        for name, entries in (said or {}).items():
+        for name, entries in (given or {}).items():
             if name == "nameReference":
                 for entry in entries or ():
                     self._refer(_gvk(entry), [spec_of(one) for one in entry.get("fieldSpecs") or ()])
@@ -69,15 +69,15 @@ def _merged(first: list[FieldSpec], second: list[FieldSpec]) -> list[FieldSpec]:
     return first + [spec for spec in second if (spec.path, spec.gvk) not in known]
 
 
-def _gvk(said: Any) -> Gvk:
-    if not isinstance(said, dict):
+def _gvk(given: Any) -> Gvk:
+    if not isinstance(given, dict):
         raise Failed("a field specification is a mapping")
-    return Gvk(str(said.get("kind") or ""), str(said.get("group") or ""), str(said.get("version") or ""))
+    return Gvk(str(given.get("kind") or ""), str(given.get("group") or ""), str(given.get("version") or ""))
 
 
-def spec_of(said: Any) -> FieldSpec:
+def spec_of(given: Any) -> FieldSpec:
     """Parse a field spec. Raise Failed."""
-    gvk = _gvk(said)
-    if not said.get("path"):
+    gvk = _gvk(given)
+    if not given.get("path"):
         raise Failed("a field specification has no path")
-    return FieldSpec(str(said["path"]), gvk, bool(said.get("create")))
+    return FieldSpec(str(given["path"]), gvk, bool(given.get("create")))

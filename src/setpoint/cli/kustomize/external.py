@@ -64,8 +64,8 @@ def _patch(resources: ResourceMap, obj: Obj, _: list[Any], loader: Loader) -> No
 
 
 def _patch_strategic(resources: ResourceMap, obj: Obj, _: list[Any], loader: Loader) -> None:
-    for said in (*(obj.get("paths") or ()), *([obj["patches"]] if obj.get("patches") else ())):
-        patch_strategic(resources, loader, said)
+    for given in (*(obj.get("paths") or ()), *([obj["patches"]] if obj.get("patches") else ())):
+        patch_strategic(resources, loader, given)
 
 
 def _patch_json(resources: ResourceMap, obj: Obj, _: list[Any], loader: Loader) -> None:
@@ -73,8 +73,8 @@ def _patch_json(resources: ResourceMap, obj: Obj, _: list[Any], loader: Loader) 
 
 
 def _replace(resources: ResourceMap, obj: Obj, _: list[Any], loader: Loader) -> None:
-    for said in obj.get("replacements") or ():
-        replace(resources, loader, said)
+    for given in obj.get("replacements") or ():
+        replace(resources, loader, given)
 
 
 _KINDS: dict[str, Callable[[ResourceMap, Obj, list[Any], Loader], None]] = {

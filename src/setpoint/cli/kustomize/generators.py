@@ -19,25 +19,25 @@ _LINE = 70
 _LETTERS = str.maketrans("013ae", "ghkmt")
 
 
-def generate(loader: Loader, kind: str, said: Obj, options: Any) -> Resource:
+def generate(loader: Loader, kind: str, given: Obj, options: Any) -> Resource:
     """Generate the object of one entry of `configMapGenerator` or `secretGenerator`. Raise Failed."""
-    name = str(said.get("name") or "")
+    name = str(given.get("name") or "")
     if not name:
         raise Failed("a configmap must have a name")
-    behavior = str(said.get("behavior") or "")
+    behavior = str(given.get("behavior") or "")
     if behavior not in _BEHAVIORS:
         behavior = ""
     meta: Obj = {"name": name}
-    if said.get("namespace"):
-        meta["namespace"] = str(said["namespace"])
+    if given.get("namespace"):
+        meta["namespace"] = str(given["namespace"])
     obj: Obj = {"apiVersion": "v1", "kind": kind, "metadata": meta}
-    chosen = _options(said.get("options"), options)
+    chosen = _options(given.get("options"), options)
     for field in ("labels", "annotations"):
         if chosen[field]:
             meta[field] = dict(chosen[field])
     if chosen["immutable"]:
         obj["immutable"] = True
-    _fill(obj, _pairs(loader, name, said), str(said.get("type") or ""))
+    _fill(obj, _pairs(loader, name, given), str(given.get("type") or ""))
     return Resource(obj, behavior=behavior, hashed=not chosen["disableNameSuffixHash"])
 
 
@@ -50,27 +50,27 @@ def _options(own: Any, common: Any) -> dict[str, Any]:
     return made | {name: bool(own.get(name) or common.get(name)) for name in ("immutable", "disableNameSuffixHash")}
 
 
-def _pairs(loader: Loader, name: str, said: Obj) -> dict[str, bytes]:
+def _pairs(loader: Loader, name: str, given: Obj) -> dict[str, bytes]:
     found: list[tuple[str, bytes]] = []
-    envs = [*(said.get("envs") or ()), *([said["env"]] if said.get("env") else ())]
+    envs = [*(given.get("envs") or ()), *([given["env"]] if given.get("env") else ())]
     for path in envs:
         found += _env_lines(loader.bytes(str(path)))
-    for literal in said.get("literals") or ():
+    for literal in given.get("literals") or ():
         key, equals, value = str(literal).partition("=")
         if not equals or not key:
             raise Failed(
-                f"loading KV pairs: literal sources {_listed(said['literals'])}: invalid literal source {literal}, "
+                f"loading KV pairs: literal sources {_listed(given['literals'])}: invalid literal source {literal}, "
                 "expected key=value"
             )
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]
         found.append((key, value.encode("utf-8", "surrogateescape")))
-    for source in said.get("files") or ():
+    for source in given.get("files") or ():
         key, path = _file_source(str(source))
         try:
             found.append((key, loader.bytes(path)))
         except Failed as error:
-            raise Failed(f"loading KV pairs: file sources: {_listed(said['files'])}: {error}") from None
+            raise Failed(f"loading KV pairs: file sources: {_listed(given['files'])}: {error}") from None
     pairs: dict[str, bytes] = {}
     for key, data in found:
         if config_map_key(key):

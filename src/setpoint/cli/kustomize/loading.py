@@ -121,23 +121,23 @@ def load(loader: Loader) -> tuple[Obj, str]:
     if len(found) > 1:
         raise Failed(f"Found multiple kustomization files under: {loader.root}\n")
     try:
-        said, _ = parse_yaml(loader.bytes(found[0]))
+        given, _ = parse_yaml(loader.bytes(found[0]))
     except BodyError as error:
         raise Failed(f"invalid Kustomization: {error}") from None
-    if said is None:
-        said = {}
-    if not isinstance(said, dict):
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
         raise Failed("invalid Kustomization: it is not a mapping")
-    said = _recased(said)
+    given = _recased(given)
     for old, new in _OLD.items():
-        if said.get(old) is not None:
+        if given.get(old) is not None:
             trying = "[EXPERIMENTAL] " if old == "vars" else ""
             loader.warn(
                 f"# Warning: '{old}' is deprecated. Please use '{new}' instead. {trying}Run 'kustomize edit fix' to "
                 "update your Kustomization automatically."
             )
-    _check(said)
-    return _tidied(said), found[0]
+    _check(given)
+    return _tidied(given), found[0]
 
 
 _SPELLED = {
@@ -146,69 +146,69 @@ _SPELLED = {
 }
 
 
-def _recased(said: Any) -> Any:
+def _recased(given: Any) -> Any:
     """Return the kustomization with canonical field names, because they are case-insensitive."""
-    if isinstance(said, list):
-        return [_recased(item) for item in said]
-    if not isinstance(said, dict):
-        return said
+    if isinstance(given, list):
+        return [_recased(item) for item in given]
+    if not isinstance(given, dict):
+        return given
     made: Obj = {}
-    for key, value in said.items():
+    for key, value in given.items():
         name = _SPELLED.get(str(key).lower()) or str(key)
         own = name in _FREE or (name == "labels" and isinstance(value, dict))
         made[name] = value if own else _recased(value)
     return made
 
 
-def _check(said: Obj) -> None:
-    for name in said:
+def _check(given: Obj) -> None:
+    for name in given:
         if name in _UNSUPPORTED:
             raise Failed(f"the field {quote(name)} of kustomizations is not supported")
         if name not in _FIELDS:
             raise Failed(f"invalid Kustomization: json: unknown field {quote(name)}")
     for name in _LISTS:
-        if said.get(name) is not None and not isinstance(said[name], list):
+        if given.get(name) is not None and not isinstance(given[name], list):
             raise Failed(f"invalid Kustomization: the field {quote(name)} is not a list")
     for name, allowed in _ENTRIES.items():
-        for entry in said.get(name) or ():
+        for entry in given.get(name) or ():
             if not isinstance(entry, dict):
                 raise Failed(f"invalid Kustomization: an entry of {quote(name)} is not a mapping")
             if unknown := [key for key in entry if key not in allowed]:
                 raise Failed(f"invalid Kustomization: json: unknown field {quote(str(unknown[0]))}")
     for name in ("commonLabels", "commonAnnotations"):
-        texts(said.get(name), name)
-    kind = said.get("kind") or KUSTOMIZATION[1]
+        texts(given.get(name), name)
+    kind = given.get("kind") or KUSTOMIZATION[1]
     if kind not in (KUSTOMIZATION[1], COMPONENT[1]):
         raise Failed("Failed to read kustomization file under: kind should be Kustomization or Component")
     wanted = COMPONENT[0] if kind == COMPONENT[1] else KUSTOMIZATION[0]
-    if said.get("apiVersion") not in (None, "", wanted):
+    if given.get("apiVersion") not in (None, "", wanted):
         raise Failed(f"apiVersion for {kind} should be {wanted}")
-    if not any(value for name, value in said.items() if name not in ("apiVersion", "kind", "metadata")):
+    if not any(value for name, value in given.items() if name not in ("apiVersion", "kind", "metadata")):
         raise Failed("kustomization.yaml is empty")
 
 
-def _tidied(said: Obj) -> Obj:
+def _tidied(given: Obj) -> Obj:
     """Move deprecated fields to their new places."""
-    made = {**said, "resources": [*(said.get("resources") or ()), *(said.get("bases") or ())]}
-    made["images"] = [*(said.get("images") or ()), *(said.get("imageTags") or ())]
-    made["kind"] = said.get("kind") or KUSTOMIZATION[1]
+    made = {**given, "resources": [*(given.get("resources") or ()), *(given.get("bases") or ())]}
+    made["images"] = [*(given.get("images") or ()), *(given.get("imageTags") or ())]
+    made["kind"] = given.get("kind") or KUSTOMIZATION[1]
     return made
 
 
-def texts(said: Any, what: str) -> dict[str, str]:
+def texts(given: Any, what: str) -> dict[str, str]:
     """Return a mapping of strings. Raise Failed for anything else."""
-    if said is None:
+    if given is None:
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(given, dict):
         raise Failed(f"invalid Kustomization: {what} is not a mapping")
-    for key, value in said.items():
+    for key, value in given.items():
         if not isinstance(value, str):
             kind = "bool" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "value"
             raise Failed(
                 f"invalid Kustomization: json: cannot unmarshal {kind} into Go struct field "
                 f"Kustomization.{what}.{key} of type string"
             )
-    return said
+    return given
 
 
 def objects(data: bytes, source: str) -> list[Obj]:

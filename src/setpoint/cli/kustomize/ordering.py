@@ -16,14 +16,14 @@ _FIRST = (
 _LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def ordered(resources: list[Resource], said: Any) -> list[Resource]:
-    """Sort by the `sortOptions` in `said`; without them by kind. Raise Failed."""
+def ordered(resources: list[Resource], given: Any) -> list[Resource]:
+    """Sort by the `sortOptions` in `given`; without them by kind. Raise Failed."""
     first, last = list(_FIRST), list(_LAST)
-    if said is not None:
-        order = (said or {}).get("order")
+    if given is not None:
+        order = (given or {}).get("order")
         if order not in ("fifo", "legacy"):
             raise Failed("the field 'sortOptions.order' must be one of [fifo, legacy]")
-        own = said.get("legacySortOptions")
+        own = given.get("legacySortOptions")
         if order == "fifo" and own is not None:
             raise Failed(
                 "the field 'sortOptions.legacySortOptions' is set but the selected sort order is 'fifo', not 'legacy'"

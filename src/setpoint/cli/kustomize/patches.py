@@ -15,20 +15,20 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.patch import PatchError, apply_json_patch, decode_json_patch
 
 
-def patch(resources: ResourceMap, loader: Loader, said: Any) -> None:
+def patch(resources: ResourceMap, loader: Loader, given: Any) -> None:
     """Apply an entry of `patches` of either form, by its own name or to a target."""
-    text, path = str(said.get("patch") or "").strip(), str(said.get("path") or "")
+    text, path = str(given.get("patch") or "").strip(), str(given.get("path") or "")
     if not text and not path:
-        raise Failed("must specify one of patch and path in\n" + repr(said))
+        raise Failed("must specify one of patch and path in\n" + repr(given))
     if text and path:
-        raise Failed("patch and path can't be set at the same time\n" + repr(said))
+        raise Failed("patch and path can't be set at the same time\n" + repr(given))
     source = f"[patch: {quote(text)}]" if text else f"[path: {quote(path)}]"
     try:
         data = text.encode("utf-8", "surrogateescape") if text else loader.bytes(path)
     except Failed as error:
         raise Failed(f"failed to get the patch file from path({path}): {error}") from None
-    target = Selector.read(said["target"]) if said.get("target") else None
-    options = said.get("options") or {}
+    target = Selector.read(given["target"]) if given.get("target") else None
+    options = given.get("options") or {}
     operations = _operations(data)
     if operations is None:
         try:
@@ -88,9 +88,9 @@ def merge_into(one: Resource, change: Obj, options: dict[str, Any] | None = None
         one.meta["namespace"] = namespace
 
 
-def patch_strategic(resources: ResourceMap, loader: Loader, said: Any) -> None:
+def patch_strategic(resources: ResourceMap, loader: Loader, given: Any) -> None:
     """Apply an entry of `patchesStrategicMerge`: the patch itself, or its file."""
-    text = str(said)
+    text = str(given)
     try:
         found = objects(text.encode("utf-8", "surrogateescape"), "patch")
     except Failed:
@@ -102,12 +102,12 @@ def patch_strategic(resources: ResourceMap, loader: Loader, said: Any) -> None:
         resources.drop_empty()
 
 
-def patch_json(resources: ResourceMap, loader: Loader, said: Any) -> None:
+def patch_json(resources: ResourceMap, loader: Loader, given: Any) -> None:
     """Apply an entry of `patchesJson6902`."""
-    target = (said or {}).get("target") or {}
+    target = (given or {}).get("target") or {}
     if not target.get("name"):
         raise Failed("must specify the target name")
-    path, text = str(said.get("path") or ""), str(said.get("patch") or "")
+    path, text = str(given.get("path") or ""), str(given.get("patch") or "")
     if not path and not text:
         raise Failed("empty file path and empty jsonOp")
     if path and text:

@@ -20,28 +20,28 @@ _NAME = "metadata.name"
 _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
-def replace(resources: ResourceMap, loader: Loader, said: Any) -> None:
+def replace(resources: ResourceMap, loader: Loader, given: Any) -> None:
     """Apply an entry of `replacements`: the replacement itself, or a file with one or several."""
-    if not said.get("path"):
-        _replace(resources, said)
+    if not given.get("path"):
+        _replace(resources, given)
         return
-    if said.get("source") or said.get("targets"):
+    if given.get("source") or given.get("targets"):
         raise Failed("cannot specify both path and inline replacement")
     try:
-        found, _ = parse_yaml(loader.bytes(str(said["path"])))
+        found, _ = parse_yaml(loader.bytes(str(given["path"])))
     except BodyError as error:
-        raise Failed(f"{said['path']}: {error}") from None
+        raise Failed(f"{given['path']}: {error}") from None
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
             raise Failed("unsupported replacement type encountered within replacement path")
         _replace(resources, one)
 
 
-def _replace(resources: ResourceMap, said: dict[str, Any]) -> None:
-    if not said.get("targets") or ("source" not in said and "sourceValue" not in said):
+def _replace(resources: ResourceMap, given: dict[str, Any]) -> None:
+    if not given.get("targets") or ("source" not in given and "sourceValue" not in given):
         raise Failed("replacements must specify a source and at least one target")
-    value = _value(resources, said)
-    for target in said["targets"]:
+    value = _value(resources, given)
+    for target in given["targets"]:
         if not target.get("select"):
             raise Failed("target must specify resources to select")
         chosen = Selector.read(target["select"])
@@ -51,12 +51,12 @@ def _replace(resources: ResourceMap, said: dict[str, Any]) -> None:
                 _copy(one, value, target)
 
 
-def _value(resources: ResourceMap, said: dict[str, Any]) -> Any:
-    if "sourceValue" in said:
-        if said.get("source"):
+def _value(resources: ResourceMap, given: dict[str, Any]) -> Any:
+    if "sourceValue" in given:
+        if given.get("source"):
             raise Failed("value and resource selectors are mutually exclusive")
-        return str(said["sourceValue"])
-    source = said["source"]
+        return str(given["sourceValue"])
+    source = given["source"]
     wanted = Selector.read(source)
     gvk = Gvk(wanted.kind, wanted.group, wanted.version)
 
@@ -145,9 +145,9 @@ def _text(value: Any) -> str:
 # -- variables --------------------------------------------------------------------------------------------------------
 
 
-def note_variables(resources: ResourceMap, known: dict[str, dict[str, Any]], said: list[Any]) -> None:
+def note_variables(resources: ResourceMap, known: dict[str, dict[str, Any]], given: list[Any]) -> None:
     """Register `vars` with their source objects, by current or former name."""
-    for one in said:
+    for one in given:
         name, ref = str(one.get("name") or ""), one.get("objref") or {}
         if name in known and known[name] != one:
             raise Failed(f"var '{name}' already encountered")
@@ -169,11 +169,11 @@ def resolve_variables(resources: ResourceMap, known: dict[str, dict[str, Any]], 
     if not known:
         return
     values: dict[str, Any] = {}
-    for name, said in known.items():
+    for name, given in known.items():
         source = next((one for one in resources.all if name in one.variables), None)
         if source is None:
             raise Failed(f"var '{name}' cannot be mapped to a field in the set of known resources")
-        path = (said.get("fieldref") or {}).get("fieldPath") or (said.get("fieldref") or {}).get("fieldpath") or _NAME
+        path = (given.get("fieldref") or {}).get("fieldPath") or (given.get("fieldref") or {}).get("fieldpath") or _NAME
         values[name] = lookup(source.obj, split(path.replace("[", ".").replace("]", "")))
         if values[name] is None:
             raise Failed(f"field specified in var '{name}' not found in corresponding resource")

@@ -25,16 +25,16 @@ class Selector(NamedTuple):
     annotations: str = ""
 
     @classmethod
-    def read(cls, said: dict[str, Any]) -> Selector:
-        group, _, version = _text(said, "apiVersion").rpartition("/")
+    def read(cls, given: dict[str, Any]) -> Selector:
+        group, _, version = _text(given, "apiVersion").rpartition("/")
         return cls(
-            _text(said, "group") or group,
-            _text(said, "version") or version,
-            _text(said, "kind"),
-            _text(said, "name"),
-            _text(said, "namespace"),
-            _text(said, "labelSelector"),
-            _text(said, "annotationSelector"),
+            _text(given, "group") or group,
+            _text(given, "version") or version,
+            _text(given, "kind"),
+            _text(given, "name"),
+            _text(given, "namespace"),
+            _text(given, "labelSelector"),
+            _text(given, "annotationSelector"),
         )
 
     @property
@@ -59,8 +59,8 @@ class Selector(NamedTuple):
         return True
 
 
-def _text(said: dict[str, Any], key: str) -> str:
-    found = said.get(key)
+def _text(given: dict[str, Any], key: str) -> str:
+    found = given.get(key)
     if found is not None and not isinstance(found, str):
         kind = "bool" if isinstance(found, bool) else "number" if isinstance(found, int | float) else "value"
         raise Failed(f"invalid Kustomization: json: cannot unmarshal {kind} into field {key} of type string")

@@ -34,33 +34,33 @@ class Gathered:
     def take(self, other: Gathered) -> None:
         self.resources.extend(other.resources.all)
         self.config.take(other.config)
-        for name, said in other.variables.items():
+        for name, given in other.variables.items():
             if name in self.variables:
                 raise Failed(f"var '{name}' already encountered")
-            self.variables[name] = said
+            self.variables[name] = given
 
 
 class Target:
     def __init__(self, loader: Loader, origin: str | None = None, metadata: list[str] | None = None) -> None:
         """Create a target; `origin` is the path from the root of the build, or None if origins are not recorded."""
         self.loader = loader
-        self.said, self.file = load(loader)
-        self.metadata: list[str] = self.said.get("buildMetadata") or [] if metadata is None else metadata
+        self.given, self.file = load(loader)
+        self.metadata: list[str] = self.given.get("buildMetadata") or [] if metadata is None else metadata
         self.origin = origin if origin is not None or not self.metadata else ""
 
     def gathered(self, into: Gathered | None = None) -> Gathered:
         """Collect the objects; a component adds to those of its user, and transforms all of them."""
         found = into or Gathered()
         try:
-            for path in self.said["resources"]:
+            for path in self.given["resources"]:
                 self._resource(found, str(path))
         except Failed as error:
             raise Failed(f"accumulating resources: {error}") from None
-        for path in self.said.get("configurations") or ():
+        for path in self.given.get("configurations") or ():
             found.config.add(self.loader.bytes(str(path)), str(path))
         self._generate(found)
         try:
-            for path in self.said.get("components") or ():
+            for path in self.given.get("components") or ():
                 self._directory(found, str(path), component=True)
         except Failed as error:
             raise Failed(f"accumulating components: {error}") from None
@@ -73,7 +73,7 @@ class Target:
         for step in self._external():
             step(found.resources)
             found.resources.drop_empty()
-        note_variables(found.resources, found.variables, self.said.get("vars") or [])
+        note_variables(found.resources, found.variables, self.given.get("vars") or [])
         return found
 
     def _resource(self, found: Gathered, path: str) -> None:
@@ -101,9 +101,9 @@ class Target:
         loader = self.loader.inside(path)
         origin = None if self.origin is None else posixpath.normpath(posixpath.join(self.origin, path))
         inner = Target(loader, origin, self.metadata)
-        if component != (inner.said["kind"] == COMPONENT[1]):
+        if component != (inner.given["kind"] == COMPONENT[1]):
             wanted = f"kind '{COMPONENT[1]}'" if component else f"kind != '{COMPONENT[1]}'"
-            but = f" but got '{inner.said['kind']}'" if component else ""
+            but = f" but got '{inner.given['kind']}'" if component else ""
             raise Failed(f"expected {wanted} for path '{loader.root}'{but}")
         try:
             if component:
@@ -115,65 +115,68 @@ class Target:
 
     def _generate(self, found: Gathered) -> None:
         for kind, field in (("ConfigMap", "configMapGenerator"), ("Secret", "secretGenerator")):
-            for entry in self.said.get(field) or ():
-                one = generate(self.loader, kind, entry, self.said.get("generatorOptions"))
+            for entry in self.given.get(field) or ():
+                one = generate(self.loader, kind, entry, self.given.get("generatorOptions"))
                 if self.origin is not None:
                     one.origin = self._configured(f"{kind}Generator")
                 found.resources.absorb(one)
 
     def _steps(self, config: Configuration) -> list[Step]:
-        said, loader, specs = self.said, self.loader, config.specs
+        given, loader, specs = self.given, self.loader, config.specs
         steps: list[Step] = []
-        strategic = said.get("patchesStrategicMerge") or []
+        strategic = given.get("patchesStrategicMerge") or []
         if strategic:
             steps.append(
                 ("PatchStrategicMergeTransformer", _each(strategic, lambda m, one: patch_strategic(m, loader, one)))
             )
-        for entry in said.get("patches") or ():
+        for entry in given.get("patches") or ():
             steps.append(("PatchTransformer", _one(entry, lambda m, one: patch(m, loader, one))))
-        if said.get("namespace"):
+        if given.get("namespace"):
             steps.append(
                 (
                     "NamespaceTransformer",
-                    _one(str(said["namespace"]), lambda m, one: transformers.set_namespace(m, one, specs["namespace"])),
+                    _one(
+                        str(given["namespace"]),
+                        lambda m, one: transformers.set_namespace(m, one, specs["namespace"]),
+                    ),
                 )
             )
-        if said.get("namePrefix"):
+        if given.get("namePrefix"):
             steps.append(
                 (
                     "PrefixTransformer",
-                    _one(str(said["namePrefix"]), lambda m, one: transformers.add_prefix(m, one, specs["namePrefix"])),
+                    _one(str(given["namePrefix"]), lambda m, one: transformers.add_prefix(m, one, specs["namePrefix"])),
                 )
             )
-        if said.get("nameSuffix"):
+        if given.get("nameSuffix"):
             steps.append(
                 (
                     "SuffixTransformer",
-                    _one(str(said["nameSuffix"]), lambda m, one: transformers.add_suffix(m, one, specs["nameSuffix"])),
+                    _one(str(given["nameSuffix"]), lambda m, one: transformers.add_suffix(m, one, specs["nameSuffix"])),
                 )
             )
-        labels, common = said.get("labels") or [], texts(said.get("commonLabels"), "commonLabels")
+        labels, common = given.get("labels") or [], texts(given.get("commonLabels"), "commonLabels")
         for entry in labels:
             steps.append(("LabelTransformer", _one(entry, lambda m, one: transformers.set_labels(m, one, config))))
         if labels or common:
             steps.append(("LabelTransformer", _entries(common, specs["commonLabels"])))
-        annotations = texts(said.get("commonAnnotations"), "commonAnnotations")
+        annotations = texts(given.get("commonAnnotations"), "commonAnnotations")
         if annotations:
             steps.append(("AnnotationsTransformer", _entries(annotations, specs["commonAnnotations"])))
-        for entry in said.get("patchesJson6902") or ():
+        for entry in given.get("patchesJson6902") or ():
             steps.append(("PatchJson6902Transformer", _one(entry, lambda m, one: patch_json(m, loader, one))))
-        for entry in said.get("replicas") or ():
+        for entry in given.get("replicas") or ():
             steps.append(
                 (
                     "ReplicaCountTransformer",
                     _one(entry, lambda m, one: transformers.set_replicas(m, one, specs["replicas"])),
                 )
             )
-        for entry in said["images"]:
+        for entry in given["images"]:
             steps.append(
                 ("ImageTagTransformer", _one(entry, lambda m, one: transformers.set_image(m, one, specs["images"])))
             )
-        replacements = said.get("replacements") or []
+        replacements = given.get("replacements") or []
         if replacements:
             steps.append(("ReplacementTransformer", _each(replacements, lambda m, one: replace(m, loader, one))))
         return steps
@@ -181,8 +184,8 @@ class Target:
     def _external(self) -> list[Callable[[ResourceMap], None]]:
         """Return the `transformers`: files, directories, or inline objects."""
         told = Gathered()
-        for said in self.said.get("transformers") or ():
-            text = str(said)
+        for given in self.given.get("transformers") or ():
+            text = str(given)
             if "\n" in text or text.lstrip().startswith("{"):
                 told.resources.extend([Resource(obj) for obj in objects(text.encode(), "transformers")])
             else:

@@ -55,15 +55,15 @@ def add_suffix(resources: ResourceMap, suffix: str, specs: list[FieldSpec]) -> N
                 visit(one.obj, spec, lambda found: f"{found}{suffix}")
 
 
-def set_labels(resources: ResourceMap, said: Any, config: Configuration) -> None:
+def set_labels(resources: ResourceMap, given: Any, config: Configuration) -> None:
     """Apply an entry of `labels`."""
-    specs = [*map(spec_of, said.get("fields") or ()), *config.specs["labels"]]
-    if said.get("includeSelectors"):
+    specs = [*map(spec_of, given.get("fields") or ()), *config.specs["labels"]]
+    if given.get("includeSelectors"):
         specs += config.specs["commonLabels"]
     else:
-        specs += config.specs["templateLabels"] if said.get("includeTemplates") else []
+        specs += config.specs["templateLabels"] if given.get("includeTemplates") else []
         specs.append(field_specs.METADATA_LABELS)
-    set_entries(resources, texts(said.get("pairs"), "pairs"), list(dict.fromkeys(specs)))
+    set_entries(resources, texts(given.get("pairs"), "pairs"), list(dict.fromkeys(specs)))
 
 
 def set_entries(resources: ResourceMap, pairs: dict[str, str], specs: list[FieldSpec]) -> None:
@@ -78,8 +78,8 @@ def set_entries(resources: ResourceMap, pairs: dict[str, str], specs: list[Field
                 visit(one.obj, spec, change, dict)
 
 
-def set_replicas(resources: ResourceMap, said: Any, specs: list[FieldSpec]) -> None:
-    name, count = said.get("name") or "", said.get("count") or 0
+def set_replicas(resources: ResourceMap, given: Any, specs: list[FieldSpec]) -> None:
+    name, count = given.get("name") or "", given.get("count") or 0
     if not isinstance(name, str) or not isinstance(count, int):
         raise Failed("invalid Kustomization: replicas have a name and a count")
     found = False
@@ -92,8 +92,8 @@ def set_replicas(resources: ResourceMap, said: Any, specs: list[FieldSpec]) -> N
         raise Failed(f"resource with name {name} does not match a config with the following GVK [{kinds}]")
 
 
-def set_image(resources: ResourceMap, said: Any, specs: list[FieldSpec]) -> None:
-    image = {key: str(value) for key, value in said.items() if value is not None}
+def set_image(resources: ResourceMap, given: Any, specs: list[FieldSpec]) -> None:
+    image = {key: str(value) for key, value in given.items() if value is not None}
     name = image.get("name", "")
     try:
         pattern = re.compile(name + _TAG)

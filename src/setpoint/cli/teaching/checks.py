@@ -60,7 +60,7 @@ async def loop(view: ClusterView) -> list[Verdict]:
         return [Verdict(False, f"there is no Deployment called loop in the namespace {view.namespace}")]
     ready = (deployment.get("status") or {}).get("readyReplicas", 0)
     return [
-        Verdict(deployment["spec"].get("replicas") == 5, "the Deployment loop wishes for 5 replicas"),
+        Verdict(deployment["spec"].get("replicas") == 5, "the Deployment loop has 5 desired replicas"),
         Verdict(ready == 5, f"5 of them are ready (now: {ready})"),
     ]
 
@@ -72,7 +72,7 @@ async def drift(view: ClusterView) -> list[Verdict]:
         Verdict(bool(aside), "a Pod has the label state=aside"),
         Verdict(bool(aside) and all("app" not in _labels(pod) for pod in aside), "it no longer has the label app"),
         Verdict(
-            bool(aside) and not any(pod["metadata"].get("ownerReferences") for pod in aside), "nobody owns it any more"
+            bool(aside) and not any(pod["metadata"].get("ownerReferences") for pod in aside), "it has no owner any more"
         ),
         Verdict(len(owned) == 5, f"5 ready Pods belong to the Deployment (now: {len(owned)})"),
     ]

@@ -31,8 +31,8 @@ ANATOMY = Lesson(
     "What a manifest says",
     """
 Every object has the same four parts. `apiVersion` and `kind` say what it is. `metadata` says which one: its name, its
-namespace, its labels. `spec` is what you wish for. The fifth part, `status`, is not yours: the cluster writes there how
-things are.
+namespace, its labels. `spec` is the desired state. The fifth part, `status`, is not yours: the cluster reports the
+observed state there.
 
   apiVersion: v1
   kind: Pod
@@ -45,7 +45,7 @@ things are.
       image: nginx
 
 You write little, and much is filled in: `setpoint get pod first -o yaml` shows the defaults, a uid, a resourceVersion,
-and the status that nobody typed. `setpoint explain pod.spec` tells what may be written.
+and the status. `setpoint explain pod.spec` lists the fields of the spec.
 """,
     "Write the manifest above into a file, `setpoint apply -f` it, and see the Pod run. Then give it the label "
     "lesson=one.",
@@ -70,11 +70,11 @@ LOOP = Lesson(
     "loop",
     "The loop",
     """
-A control plane is a handful of loops. Each watches some objects, compares what is with what is wished for, does the
-smallest thing that brings them closer, and writes down what it saw. Then it looks again, for ever.
+A control plane is a handful of loops. Each watches some objects, compares the observed with the desired state, makes
+the smallest change that brings them closer, and reports the status. Then it starts again, forever.
 
-A Deployment is a wish for Pods. Its loop makes a ReplicaSet, whose loop makes Pods, for which the scheduler's loop
-finds nodes, whose loops start containers. None of them calls another. Each only sees that the world has changed.
+A Deployment describes Pods. Its loop creates a ReplicaSet, whose loop creates Pods, for which the scheduler's loop
+finds nodes, whose loops start containers. None of them calls another. Each only watches for changes.
 
 `setpoint get deploy,rs,pods --show-labels` shows the chain, and `setpoint get events --sort-by=.metadata.name` who did
 what.
@@ -86,7 +86,7 @@ what.
             "Which component does the ReplicaSet controller tell that it has made a Pod?",
             ("The scheduler", "The node", "None: it writes the Pod to the API server"),
             2,
-            "Everyone talks to the API server only. Whoever is interested in Pods sees it there.",
+            "All components use the API server only. Those that need Pods watch them there.",
         ),
         Question(
             "metadata.generation is 4 and status.observedGeneration is 3. What does that mean?",
@@ -113,7 +113,7 @@ sick Pod out of service without losing it.
     checks.drift,
     (
         Question(
-            "The controllers are down while somebody deletes ten Pods. What happens when they are back?",
+            "The controllers are down while a user deletes ten Pods. What happens when they run again?",
             ("Nothing: they missed it", "Ten are made: that many are missing", "All Pods are made anew"),
             1,
             "What counts is the state, not the events. That is what level-triggered means.",
@@ -132,14 +132,14 @@ ROLLOUT = Lesson(
     "Rollouts",
     """
 Change what a Deployment's Pods look like, and it does not change the Pods: it makes a new ReplicaSet, and lets it grow
-while the old one shrinks, never more than maxSurge above and never more than maxUnavailable below what is wished for.
+while the old one shrinks, never more than maxSurge above and never more than maxUnavailable below the desired number.
 
   setpoint set image deployment/loop nginx=nginx:1.27
   setpoint rollout status deployment/loop
   setpoint rollout history deployment/loop
   setpoint rollout undo deployment/loop
 
-The old ReplicaSets stay, empty: they are the history. Undo is to wish for the old template again.
+The old ReplicaSets stay, empty: they are the history. Undo writes the old template into the spec again.
 """,
     "Set the image of the Deployment loop to nginx:1.27, and wait for it; then to nginx:1.28; and then undo that, so "
     "that it is nginx:1.27 again. That is the fourth revision.",
@@ -155,7 +155,7 @@ The old ReplicaSets stay, empty: they are the history. Undo is to wish for the o
             "What does `rollout undo` do?",
             ("It stops the new Pods by force", "It writes the old template into the spec", "It restores a backup"),
             1,
-            "There is only one way to change a cluster: to wish for something else.",
+            "There is only one way to change a cluster: to change the desired state.",
         ),
     ),
 )
@@ -164,8 +164,8 @@ FAILURE = Lesson(
     "failure",
     "Failure",
     """
-Containers crash, images do not exist, nodes vanish, wishes cannot be met. The Pod is never lost: it says what it waits
-for, and the loop tries again, ever more slowly.
+Containers crash, images do not exist, nodes fail, Pods cannot be scheduled. The Pod is never lost: its status gives the
+reason, and the loop retries with growing delays.
 
   setpoint run crash --image=busybox -- sh -c 'exit 1'      CrashLoopBackOff
   setpoint describe pod crash                               what happened, and when
@@ -198,7 +198,7 @@ OPERATORS = Lesson(
     "Operators",
     """
 The API is not closed. A CustomResourceDefinition adds a kind of your own, with a schema: then the API server stores,
-checks, lists and watches it as it does Pods. An operator is one more loop, which makes that kind's wishes come true.
+checks, lists and watches it as it does Pods. An operator is one more loop, which reconciles that kind.
 
   apiVersion: apiextensions.k8s.io/v1
   kind: CustomResourceDefinition
@@ -227,7 +227,7 @@ checks, lists and watches it as it does Pods. An operator is one more loop, whic
             "There is a Teapot, and no operator. What happens to it?",
             ("It is refused", "It is stored, and nothing acts on it", "The scheduler makes tea"),
             1,
-            "The API server keeps wishes. Without a loop that reads them they stay wishes.",
+            "The API server only stores the desired state. Without a loop, nothing acts on it.",
         ),
         Question(
             "Where should an operator keep what it must remember after a crash?",

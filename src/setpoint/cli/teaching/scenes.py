@@ -32,16 +32,16 @@ def _is(obj: Obj, condition: str, status: str = "True") -> bool:
 
 
 async def chain(stage: Stage) -> None:
-    stage.title("1. A wish, and the chain that fulfils it")
-    stage.explain("""You never start a container. You write down what you wish for, and loops make it so. Here is a
-        wish: three replicas of nginx.""")
+    stage.title("1. Desired state, and the controllers that reach it")
+    stage.explain("""You never start a container. You declare the desired state, and control loops reach it. Here
+        it is three replicas of nginx.""")
     await stage.type("create deployment hello --image=nginx --replicas=3")
     await stage.until(_running(stage, 3, app="hello"))
     await stage.type("get deployment,replicaset,pods")
-    stage.explain("""Nobody told anybody what to do. The Deployment controller saw a Deployment and made a ReplicaSet.
-        The ReplicaSet controller saw that it has no Pods and made three. The scheduler saw Pods without a node and
-        chose one for each. The nodes saw Pods that are theirs, started them, and wrote down how they are. Each of them
-        talks to the API server, and to nothing else.""")
+    stage.explain("""No component called another. The Deployment controller saw a Deployment and created a ReplicaSet.
+        The ReplicaSet controller saw that it has no Pods and created three. The scheduler saw Pods without a node and
+        chose one for each. The nodes saw Pods assigned to them, started them, and reported their status. Each of them
+        uses the API server only.""")
     await stage.type("expose deployment hello --port=80")
 
     async def served() -> bool:
@@ -51,11 +51,11 @@ async def chain(stage: Stage) -> None:
 
     await stage.until(served)
     await stage.type("get endpointslices")
-    stage.explain("A Service is another wish, and one more loop keeps the list of addresses behind it.")
+    stage.explain("A Service is desired state too: another control loop maintains its list of addresses.")
 
 
 async def repair(stage: Stage) -> None:
-    stage.title("2. Something is broken: it is repaired")
+    stage.title("2. A Pod is deleted and replaced")
     name = (await _pods(stage, app="hello"))[0]["metadata"]["name"]
     stage.explain("We delete one of the three Pods.")
     await stage.type(f"delete pod {name} --wait=false")
@@ -67,30 +67,30 @@ async def repair(stage: Stage) -> None:
 
     await stage.until(replaced)
     await stage.type("get pods")
-    stage.explain("""Another one is there already. The loop does not ask why there are two: it compares what is with
-        what is wished for, and acts on the difference.""")
+    stage.explain("""A new one exists already. The control loop does not ask why there are two: it compares the
+        observed with the desired state, and acts on the difference.""")
 
 
 async def level(stage: Stage) -> None:
-    stage.title("3. Nobody looks: it is repaired all the same, later")
-    stage.explain("""Now the controllers are switched off, as if they had crashed, and all Pods are deleted.""")
+    stage.title("3. The controllers are down, and recover")
+    stage.explain("""Now the controllers are stopped, as if they had crashed, and all Pods are deleted.""")
     components = stage.cluster.components
     await components.controllers.stop()
     await stage.type("delete pods --all --now")
     await stage.type("get pods")
-    stage.explain("""Nothing happens; nobody is there who would. Now the controllers come back. They were told nothing
-        of what they missed, and they need not be.""")
+    stage.explain("""Nothing happens, because no controller runs. Now the controllers start again. They have missed
+        all events, and do not need them.""")
     await components.start(components.controllers)
     await stage.until(_running(stage, 3, app="hello"))
     await stage.type("get pods")
-    stage.explain("""This is what level-triggered means: what counts is the state, not the events that led to it. A
-        crash, a lost message, somebody's meddling: the next look repairs them all.""")
+    stage.explain("""This is what level-triggered means: the state counts, not the events that led to it. After a
+        crash, a lost message or a manual change, the next reconcile corrects the difference.""")
 
 
 async def leases(stage: Stage) -> None:
-    stage.title("4. Who is at work")
-    stage.explain("""Of controllers and schedulers several may run, so that one can fall; but only one may act. Who it
-        is stands in a Lease, which its holder renews every two seconds.""")
+    stage.title("4. Leader election")
+    stage.explain("""Several replicas of controllers and schedulers may run, so that one can fail; but only one may
+        act. It holds a Lease, which it renews every two seconds.""")
     await stage.type("-n kube-system get leases")
 
 
@@ -111,13 +111,13 @@ spec:
 
 
 async def lost_node(stage: Stage) -> None:
-    stage.title("5. A machine is lost")
-    stage.explain("""Six Pods on three nodes. They say how long they stay on a node that is not heard from: two
-        seconds, so that we need not wait for the usual five minutes.""")
+    stage.title("5. A node is lost")
+    stage.explain("""Six Pods on three nodes. They tolerate an unreachable node for two seconds, so that we need not
+        wait for the default of five minutes.""")
     await stage.type("create -f -", _PATIENT)
     await stage.until(_running(stage, 6, app="patient"))
     await stage.type("get pods -l app=patient -o wide")
-    stage.explain("Now somebody trips over the network cable of node-2.")
+    stage.explain("Now node-2 loses its network connection.")
     await stage.type("nodes partition node-2")
 
     async def unknown() -> bool:
@@ -125,8 +125,8 @@ async def lost_node(stage: Stage) -> None:
 
     await stage.until(unknown)
     await stage.type("get nodes")
-    stage.explain("""Its heartbeats have stopped, so the node controller no longer believes that it is ready, and
-        taints it. When the two seconds are over, its Pods are given up.""")
+    stage.explain("""Its heartbeats have stopped, so the node controller sets its Ready condition to Unknown and
+        taints it. After two seconds, its Pods are evicted.""")
 
     async def moved() -> bool:
         ready = [pod for pod in await _pods(stage, app="patient") if _is(pod, "Ready")]
@@ -135,7 +135,7 @@ async def lost_node(stage: Stage) -> None:
     await stage.until(moved)
     await stage.type("get pods -l app=patient -o wide")
     await stage.type("nodes start node-2")
-    stage.explain("Six are ready again, on the nodes that are left. The node may come back whenever it likes.")
+    stage.explain("Six are ready again, on the remaining nodes. The node can rejoin at any time.")
 
 
 _HUGE = """
@@ -151,8 +151,8 @@ spec:
 
 
 async def impossible(stage: Stage) -> None:
-    stage.title("6. A wish that cannot be met, yet")
-    stage.explain("A Pod that asks for five hundred CPUs, which no node has.")
+    stage.title("6. A Pod that cannot be scheduled yet")
+    stage.explain("This Pod requests five hundred CPUs, which no node has.")
     await stage.type("create -f -", _HUGE)
 
     async def refused() -> bool:
@@ -161,8 +161,8 @@ async def impossible(stage: Stage) -> None:
     await stage.until(refused)
     await stage.type("get pod huge")
     await stage.type('get pod huge -o jsonpath=\'{.status.conditions[?(@.type=="PodScheduled")].message}{"\\n"}\'')
-    stage.explain("""It waits, and says why, for how many nodes. Nobody has to try again by hand: as soon as it becomes
-        possible, it happens. So we buy a large machine.""")
+    stage.explain("""It is pending, and its condition gives the reason and the number of nodes. It is retried
+        automatically as soon as it can be scheduled. So we add a large node.""")
     await stage.type("nodes add giant --cpu 1000 --memory 1Ti")
 
     async def runs() -> bool:
@@ -170,7 +170,7 @@ async def impossible(stage: Stage) -> None:
 
     await stage.until(runs)
     await stage.type("get pod huge -o wide")
-    stage.explain("That is all there is to it: wishes, loops, and patience.")
+    stage.explain("These are the principles of a control plane: desired state, observed state, and control loops.")
 
 
 SCENES = (chain, repair, level, leases, lost_node, impossible)

@@ -50,9 +50,9 @@ async def run(call: Invocation) -> None:
     raise_all(errors)
 
 
-def _parse(said: list[str]) -> Pairs:
+def _parse(typed_value: list[str]) -> Pairs:
     pairs = Pairs({}, [])
-    for one in said:
+    for one in typed_value:
         if "=" in one:
             key, _, value = one.partition("=")
             pairs.new[key] = value

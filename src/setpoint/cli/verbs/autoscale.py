@@ -78,22 +78,22 @@ def _metrics(call: Invocation) -> list[Obj]:
     targets = (
         [("cpu", {"type": "Utilization", "averageUtilization": flags.cpu_percent})] if flags.cpu_percent > 0 else []
     )
-    targets += [(name, _target(name, said)) for name in _UNITS if (said := getattr(flags, name))]
+    targets += [(name, _target(name, given)) for name in _UNITS if (given := getattr(flags, name))]
     return [{"type": "Resource", "resource": {"name": name, "target": target}} for name, target in targets]
 
 
-def _target(name: str, said: str) -> Obj:
+def _target(name: str, given: str) -> Obj:
     """Parse a metric target: `70%` of the request, or an amount such as `500m` or `200Mi`; a plain number is in base
     units."""
-    said = said.strip()
-    if said.endswith("%"):
-        if not re.fullmatch(r"\+?[0-9]{1,10}", said[:-1]) or int(said[:-1]) >= 2**31:
-            raise Failed(f"invalid percentage value: {said[:-1]}")
-        return {"type": "Utilization", "averageUtilization": int(said[:-1])}
+    given = given.strip()
+    if given.endswith("%"):
+        if not re.fullmatch(r"\+?[0-9]{1,10}", given[:-1]) or int(given[:-1]) >= 2**31:
+            raise Failed(f"invalid percentage value: {given[:-1]}")
+        return {"type": "Utilization", "averageUtilization": int(given[:-1])}
     try:
-        amount = canonical(f"{float(said):g}{_UNITS[name]}" if _PLAIN.fullmatch(said) else said)
+        amount = canonical(f"{float(given):g}{_UNITS[name]}" if _PLAIN.fullmatch(given) else given)
     except QuantityError:
-        raise Failed(f"invalid resource {name} value: {said}") from None
+        raise Failed(f"invalid resource {name} value: {given}") from None
     return {"type": "AverageValue", "averageValue": amount}
 
 

@@ -98,7 +98,7 @@ COMMAND = Command(
             _FLAGS,
             usage="(-f FILENAME | NAME)",
             about="""
-            Whoever gets the certificate can act as it says: look at what is asked for before you approve it.
+            The requester can act as the user of the certificate: check the request before you approve it.
             """,
             examples="""
             setpoint certificate approve csr-sqgzp

@@ -17,7 +17,7 @@ from setpoint.client.transport import Unreachable
 from setpoint.meta.goformat import quote
 
 Obj = dict[str, Any]
-_PATIENCE = 30.0
+_EXEC_TIMEOUT = 30.0
 
 
 async def run(call: Invocation) -> None:
@@ -48,7 +48,7 @@ async def _to_pod(call: Invocation, source: str, target: Place) -> None:
     path = target.path
     container = container_of(call, pod, call.flags.container, quiet=True)
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_EXEC_TIMEOUT):
             nowhere = Session(output=len, errors=len)
             await run_session(call, pod, "exec", container, nowhere, ("test", "-d", path))
         path = joined(path, own_name)

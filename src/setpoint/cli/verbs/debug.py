@@ -84,8 +84,8 @@ class _Debugging:
             raise Failed(f"invalid image pull policy: {flags.image_pull_policy}")
         for name, image in self._images.items():
             if not is_image(image):
-                told = f"{quote(image)} for container {quote(name)}"
-                raise Failed(f"invalid image name {told}: invalid reference format")
+                reported = f"{quote(image)} for container {quote(name)}"
+                raise Failed(f"invalid image name {reported}: invalid reference format")
         self._check_rest()
 
     def _check_rest(self) -> None:
@@ -125,10 +125,10 @@ class _Debugging:
 
     def _common(self) -> Obj:
         flags = self._call.flags
-        said = {
+        typed_value = {
             "env": self._env, "imagePullPolicy": flags.image_pull_policy, "stdin": flags.stdin, "tty": flags.tty,
         }  # fmt: skip
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in typed_value.items() if value}
 
     def _profiled(self, pod: Obj, container: Obj, style: str) -> None:
         flags = self._call.flags
@@ -257,9 +257,9 @@ class _Debugging:
             self._call.print_err(_NOT_ROOT)
 
 
-def _pairs(said: list[str], flag: str) -> dict[str, str]:
+def _pairs(typed_value: list[str], flag: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for word in said:
+    for word in typed_value:
         key, equals, value = word.partition("=")
         if not equals:
             raise Failed(f'invalid argument {quote(word)} for "--{flag}" flag: {word} must be formatted as key=value')
@@ -304,7 +304,7 @@ def _customized(container: Obj, custom: Obj) -> Obj:
 
 async def _running(call: Invocation, pod: Obj, container: str) -> Obj:
     """Return the Pod as soon as the container runs or has terminated."""
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def seen(found: Obj | None) -> bool:
         if found is None:
@@ -315,8 +315,8 @@ async def _running(call: Invocation, pod: Obj, container: str) -> Obj:
         if "running" in state or "terminated" in state:
             return True
         waits = (state.get("waiting") or {}).get("message")
-        if waits and waits not in told and not call.flags.quiet:
-            told.add(waits)
+        if waits and waits not in reported and not call.flags.quiet:
+            reported.add(waits)
             call.print_err(f"Warning: container {container}: {waits}")
         return False
 

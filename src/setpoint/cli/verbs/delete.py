@@ -31,16 +31,16 @@ _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE"
 
 def propagation(call: Invocation) -> str:
     """Return the propagation policy. Raise Failed."""
-    said: str = call.flags.cascade
-    if said in (*_TRUE, *_FALSE):
-        meant = "background" if said in _TRUE else "orphan"
+    word: str = call.flags.cascade
+    if word in (*_TRUE, *_FALSE):
+        meant = "background" if word in _TRUE else "orphan"
         call.print_err(
-            f"warning: --cascade={said} is deprecated (boolean value) and can be replaced with --cascade={meant}."
+            f"warning: --cascade={word} is deprecated (boolean value) and can be replaced with --cascade={meant}."
         )
-        said = meant
-    if said not in _POLICIES:
-        raise Failed(f'invalid cascade value ({said}). Must be "background", "foreground", or "orphan"')
-    return _POLICIES[said]
+        word = meant
+    if word not in _POLICIES:
+        raise Failed(f'invalid cascade value ({word}). Must be "background", "foreground", or "orphan"')
+    return _POLICIES[word]
 
 
 async def run(call: Invocation) -> None:

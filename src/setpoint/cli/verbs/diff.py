@@ -150,10 +150,10 @@ def _file_name(api_version: str, kind: str, namespace: str, name: str) -> str:
 
 def _compare(call: Invocation, live: str, merged: str) -> None:
     """Compare with the program of KUBECTL_EXTERNAL_DIFF, with `diff`, or internally."""
-    said = call.io.environment.get("KUBECTL_EXTERNAL_DIFF", "")
+    given = call.io.environment.get("KUBECTL_EXTERNAL_DIFF", "")
     path = call.io.environment.get("PATH")
-    if said:
-        program, *rest = said.split(" ")
+    if given:
+        program, *rest = given.split(" ")
         arguments = [live, merged, *(word for word in rest if _ARGUMENT.fullmatch(word))]
     else:
         program, arguments = "diff", ["-u", "-N", live, merged]

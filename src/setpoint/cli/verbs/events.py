@@ -64,10 +64,10 @@ async def _watch(call: Invocation, namespace: str, about: str, types: set[str], 
 
 async def _about(call: Invocation) -> str:
     """Return `--for` as a field selector."""
-    said = getattr(call.flags, "for")
-    if not said:
+    typed_value = getattr(call.flags, "for")
+    if not typed_value:
         return ""
-    kind, slash, name = said.partition("/")
+    kind, slash, name = typed_value.partition("/")
     if not slash:
         raise Failed("--for must be in resource/name form")
     if "/" in name:

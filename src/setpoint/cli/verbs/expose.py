@@ -57,10 +57,10 @@ def service_for(call: Invocation, name: str, kind: str, obj: Obj) -> Obj:
     flags = call.flags
     selector = _pairs(flags.pod_selector) if flags.pod_selector else _selector(kind, obj)
     exposed = _exposed_ports(kind, obj)
-    said = [flags.port] if flags.port else list(exposed)
-    if not said and flags.cluster_ip != "None":
+    given = [flags.port] if flags.port else list(exposed)
+    if not given and flags.cluster_ip != "None":
         raise Failed("couldn't find port via --port flag or introspection")
-    spec: Obj = {"ports": _ports(said, exposed, flags.protocol, flags.target_port)} if said else {}
+    spec: Obj = {"ports": _ports(given, exposed, flags.protocol, flags.target_port)} if given else {}
     spec["selector"] = selector
     if flags.cluster_ip:
         spec["clusterIP"] = flags.cluster_ip
@@ -129,8 +129,8 @@ def _exposed_ports(kind: str, obj: Obj) -> dict[str, list[str]]:
     return found
 
 
-def _ports(said: list[str], exposed: dict[str, list[str]], protocol: str, target: str) -> list[Obj]:
-    words = [word for one in said for word in one.split(",")]
+def _ports(given: list[str], exposed: dict[str, list[str]], protocol: str, target: str) -> list[Obj]:
+    words = [word for one in given for word in one.split(",")]
     found: list[Obj] = []
     for index, word in enumerate(words, 1):
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", word):
@@ -145,13 +145,13 @@ def _ports(said: list[str], exposed: dict[str, list[str]], protocol: str, target
     return found
 
 
-def _target(said: str) -> int | str:
-    return int(said) if re.fullmatch(r"[+-]?[0-9]{1,9}", said) else said
+def _target(given: str) -> int | str:
+    return int(given) if re.fullmatch(r"[+-]?[0-9]{1,9}", given) else given
 
 
-def _pairs(said: str) -> dict[str, str]:
+def _pairs(given: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for pair in said.split(","):
+    for pair in given.split(","):
         parts = pair.split("=")
         if len(parts) != 2:
             raise Failed(f"unexpected label spec: {pair}")

@@ -57,9 +57,9 @@ async def _label(call: Invocation, change: Change, pairs: Pairs, results: Result
     results.add(change.new, done)
 
 
-def _parse(said: list[str]) -> Pairs:
+def _parse(typed_value: list[str]) -> Pairs:
     pairs = Pairs({}, [])
-    for one in said:
+    for one in typed_value:
         if "=" in one:
             parts = one.split("=")
             if len(parts) != 2:

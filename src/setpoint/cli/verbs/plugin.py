@@ -30,8 +30,8 @@ def run(call: Invocation) -> None:
         seen.setdefault(plugin.name, plugin)
     if warnings:
         call.flush()
-        told = "one plugin warning was found" if warnings == 1 else f"{warnings} plugin warnings were found"
-        call.print_err(f"\nerror: {told}")
+        message = "one plugin warning was found" if warnings == 1 else f"{warnings} plugin warnings were found"
+        call.print_err(f"\nerror: {message}")
         raise Exit(1)
 
 

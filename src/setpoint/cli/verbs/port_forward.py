@@ -125,8 +125,8 @@ class _Forwarding:
             self._call.print(f"Forwarding from {shown}:{local} -> {pair.remote}")
             self._call.flush()
         if required or not ready:
-            told = f"Listeners failed to create with the following errors: [{' '.join(problems)}]"
-            self._call.print_err(f"Unable to listen on port {pair.local}: {told}")
+            message = f"Listeners failed to create with the following errors: [{' '.join(problems)}]"
+            self._call.print_err(f"Unable to listen on port {pair.local}: {message}")
             return False
         return True
 
@@ -147,9 +147,10 @@ class _Forwarding:
         except ConnectionError:
             pass  # the local client has disconnected
         except EXPECTED as error:
-            told = error.message if isinstance(error, ApiError) else str(error)
-            told = told if told.startswith(_PREFIX) else f"{_PREFIX} {remote} to pod {self._meta['name']}: {told}"
-            self._call.print_err(told)
+            message = error.message if isinstance(error, ApiError) else str(error)
+            if not message.startswith(_PREFIX):
+                message = f"{_PREFIX} {remote} to pod {self._meta['name']}: {message}"
+            self._call.print_err(message)
         finally:
             writer.close()
 

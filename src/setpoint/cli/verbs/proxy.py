@@ -56,11 +56,11 @@ def _slash(prefix: str) -> str:
     return prefix if prefix.endswith("/") else f"{prefix}/"
 
 
-def _patterns(said: str) -> list[re.Pattern[str]]:
+def _patterns(typed_value: str) -> list[re.Pattern[str]]:
     try:
-        return [re.compile(one) for one in said.split(",")] if said else []
+        return [re.compile(one) for one in typed_value.split(",")] if typed_value else []
     except re.error as error:
-        raise Failed(f"Error compiling re: {error}: {said}") from None
+        raise Failed(f"Error compiling re: {error}: {typed_value}") from None
 
 
 async def _listening(call: Invocation, proxy: ApiProxy) -> tuple[asyncio.Server, str]:
@@ -117,7 +117,7 @@ COMMAND = Command(
         switch("append-server-path", help="The path of the server's address goes before that of each request."),
     ),
     usage="[--port=PORT] [--www=static-dir] [--www-prefix=prefix] [--api-prefix=prefix]",
-    about="Whoever can reach the port has your rights in the cluster. Until Ctrl-C.",
+    about="Everyone who can reach the port has your permissions in the cluster. Runs until Ctrl-C.",
     examples="""
     # The API at localhost:8001
     setpoint proxy

@@ -130,16 +130,16 @@ def _container(call: Invocation) -> Obj:
     return made
 
 
-def _variable(said: str) -> Obj:
-    name, equals, value = said.partition("=")
+def _variable(given: str) -> Obj:
+    name, equals, value = given.partition("=")
     if not (equals and name) or env_var_name(name):
-        raise Failed(f"invalid env: {said}")
+        raise Failed(f"invalid env: {given}")
     return {"name": name, **({"value": value} if value else {})}
 
 
-def _labels(said: str) -> dict[str, str]:
+def _labels(given: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for pair in said.split(",") if said else ():
+    for pair in given.split(",") if given else ():
         parts = pair.split("=")
         if len(parts) != 2:
             raise Failed(f"unexpected label spec: {pair}")
@@ -149,11 +149,11 @@ def _labels(said: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _annotations(said: list[str]) -> dict[str, str]:
-    wrong = [pair for pair in said if "=" not in pair or pair[0] == "="]
+def _annotations(given: list[str]) -> dict[str, str]:
+    wrong = [pair for pair in given if "=" not in pair or pair[0] == "="]
     if wrong:
         raise Failed(f"invalid annotations format: {', '.join(wrong)}")
-    return dict(sorted(pair.split("=", 1) for pair in said))
+    return dict(sorted(pair.split("=", 1) for pair in given))
 
 
 def _service(call: Invocation, name: str, labels: dict[str, str]) -> Obj:

@@ -14,7 +14,7 @@ from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_r
 from setpoint.meta.errors import Conflict
 from setpoint.meta.goformat import quote
 
-_PAUSE, _PATIENCE = 1.0, 300.0
+_PAUSE, _RETRY_TIMEOUT = 1.0, 300.0
 Obj = dict[str, Any]
 
 
@@ -47,7 +47,7 @@ async def run(call: Invocation) -> None:
 async def _scaled(call: Invocation, target: Target, dry: bool) -> int:
     """Scale and return the new size. Conflicts are retried; failed preconditions are not."""
     clock = call.io.clock
-    end = clock.monotonic() + _PATIENCE
+    end = clock.monotonic() + _RETRY_TIMEOUT
     while True:
         try:
             size = await _try(call, target, dry)

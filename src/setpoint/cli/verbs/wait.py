@@ -24,19 +24,19 @@ _POLL = 0.5
 
 async def run(call: Invocation) -> None:
     results = Results(call)
-    waiters = [_waiter(said) for said in getattr(call.flags, "for")]
+    waiters = [_waiter(typed_value) for typed_value in getattr(call.flags, "for")]
     if not waiters:
         raise Failed("unrecognized condition: []")
-    said = [one.lower() for one in getattr(call.flags, "for")]
+    typed_value = [one.lower() for one in getattr(call.flags, "for")]
     seconds = call.flags.timeout if call.flags.timeout >= 0 else FOREVER
     chosen = await _chosen(call)
     deadline = Deadline(call, seconds)
     errors: list[Exception] = []
-    if "create" in said:
+    if "create" in typed_value:
         found = await _created(call, chosen, seconds)
     else:
         found = await fetch(call, chosen, errors)
-    if "delete" in said:
+    if "delete" in typed_value:
         errors = [error for error in errors if not isinstance(error, NotFound)]
     for target in found:
         try:
@@ -46,7 +46,7 @@ async def run(call: Invocation) -> None:
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
-    if not found and "delete" not in said:
+    if not found and "delete" not in typed_value:
         raise Failed("no matching resources found")
 
 
@@ -75,18 +75,18 @@ async def _created(call: Invocation, chosen: Chosen, seconds: float) -> list[Tar
         raise Failed(TIMED_OUT) from None
 
 
-def _waiter(said: str) -> Waiter:
-    if said.lower() == "delete":
+def _waiter(typed_value: str) -> Waiter:
+    if typed_value.lower() == "delete":
         return _until_deleted
-    if said.lower() == "create":
+    if typed_value.lower() == "create":
         return _as_found
-    what, _, rest = said.partition("=")
-    if what == "condition" and "=" in said:
+    what, _, rest = typed_value.partition("=")
+    if what == "condition" and "=" in typed_value:
         name, _, status = rest.partition("=")
         return _until(_has_condition(name, status if "=" in rest else "true"))
-    if what == "jsonpath" and "=" in said:
+    if what == "jsonpath" and "=" in typed_value:
         return _until(_has_value(rest))
-    raise Failed(f"unrecognized condition: {quote(said)}")
+    raise Failed(f"unrecognized condition: {quote(typed_value)}")
 
 
 async def _as_found(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
@@ -140,8 +140,8 @@ def _has_condition(name: str, status: str) -> Check:
     return check
 
 
-def _has_value(said: str) -> Check:
-    parts = _split(said)
+def _has_value(typed_value: str) -> Check:
+    parts = _split(typed_value)
     if len(parts) > 2:
         raise Failed(
             "jsonpath wait format must be --for=jsonpath='{.status.readyReplicas}'=3 or "
@@ -180,9 +180,9 @@ def _has_value(said: str) -> Check:
     return check
 
 
-def _split(said: str) -> list[str]:
+def _split(typed_value: str) -> list[str]:
     """Split at single `=`, but not at `==`."""
-    return [part.replace("\0", "==") for part in said.replace("==", "\0").split("=")]
+    return [part.replace("\0", "==") for part in typed_value.replace("==", "\0").split("=")]
 
 
 COMMAND = Command(

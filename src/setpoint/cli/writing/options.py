@@ -53,33 +53,33 @@ class DryRun(Enum):
 
 def dry_run(call: Invocation) -> DryRun:
     """Return the value of --dry-run. Raise Failed if it is unknown."""
-    said: str = call.flags.dry_run
-    if said == "unchanged":
+    given: str = call.flags.dry_run
+    if given == "unchanged":
         call.print_err("W --dry-run is deprecated and can be replaced with --dry-run=client.")
         return DryRun.CLIENT
-    if said in (*_TRUE, *_FALSE):
-        meant = "client" if said in _TRUE else "none"
+    if given in (*_TRUE, *_FALSE):
+        meant = "client" if given in _TRUE else "none"
         call.print_err(
-            f"W --dry-run={'true' if said in _TRUE else 'false'} is deprecated (boolean value) and can be replaced "
+            f"W --dry-run={'true' if given in _TRUE else 'false'} is deprecated (boolean value) and can be replaced "
             f"with --dry-run={meant}."
         )
-        said = meant
-    found = {"none": DryRun.NONE, "client": DryRun.CLIENT, "server": DryRun.SERVER}.get(said)
+        given = meant
+    found = {"none": DryRun.NONE, "client": DryRun.CLIENT, "server": DryRun.SERVER}.get(given)
     if found is None:
-        raise Failed(f'Invalid dry-run value ({said}). Must be "none", "server", or "client".')
+        raise Failed(f'Invalid dry-run value ({given}). Must be "none", "server", or "client".')
     return found
 
 
 def validation(call: Invocation) -> str:
     """Return the field validation in the server's form: `Strict`, `Warn`, `Ignore`."""
-    said: str = call.flags.validate
-    if said in _TRUE or said == "strict":
+    given: str = call.flags.validate
+    if given in _TRUE or given == "strict":
         return "Strict"
-    if said in _FALSE or said == "ignore":
+    if given in _FALSE or given == "ignore":
         return "Ignore"
-    if said == "warn":
+    if given == "warn":
         return "Warn"
-    raise Failed(f"invalid - validate option {quote(said)}; must be one of: strict (or true), warn, ignore (or false)")
+    raise Failed(f"invalid - validate option {quote(given)}; must be one of: strict (or true), warn, ignore (or false)")
 
 
 def field_manager(default: str) -> tuple[Flag, ...]:

@@ -24,14 +24,14 @@ def overriding(default: str) -> tuple[Any, ...]:
 
 def overridden(call: Invocation, obj: Obj) -> Obj:
     """Return the patched object. Raise Failed."""
-    said = call.flags.overrides
-    if not said:
+    given = call.flags.overrides
+    if not given:
         return obj
     kind = call.flags.override_type or "merge"
     if kind not in _KINDS:
         raise Failed(f"invalid override type: {kind}")
     try:
-        patch, _ = parse_json(said.encode("utf-8", "surrogateescape"))
+        patch, _ = parse_json(given.encode("utf-8", "surrogateescape"))
         return typed(_patched(kind, obj, patch))
     except (BodyError, PatchError) as error:
         raise Failed(str(error)) from None

@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
     target: Target
     new: Obj
-    said: Obj
+    given: Obj
     """The new labels or annotations."""
     single: bool
 
@@ -136,5 +136,5 @@ def show(call: Invocation, change: Change, what: str) -> None:
         indent = " "
         of = change.target.resource
         call.print(f"Listing {what} for {of.kind}.{of.group}/{change.target.name}:")
-    for key, value in sorted(change.said.items()):
+    for key, value in sorted(change.given.items()):
         call.print(f"{indent}{key}={value}")

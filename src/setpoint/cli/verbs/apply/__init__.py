@@ -125,8 +125,8 @@ def _check_prune(call: Invocation, session: Session) -> None:
     if flags.force:
         raise Failed("--force cannot be used with --prune")
     if session.apply_set is not None:
-        for name, said in (("all", flags.all), ("selector", flags.selector), ("prune-allowlist", session.prunable)):
-            if said:
+        for name, given in (("all", flags.all), ("selector", flags.selector), ("prune-allowlist", session.prunable)):
+            if given:
                 raise Failed(f"--{name} is incompatible with --applyset")
         return
     if not flags.all and not flags.selector:

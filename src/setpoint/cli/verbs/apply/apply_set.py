@@ -30,17 +30,17 @@ _MANAGER = f"{_TOOL}-applyset"
 _BUILT_IN = (("", "secrets"), ("", "configmaps"))
 
 
-async def parse_parent(call: Invocation, said: str) -> ApplySet:
+async def parse_parent(call: Invocation, given: str) -> ApplySet:
     """Parse `[RESOURCE][.GROUP]/NAME`. Raise Failed."""
-    kind, slash, name = said.partition("/")
+    kind, slash, name = given.partition("/")
     if not slash:
-        kind, name = "secrets", said
+        kind, name = "secrets", given
     try:
         if not name:
             raise NotFound("name cannot be blank")
         resource = await call.client.discovery.search(kind)
     except NotFound as error:
-        raise Failed(f"invalid parent reference {quote(said)}: {error.message}") from None
+        raise Failed(f"invalid parent reference {quote(given)}: {error.message}") from None
     namespace = call.namespace if resource.namespaced and call.namespace_given else ""
     return ApplySet(resource, name, namespace)
 
@@ -142,8 +142,8 @@ class ApplySet:
         annotations = parent["metadata"].get("annotations") or {}
         self._check(annotations, parent["metadata"].get("labels") or {})
         await self._read_kinds(call, annotations)
-        said = annotations.get(NAMESPACES)
-        self._namespaces_before = set(said.split(",")) if said else set()
+        given = annotations.get(NAMESPACES)
+        self._namespaces_before = set(given.split(",")) if given else set()
         if self.resource.namespaced:
             self._namespaces_before.add(self.namespace)
 

@@ -22,10 +22,10 @@ _CLUSTER_SCOPED = (("v1", "Namespace"), ("v1", "PersistentVolume"))
 async def allowed(call: Invocation) -> list[Resource]:
     """Return the kinds of --prune-allowlist. Raise Failed."""
     found: list[Resource] = []
-    for said in call.flags.prune_allowlist:
-        parts = said.split("/")
+    for given in call.flags.prune_allowlist:
+        parts = given.split("/")
         if len(parts) != 3:
-            raise Failed(f"invalid GroupVersionKind format: {said}, please follow <group/version/kind>")
+            raise Failed(f"invalid GroupVersionKind format: {given}, please follow <group/version/kind>")
         group, version, kind = parts
         group = "" if group == "core" else group
         try:

@@ -61,8 +61,8 @@ class _Where:
         if flags.output == "name":
             raise Failed("list types are not supported by name printing: *v1.NodeList")
         self._extension = {"json": ".json", "yaml": ".yaml"}.get(flags.output, ".txt")
-        said = call.flags.output_directory
-        self.folder = Path(said) if said not in ("", "-") else None
+        given = call.flags.output_directory
+        self.folder = Path(given) if given not in ("", "-") else None
         self._begun: set[Path] = set()
 
     def show(self, name: str, found: Obj) -> None:
@@ -104,10 +104,10 @@ async def _logs(call: Invocation, pod: Obj, container: Obj) -> bytes:
     about = f"logs for container {name} of pod {meta['namespace']}/{meta['name']} ====\n"
     path = path_of(builtin("pods"), meta["namespace"], meta["name"], "log")
     try:
-        said = (await call.client.sender.request("GET", path, query_of({"container": name}))).body
+        given = (await call.client.sender.request("GET", path, query_of({"container": name}))).body
     except ApiError as error:
-        said = f"Request log error: {error.message}\n".encode()
-    return f"==== START {about}".encode() + said + f"==== END {about}".encode()
+        given = f"Request log error: {error.message}\n".encode()
+    return f"==== START {about}".encode() + given + f"==== END {about}".encode()
 
 
 COMMAND = Command(

@@ -51,8 +51,8 @@ def set_context(call: Invocation) -> None:
                 raise Failed("no current context is set")
         exists = name in settings.contexts
         entry = settings.contexts.get(name, Entry({"cluster": "", "user": ""}))
-        said = {key: getattr(flags, key) for key in ("cluster", "user", "namespace") if flags.given(key)}
-        body = {**entry.body, **said}
+        given = {key: getattr(flags, key) for key in ("cluster", "user", "namespace") if flags.given(key)}
+        body = {**entry.body, **given}
         settings.contexts[name] = entry._replace(body={key: value for key, value in body.items() if _kept(key, value)})
     call.print(f"Context {quote(name)} {'modified' if exists else 'created'}.")
 
@@ -70,8 +70,8 @@ def rename(call: Invocation) -> None:
         if old not in settings.contexts:
             raise Failed(f"cannot rename the context {quote(old)}, it's not in {files.default}")
         if new in settings.contexts:
-            told = f"the context {quote(new)} already exists in {files.default}"
-            raise Failed(f"cannot rename the context {quote(old)}, {told}")
+            message = f"the context {quote(new)} already exists in {files.default}"
+            raise Failed(f"cannot rename the context {quote(old)}, {message}")
         settings.contexts[new] = settings.contexts.pop(old)
         if settings.current_context == old:
             settings.current_context = new
@@ -103,7 +103,7 @@ SET = Command(
         text("namespace", "n", help="The namespace of commands that name none."),
     ),
     usage="[NAME | --current] [--cluster=cluster_nickname] [--user=user_nickname] [--namespace=namespace]",
-    about="What is not said stays as it is.",
+    about="Settings that are not given are unchanged.",
     examples="""
     # Another namespace from now on
     setpoint config set-context --current --namespace=shop

@@ -85,7 +85,7 @@ COMMAND = Command(
     ),
     usage="NAME [--server=server] [--certificate-authority=path/to/certificate/authority] "
     "[--insecure-skip-tls-verify=true] [--tls-server-name=example.com]",
-    about="What is not said stays as it is.",
+    about="Settings that are not given are unchanged.",
     examples="""
     setpoint config set-cluster staging --server=https://10.0.0.1:6443 --certificate-authority=ca.crt --embed-certs
     """,

@@ -33,8 +33,8 @@ def _check(call: Invocation, name: str) -> None:
     if not name:
         raise Failed("you must specify a non-empty user name")
     if flags.token and (flags.username or flags.password):
-        told = "--token, --username/--password"
-        raise Failed(f"you cannot specify more than one authentication method at the same time: {told}")
+        message = "--token, --username/--password"
+        raise Failed(f"you cannot specify more than one authentication method at the same time: {message}")
     if flags.embed_certs:
         if not (flags.client_certificate or flags.client_key):
             raise Failed("you must specify a --client-certificate or --client-key to embed")
@@ -45,11 +45,11 @@ def _check(call: Invocation, name: str) -> None:
         raise Failed(f"invalid interactive mode type, can be only {', '.join(_MODES)}")
 
 
-def _pairs(said: list[str], flag: str) -> tuple[dict[str, str], list[str]]:
+def _pairs(given: list[str], flag: str) -> tuple[dict[str, str], list[str]]:
     """Return the pairs to set, and the keys to remove (`key-`)."""
     put: dict[str, str] = {}
     removed: list[str] = []
-    for word in said:
+    for word in given:
         key, equals, value = word.partition("=")
         if equals and key:
             put[key] = value
@@ -133,7 +133,7 @@ COMMAND = Command(
     ),
     usage="NAME [--client-certificate=path/to/certfile] [--client-key=path/to/keyfile] [--token=bearer_token] "
     "[--username=basic_user] [--password=basic_password] [--exec-command=exec_command] ...",
-    about="What is not said stays as it is. A token goes in the place of name and password, and these in its place.",
+    about="Settings that are not given are unchanged. A token replaces name and password, and vice versa.",
     examples="""
     setpoint config set-credentials me --client-certificate=me.crt --client-key=me.key --embed-certs
 

@@ -27,8 +27,8 @@ async def run(call: Invocation) -> None:
         raise Failed("one of min-available or max-unavailable must be specified")
     if least and most:
         raise Failed("min-available and max-unavailable cannot be both specified")
-    for name, said in (("min-available", least), ("max-unavailable", most)):
-        if said and not _AMOUNT.fullmatch(said):
+    for name, given in (("min-available", least), ("max-unavailable", most)):
+        if given and not _AMOUNT.fullmatch(given):
             raise Failed(f"invalid format specified for {name}")
     spec: dict[str, Any] = {"minAvailable": _amount(least)} if least else {}
     spec["selector"] = label_selector(call.flags.selector)
@@ -45,16 +45,16 @@ async def run(call: Invocation) -> None:
     await making.finish(budget, "failed to create poddisruptionbudgets: ")
 
 
-def _amount(said: str) -> int | str:
-    return said if said.endswith("%") or len(said) > 18 else int(said)
+def _amount(given: str) -> int | str:
+    return given if given.endswith("%") or len(given) > 18 else int(given)
 
 
-def label_selector(said: str) -> dict[str, Any]:
+def label_selector(given: str) -> dict[str, Any]:
     """Return the selector in the form of objects. Raise Failed."""
     try:
-        requirements = parse_labels(said).requirements
+        requirements = parse_labels(given).requirements
     except SelectorError as error:
-        raise Failed(f'couldn\'t parse the selector string "{said}": {error}') from None
+        raise Failed(f'couldn\'t parse the selector string "{given}": {error}') from None
     labels: dict[str, str] = {}
     expressions: list[dict[str, Any]] = []
     for one in requirements:

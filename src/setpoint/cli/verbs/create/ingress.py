@@ -79,16 +79,16 @@ def _rules(rules: list[str]) -> list[Obj]:
     return [({"host": host} if host else {}) | {"http": {"paths": paths}} for host, paths in by_host.items()]
 
 
-def _path(said: str) -> Obj:
-    path, _, service = said.partition("=")
+def _path(given: str) -> Obj:
+    path, _, service = given.partition("=")
     path, kind = f"/{path}", "Exact"
     if path.endswith("*"):
         path, kind = path[:-1], "Prefix"
     return {"path": path, "pathType": kind, "backend": _backend(service.partition("=")[0])}
 
 
-def _backend(said: str) -> Obj:
-    name, port = said.split(":")[:2] if ":" in said else (said, "")
+def _backend(given: str) -> Obj:
+    name, port = given.split(":")[:2] if ":" in given else (given, "")
     is_number = port.isascii() and port.isdigit() and int(port[:12]) < 2**31
     return {"service": {"name": name, "port": {"number": int(port)} if is_number else {"name": port}}}
 

@@ -43,9 +43,9 @@ async def run_quota(call: Invocation) -> None:
     await making.finish(quota, "failed to create quota: ")
 
 
-def _hard(said: str) -> dict[str, str]:
+def _hard(given: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for pair in said.split(",") if said else ():
+    for pair in given.split(",") if given else ():
         parts = pair.split("=")
         if len(parts) != 2:
             raise Failed(f"Invalid argument syntax {pair}, expected <resource>=<value>")

@@ -33,13 +33,13 @@ async def run(call: Invocation) -> None:
     flags = call.flags
     dry = dry_run(call)
     directive = validation(call)
-    words, said = _split(call.args)
+    words, given = _split(call.args)
     if not words:
         raise Failed("one or more resources must be specified as <resource> <name>")
-    if not said:
+    if not given:
         raise Failed("at least one taint update is required")
     try:
-        new, gone = parsed(said)
+        new, gone = parsed(given)
     except Failed as error:
         call.usage(str(error))
     await _check(call, words, new, gone)
@@ -61,15 +61,15 @@ async def run(call: Invocation) -> None:
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
     words: list[str] = []
-    said: list[str] = []
+    given: list[str] = []
     for word in args:
         if "=" in word or ":" in word or word.endswith("-"):
-            said.append(word)
-        elif said:
+            given.append(word)
+        elif given:
             raise Failed(f"all resources must be specified before taint changes: {word}")
         else:
             words.append(word)
-    return words, said
+    return words, given
 
 
 async def _check(call: Invocation, words: list[str], new: list[Taint], gone: list[Taint]) -> None:
@@ -90,11 +90,11 @@ async def _check(call: Invocation, words: list[str], new: list[Taint], gone: lis
         raise Failed("at least one resource name must be specified since 'all' parameter is not set")
 
 
-def parsed(said: list[str]) -> tuple[list[Taint], list[Taint]]:
+def parsed(given: list[str]) -> tuple[list[Taint], list[Taint]]:
     """Return the taints to set and those to remove. Raise Failed."""
     new: list[Taint] = []
     gone: list[Taint] = []
-    for word in said:
+    for word in given:
         taint = _parse(word.removesuffix("-"))
         if word.endswith("-"):
             gone.append(taint)
@@ -108,22 +108,22 @@ def parsed(said: list[str]) -> tuple[list[Taint], list[Taint]]:
     return new, gone
 
 
-def _parse(said: str) -> Taint:
-    parts = said.split(":")
+def _parse(given: str) -> Taint:
+    parts = given.split(":")
     key, value, effect = parts[0], "", ""
     if len(parts) > 2:
-        raise Failed(f"invalid taint spec: {said}")
+        raise Failed(f"invalid taint spec: {given}")
     if len(parts) == 2:
         effect = parts[1]
         if effect not in _EFFECTS:
             raise Failed(f"invalid taint effect: {effect}, unsupported taint effect")
         key, equals, value = parts[0].partition("=")
         if "=" in value:
-            raise Failed(f"invalid taint spec: {said}")
+            raise Failed(f"invalid taint spec: {given}")
         if equals and (problems := label_value(value)):
-            raise Failed(f"invalid taint spec: {said}, {'; '.join(problems)}")
+            raise Failed(f"invalid taint spec: {given}, {'; '.join(problems)}")
     if problems := qualified_name(key):
-        raise Failed(f"invalid taint spec: {said}, {'; '.join(problems)}")
+        raise Failed(f"invalid taint spec: {given}, {'; '.join(problems)}")
     return Taint(key, value, effect)
 
 

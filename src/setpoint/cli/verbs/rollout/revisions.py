@@ -92,8 +92,8 @@ def _is_controlled_by(obj: Obj, uid: str) -> bool:
 
 def _number(replica_set: Obj) -> int:
     """Return the revision number; -1 if it is invalid."""
-    said = _annotations(replica_set).get(REVISION, "0")
-    return int(said) if said.isascii() and said.isdigit() else -1
+    given = _annotations(replica_set).get(REVISION, "0")
+    return int(given) if given.isascii() and given.isdigit() else -1
 
 
 def _annotations(obj: Obj) -> Obj:

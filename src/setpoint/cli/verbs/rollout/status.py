@@ -37,7 +37,7 @@ async def _tell(call: Invocation, target: Target) -> None:
     if progress is None:
         raise Failed(f"no status viewer has been implemented for {group_kind(target)}")
 
-    def told(obj: Obj | None) -> bool:
+    def report(obj: Obj | None) -> bool:
         if obj is None:
             raise Failed("object has been deleted")
         line, through = progress(obj, call.flags.revision)
@@ -46,7 +46,7 @@ async def _tell(call: Invocation, target: Target) -> None:
         return through or not call.flags.watch
 
     try:
-        await within(call.io.clock, call.flags.timeout or FOREVER, follow(call, target, told))
+        await within(call.io.clock, call.flags.timeout or FOREVER, follow(call, target, report))
     except TimedOut as error:
         raise Failed(str(error)) from None
 

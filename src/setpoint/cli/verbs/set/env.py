@@ -29,7 +29,7 @@ _ODD = re.compile("[^a-zA-Z0-9_]")
 async def run(call: Invocation) -> None:
     flags = call.flags
     check_all(call)
-    resources, said = _split(call.args)
+    resources, given = _split(call.args)
     check_local(call)
     if not (resources or flags.filename):
         raise Failed("one or more resources must be specified as <resource> <name> or <resource>/<name>")
@@ -37,7 +37,7 @@ async def run(call: Invocation) -> None:
         raise Failed("--list and --output may not be specified together")
     if flags.keys and not getattr(flags, "from"):
         raise Failed("when specifying --keys, a configmap or secret must be provided with --from")
-    new, gone = _parsed(call, [*flags.env, *said])
+    new, gone = _parsed(call, [*flags.env, *given])
     new += await _imported(call)
     new = [{**one, "name": flags.prefix + one["name"]} for one in new]
     found = await items(call, resources)
@@ -111,10 +111,10 @@ def _is_change(word: str) -> bool:
     return "=" in word[1:] or word.endswith("-")
 
 
-def _parsed(call: Invocation, said: list[str]) -> tuple[list[Obj], list[str]]:
+def _parsed(call: Invocation, given: list[str]) -> tuple[list[Obj], list[str]]:
     new: list[Obj] = []
     gone: list[str] = []
-    for word in said:
+    for word in given:
         name, equals, value = word.partition("=")
         if word == "-":
             new += _from_lines(call.io.stdin.read().decode("utf-8", "surrogateescape"))

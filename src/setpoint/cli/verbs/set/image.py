@@ -21,8 +21,8 @@ from setpoint.meta.goformat import quote
 
 
 async def run(call: Invocation) -> None:
-    resources, said = split(call.args, "image")[:2]
-    images = _images(said)
+    resources, given = split(call.args, "image")[:2]
+    images = _images(given)
     found = await items(call, resources) if resources or call.flags.filename or call.flags.kustomize else []
     _check(call, resources, images)
     missing: list[Exception] = []
@@ -49,11 +49,11 @@ def _with_image(container: Obj, images: dict[str, str]) -> Obj:
     return {**container, "image": image} if image else container
 
 
-def _images(said: list[str]) -> dict[str, str]:
-    wrong = [pair for pair in said if "=" not in pair or pair[0] == "="]
+def _images(given: list[str]) -> dict[str, str]:
+    wrong = [pair for pair in given if "=" not in pair or pair[0] == "="]
     if wrong:
         raise Failed(f"invalid image format: {', '.join(wrong)}")
-    return dict(pair.split("=", 1) for pair in said)
+    return dict(pair.split("=", 1) for pair in given)
 
 
 def _check(call: Invocation, resources: list[str], images: dict[str, str]) -> None:

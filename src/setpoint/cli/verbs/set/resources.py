@@ -55,9 +55,9 @@ def _with(container: Obj, wanted: dict[str, dict[str, str]]) -> Obj:
     return {**container, "resources": {**resources, **changed}}
 
 
-def _amounts(said: str) -> dict[str, str]:
+def _amounts(given: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for pair in said.split(",") if said else ():
+    for pair in given.split(",") if given else ():
         parts = pair.split("=")
         if len(parts) != 2:
             raise Failed(f"invalid argument syntax {pair}, expected <resource>=<value>")
