@@ -4,7 +4,8 @@ Nearly everything is freed by reference counting; the collector is for the cycle
 process for as long as it takes to visit every object, so the objects are visited in slices: whatever survived a
 collection of the oldest generation is frozen (`gc.freeze`), and the next one visits only what was made since. A cycle
 that was alive in its slice and becomes garbage later is not found that way. For those there is a full collection, which
-is made only when the process has grown by more than its stored objects account for, and while the event loop is idle.
+is made only when the process has grown by more than its stored objects account for, for a minute at least, and while
+the event loop is idle.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Collecting:
         self._loop = loop
         self._stored = stored
         self._retries = 0
+        self._was_overgrown = False
+        """Whether the process had grown by more than its stored objects account for at the last look."""
         self._blocks = 0
         self._objects = 0
         self.full_collections = 0
@@ -61,7 +64,9 @@ class Collecting:
         self._loop.call_later(pause, self._look, self._loop.time() + pause)
 
     def _look(self, due: float) -> None:
-        if not self._overgrown():
+        before, self._was_overgrown = self._was_overgrown, self._overgrown()
+        if not (before and self._was_overgrown):
+            # Growth at one look may be a few large requests that are being answered.
             self._retries = 0
             self._schedule(_LOOK_EVERY)
             return
@@ -70,14 +75,15 @@ class Collecting:
             self._schedule(_RETRY)
             return
         self._retries = 0
-        began, before = self._loop.time(), self._blocks
+        self._was_overgrown = False
+        began, blocks = self._loop.time(), self._blocks
         gc.unfreeze()
         found = gc.collect()
         self.full_collections += 1
         self._measure()
         log.info(
             "full garbage collection after growing from %d blocks: %d unreachable objects, %d blocks left, %.0f ms",
-            before, found, self._blocks, (self._loop.time() - began) * 1e3,
+            blocks, found, self._blocks, (self._loop.time() - began) * 1e3,
         )  # fmt: skip
         self._schedule(_LOOK_EVERY)
 

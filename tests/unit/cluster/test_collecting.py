@@ -80,10 +80,24 @@ async def test_growth_without_reason_ends_in_a_full_collection(
     gc.collect()
     assert governed.full_collections == 0 and found() is not None
     memory.blocks = 2_500_000
-    await virtual_time.sleep(61)
+    await virtual_time.sleep(121)
     assert governed.full_collections == 1 and found() is None
     await virtual_time.sleep(600)
     assert governed.full_collections == 1, "what is left after it is what it takes"
+
+
+@virtual()
+async def test_a_large_request_is_no_reason_for_a_full_collection(
+    memory: type[Memory], virtual_time: VirtualClock
+) -> None:
+    governed = Collecting(get_running_loop(), lambda: memory.objects)
+    governed.start()
+    for _ in range(5):
+        memory.blocks = 9_000_000
+        await virtual_time.sleep(61)
+        memory.blocks = 1_000_000
+        await virtual_time.sleep(60)
+    assert governed.full_collections == 0
 
 
 @virtual()
