@@ -1,4 +1,4 @@
-"""Volumes of storage drivers come to the nodes where they are needed."""
+"""CSI volumes are attached to the nodes that need them."""
 
 from __future__ import annotations
 

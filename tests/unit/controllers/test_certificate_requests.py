@@ -1,4 +1,4 @@
-"""Certificate requests: approved, signed, refused, cleaned up."""
+"""Certificate signing requests are approved, signed, rejected and cleaned up."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def test_a_node_on_its_way_in_is_approved_if_it_may(cluster: VirtualCluste
     await cluster.client.create(a_request("system:node:n1", "system:nodes", signer=KUBELET))
     await cluster.sleep(5)
     made = await cluster.client.get(REQUESTS, "csr")
-    # An administrator in system:masters may do anything; this one asks for somebody else than himself.
+    # An administrator in system:masters may do anything; this one requests a certificate for another user.
     assert made["status"]["conditions"][0]["reason"] == "AutoApproved"
     text = "Auto approving kubelet client certificate after SubjectAccessReview."
     assert made["status"]["conditions"][0]["message"] == text

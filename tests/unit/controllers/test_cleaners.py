@@ -1,4 +1,4 @@
-"""What is no longer of use goes: tokens, and requests for certificates."""
+"""Unused tokens and old certificate requests are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ClusterRoles that are the sum of others."""
+"""Aggregated ClusterRoles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of owners and dependents, and what it asks for when something changes."""
+"""The ownership graph, and the actions it requests when objects change."""
 
 from __future__ import annotations
 

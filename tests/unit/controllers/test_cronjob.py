@@ -1,4 +1,4 @@
-"""CronJobs, through the front door, in virtual time."""
+"""CronJobs through the API server, in virtual time."""
 
 from __future__ import annotations
 

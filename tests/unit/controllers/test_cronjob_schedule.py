@@ -1,4 +1,4 @@
-"""When a CronJob is due: upstream's own edge cases."""
+"""The schedule of a CronJob, with upstream's own edge cases."""
 
 from __future__ import annotations
 

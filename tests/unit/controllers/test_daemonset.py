@@ -1,4 +1,4 @@
-"""DaemonSets through the front door, in virtual time."""
+"""DaemonSets through the API server, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a DaemonSet does on a node and in a rollout: pure functions over the objects."""
+"""The pure steps of the DaemonSet controller: placement, upkeep and rollout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a rollout: pure functions over the objects."""
+"""The pure steps of a Deployment rollout."""
 
 from __future__ import annotations
 

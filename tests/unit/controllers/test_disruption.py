@@ -1,4 +1,4 @@
-"""Disruption budgets and evictions, through the front door, on a cluster whose kubelet is the test."""
+"""Disruption budgets and evictions through the API server; the test acts as the kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subsets of Endpoints: packed and ordered as upstream does it."""
+"""Subsets of Endpoints are packed and ordered as upstream does it."""
 
 from __future__ import annotations
 

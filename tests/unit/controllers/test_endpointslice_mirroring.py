@@ -1,4 +1,4 @@
-"""Endpoints that people write, mirrored as slices."""
+"""User-managed Endpoints are mirrored to EndpointSlices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices change as little as possible."""
+"""EndpointSlices change as little as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints by the CPU that each zone has."""
+"""Topology hints in proportion to the CPU of each zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Autoscalers, through the front door, with numbers that the test sets."""
+"""Horizontal Pod autoscalers through the API server, with metrics that the test sets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class World:
         await self.cluster.sleep(400)
 
     async def pass_time(self, seconds: float) -> None:
-        """New Pods start at once, those that are told to go are gone."""
+        """Start new Pods at once and remove those that are being deleted."""
         for _ in range(max(1, int(seconds // 15))):
             await self.cluster.sleep(min(seconds, 15))
             for pod in await self.cluster.all(PODS):

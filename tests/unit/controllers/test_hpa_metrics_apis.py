@@ -1,4 +1,4 @@
-"""What the autoscaler reads from the three metrics APIs, and what it says when they do not answer."""
+"""The autoscaler's reads from the three metrics APIs, and its errors when they are unavailable."""
 
 from __future__ import annotations
 

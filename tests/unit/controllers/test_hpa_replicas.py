@@ -1,4 +1,4 @@
-"""The autoscaler's arithmetic: upstream's own cases."""
+"""The autoscaler's arithmetic, with upstream's own cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs, through the front door, on a cluster whose kubelet is the test."""
+"""Jobs through the API server; the test acts as the kubelet."""
 
 from __future__ import annotations
 
@@ -268,8 +268,8 @@ async def test_a_suspended_job_has_no_pods(cluster: VirtualCluster) -> None:
     status = await world.status()
     assert (status.get("active", 0), status["terminating"], status.get("failed", 0)) == (0, 2, 0)
     assert "startTime" not in status
-    told = {event for event in await cluster.events("work") if "pod" not in event[2]}
-    assert told == {("Normal", "Suspended", "Job suspended"), ("Normal", "Resumed", "Job resumed")}
+    job_events = {event for event in await cluster.events("work") if "pod" not in event[2]}
+    assert job_events == {("Normal", "Suspended", "Job suspended"), ("Normal", "Resumed", "Job resumed")}
 
 
 @bare

@@ -1,4 +1,4 @@
-"""The pure steps of the Job controller, in tables."""
+"""The pure steps of the Job controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes that are made for claims, kept while they are used, and gone with them."""
+"""Volumes are provisioned for claims, protected while in use, and deleted with their claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of emptying a namespace, without a server."""
+"""The steps of a namespace deletion, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of addresses for the Pods of each node."""
+"""Pod CIDRs of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is heard of nodes, what their taints say, and how fast zones are emptied."""
+"""Node health, taints for node conditions, and eviction rates of zones."""
 
 from __future__ import annotations
 

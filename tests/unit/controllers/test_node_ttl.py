@@ -1,4 +1,4 @@
-"""The annotation that tells nodes for how long they may rely on what they have read."""
+"""The annotation that says how long nodes may cache ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def test_steps_overlap(sizes: list[int], seconds: list[int]) -> None:
 
 @virtual(nodes=2)
 async def test_every_node_is_told(cluster: VirtualCluster) -> None:
-    async def told() -> bool:
+    async def annotated() -> bool:
         nodes = await cluster.all(builtin("nodes"), "")
         return {node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] for node in nodes} == {"0"}
 
     await cluster.instant()
-    assert await told()
+    assert await annotated()

@@ -1,4 +1,4 @@
-"""Quotas, through the front door: admission and controller together."""
+"""Quotas through the API server: admission and controller together."""
 
 from __future__ import annotations
 

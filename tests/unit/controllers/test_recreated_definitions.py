@@ -1,4 +1,4 @@
-"""Controllers that follow kinds by name notice when a definition is deleted and made again differently."""
+"""Controllers that watch resources by name notice when a definition is deleted and recreated differently."""
 
 from __future__ import annotations
 

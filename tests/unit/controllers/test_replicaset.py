@@ -1,4 +1,4 @@
-"""ReplicaSets against a real API server, with a cache that is as late as the test wants."""
+"""ReplicaSets against a real API server, with a cache as stale as the test wants."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def a_pod(name: str, **labels: str) -> Obj:
 
 
 class Loop:
-    """The controller, reconciling only when told to."""
+    """The controller, which reconciles only when the test calls it."""
 
     def __init__(self, server: Any) -> None:
         self.client = server.client

@@ -1,4 +1,4 @@
-"""ReplicationControllers share their logic with ReplicaSets: here is what is their own."""
+"""What ReplicationControllers do differently from ReplicaSets."""
 
 from __future__ import annotations
 

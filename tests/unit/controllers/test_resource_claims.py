@@ -1,4 +1,4 @@
-"""Claims on devices, from the Pod that asks for them to the day nobody uses them."""
+"""ResourceClaims from the Pod that requests them until they are unused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def a_pod(name: str, **entry: str) -> Obj:
     }  # fmt: skip
 
 
-async def told(cluster: VirtualCluster, pod: str) -> list[Obj]:
+async def claim_statuses(cluster: VirtualCluster, pod: str) -> list[Obj]:
     found = await cluster.client.get(PODS, pod, "default")
     statuses: list[Obj] = found["status"].get("resourceClaimStatuses") or []
     return statuses
@@ -68,12 +68,12 @@ async def test_a_claim_is_made_from_a_template_and_told(cluster: VirtualCluster)
     assert made["metadata"]["annotations"] == {"note": "n", "resource.kubernetes.io/pod-claim-name": "gpu"}
     assert made["metadata"]["labels"] == {"team": "a"}
     assert made["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu.example.com"
-    assert await told(cluster, "p") == [{"name": "gpu", "resourceClaimName": made["metadata"]["name"]}]
+    assert await claim_statuses(cluster, "p") == [{"name": "gpu", "resourceClaimName": made["metadata"]["name"]}]
     await cluster.client.delete(CLAIMS, made["metadata"]["name"], "default")
     await cluster.sleep(1)
     (again,) = await cluster.all(CLAIMS)
     assert again["metadata"]["name"] != made["metadata"]["name"], "whoever deletes it does not help"
-    assert await told(cluster, "p") == [{"name": "gpu", "resourceClaimName": again["metadata"]["name"]}]
+    assert await claim_statuses(cluster, "p") == [{"name": "gpu", "resourceClaimName": again["metadata"]["name"]}]
 
 
 @ALONE
@@ -89,7 +89,7 @@ async def test_a_template_that_is_missing_is_said_and_waited_for(cluster: Virtua
     )
     await cluster.client.create(template())
     await cluster.sleep(1)
-    assert len(await told(cluster, "p")) == 1
+    assert len(await claim_statuses(cluster, "p")) == 1
 
 
 @ALONE

@@ -1,4 +1,4 @@
-"""What keeps controllers from acting twice, too often, or too soon."""
+"""Mechanisms that keep controllers from acting twice, too often, or too soon."""
 
 from __future__ import annotations
 

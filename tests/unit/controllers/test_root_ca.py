@@ -1,4 +1,4 @@
-"""The certificate of the API server, in every namespace."""
+"""The CA certificate of the API server is published in every namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens in Secrets, for those who ask for them in this way."""
+"""Service account tokens in Secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges for Services: ready for use, and kept while they are in use."""
+"""ServiceCIDRs become ready, and are protected while they are in use."""
 
 from __future__ import annotations
 

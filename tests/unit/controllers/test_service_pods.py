@@ -1,4 +1,4 @@
-"""Which Services a change of a Pod is news to."""
+"""Finds the Services that a Pod change concerns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StatefulSets through the front door, in virtual time."""
+"""StatefulSets through the API server, in virtual time."""
 
 from __future__ import annotations
 

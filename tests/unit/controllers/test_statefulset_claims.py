@@ -1,4 +1,4 @@
-"""To whom the claims of a StatefulSet's Pods belong."""
+"""The owners of the claims of a StatefulSet's Pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects are written once more, in the version that is stored today."""
+"""Storage version migrations rewrite objects in the current storage version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Until when a Pod may stay on a node with NoExecute taints."""
+"""Computes until when a Pod may stay on a node with NoExecute taints."""
 
 from __future__ import annotations
 

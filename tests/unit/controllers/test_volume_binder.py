@@ -1,4 +1,4 @@
-"""Claims and volumes find each other."""
+"""Claims and volumes are bound to each other."""
 
 from __future__ import annotations
 

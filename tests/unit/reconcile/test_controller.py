@@ -1,4 +1,4 @@
-"""Workers: failures are contained, keys exclusive."""
+"""Controller workers contain failures and never reconcile a key concurrently with itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys for later, and keys that fail."""
+"""Delayed and rate-limited workqueues."""
 
 from __future__ import annotations
 

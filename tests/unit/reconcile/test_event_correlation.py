@@ -1,4 +1,4 @@
-"""What is remembered of events that were told: no longer than it can make a difference."""
+"""The event correlator evicts state as soon as it can no longer matter."""
 
 from __future__ import annotations
 

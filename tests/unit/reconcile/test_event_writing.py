@@ -1,4 +1,4 @@
-"""Events come after those whom they tell of, but not long after."""
+"""Events are written after the objects they refer to, with a bounded delay."""
 
 from __future__ import annotations
 
@@ -111,15 +111,15 @@ async def test_too_many_cost_the_source_that_has_the_most_its_oldest(
 
 
 async def test_of_the_same_only_the_last_is_written(written: Written) -> None:
-    told: list[str] = []
+    written_texts: list[str] = []
     for text in ("first", "second"):
 
         async def write(text: str = text) -> None:
-            told.append(text)
+            written_texts.append(text)
 
         written.writing.put("same", write)
     await written.pass_time(1)
-    assert told == ["second"] and len(written.writing) == 0
+    assert written_texts == ["second"] and len(written.writing) == 0
 
 
 async def test_a_failure_keeps_none_of_the_others_back(written: Written) -> None:

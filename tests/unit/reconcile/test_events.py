@@ -1,4 +1,4 @@
-"""Events: written, counted, never in the way."""
+"""Events are written and counted, and recording never blocks or raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The informer against a real API server: nothing missed, nothing twice, whatever happens to the watch."""
+"""The informer against a real API server misses and duplicates nothing, whatever happens to the watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader election: never two, and never none for longer than a Lease lasts."""
+"""Leader election never has two leaders, and none for no longer than the duration of a Lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manager runs: what was added, and what waits for a first object."""
+"""A manager runs what was added, and what is deferred until a first object appears."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def a_map(name: str) -> dict[str, Any]:
 
 
 class Follower:
-    """Knows what it was told of, and whether the cache of another kind was filled when it began."""
+    """Records the objects it observed, and whether the cache of another kind was synced when it started."""
 
     def __init__(self, manager: Manager) -> None:
-        self.told: list[str] = []
+        self.observed: list[str] = []
         self.began_synced = False
         self._secrets = manager.informer(SECRETS)
         manager.informer(MAPS).add_handler(self._changed)
 
     def _changed(self, _: object, new: dict[str, Any] | None) -> None:
         if new is not None and new["metadata"]["namespace"] == SPACE:
-            self.told.append(new["metadata"]["name"])
+            self.observed.append(new["metadata"]["name"])
 
     async def run(self) -> None:
         self.began_synced = self._secrets.synced.is_set()
@@ -42,7 +42,7 @@ class Follower:
 
 @asynccontextmanager
 async def managing(server: Any, *there: str) -> AsyncIterator[list[Follower]]:
-    """Whoever has been built: nobody, until a map in this namespace is there."""
+    """Yield the followers that were built; empty until a ConfigMap in this namespace exists."""
     await server.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     for name in there:
         await server.client.create(a_map(name))
@@ -72,14 +72,14 @@ async def test_what_waits_is_built_with_the_first_object(local_server: Any) -> N
         await local_server.client.create(a_map("two"))
         await settle()
         (follower,) = built
-        assert follower.told == ["one", "two"]
+        assert follower.observed == ["one", "two"]
         assert follower.began_synced
 
 
 async def test_what_has_objects_already_runs_when_the_manager_is_ready(local_server: Any) -> None:
     async with managing(local_server, "one", "two") as built:
         (follower,) = built
-        assert sorted(follower.told) == ["one", "two"]
+        assert sorted(follower.observed) == ["one", "two"]
         await settle()
         assert follower.began_synced
 

@@ -14,7 +14,7 @@ from setpoint.reconcile.loop_time import LoopTimer
 
 class WorkingClock(StoppedClock):
     def work(self, seconds: float) -> None:
-        """Time passes in which nobody else can run."""
+        """Let time pass while no other task can run."""
         self._elapsed += seconds
 
 

@@ -1,4 +1,4 @@
-"""The queue against a model: fair, stingy, exclusive, and nothing is lost."""
+"""The workqueue against a model: it is fair, stingy and exclusive, and loses nothing."""
 
 from __future__ import annotations
 

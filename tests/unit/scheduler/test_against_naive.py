@@ -1,4 +1,4 @@
-"""The vectorised decision is the one that looking at each node and each Pod would give."""
+"""The vectorised scheduler decides as a naive one that checks each node and Pod."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ def test_decisions_scores_and_reasons(seed: int) -> None:
             cycle, choice = engine.decide(pod)
         except FitError as fit_error:
             assert expected == {}
-            told = Counter(reason for node in naive.nodes for reason in naive.reasons(pod, node))
-            assert fit_error.diagnosis.reasons == told
+            expected_reasons = Counter(reason for node in naive.nodes for reason in naive.reasons(pod, node))
+            assert fit_error.diagnosis.reasons == expected_reasons
         else:
             assert choice.feasible == len(expected)
             assert expected[choice.node] == max(expected.values())

@@ -1,4 +1,4 @@
-"""Configurations: what they turn into, and what is wrong with them."""
+"""Parsing and validation of scheduler configurations."""
 
 from __future__ import annotations
 

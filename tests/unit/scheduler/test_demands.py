@@ -1,4 +1,4 @@
-"""Pods that ask the same share a demand, also while they start; one that is being resized asks something else."""
+"""Pods with equal requirements share a demand, also while they start; a Pod that is being resized has another one."""
 
 from __future__ import annotations
 

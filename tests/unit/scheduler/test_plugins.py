@@ -1,4 +1,4 @@
-"""What single plugins say, where the comparison with a naive scheduler does not reach."""
+"""Single plugins, where the comparison with the naive scheduler does not reach."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def snapshot(*nodes: Obj, pods: tuple[Obj, ...] = ()) -> Snapshot:
 
 def scores(plugin: ScorePlugin, pod: Obj, found: Snapshot) -> dict[str, int] | None:
     cycle = Cycle(pod, found.demands.of(pod), found)
-    told = plugin.score(cycle, found.table.valid)
-    return None if told is None else {name: int(told[slot]) for name, slot in found.table.slots.items()}
+    by_slot = plugin.score(cycle, found.table.valid)
+    return None if by_slot is None else {name: int(by_slot[slot]) for name, slot in found.table.slots.items()}
 
 
 def reasons(found: Snapshot, pod: Obj, listers: Listers | None = None) -> str:

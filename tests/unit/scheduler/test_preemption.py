@@ -1,4 +1,4 @@
-"""Making room for what is more important."""
+"""Preemption of Pods with lower priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is next, who must wait, and for what."""
+"""The order, backoff and wake-ups of the scheduling queue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Bench:
         )
 
     async def next(self) -> Entry | None:
-        """None: nobody is ready at this moment."""
+        """Return the next entry, or None if no Pod is ready at this moment."""
         try:
             async with asyncio.timeout(1e-6):
                 return await self.queue.pop()

@@ -1,4 +1,4 @@
-"""Decisions, and what becomes of them at a real API server."""
+"""Scheduling decisions and their results at a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scheduler whose writes fail, whose answers are lost, or that dies at the worst moment."""
+"""A scheduler whose writes fail, whose responses are lost, or that crashes at the worst moment."""
 
 from __future__ import annotations
 

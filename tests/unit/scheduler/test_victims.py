@@ -1,4 +1,4 @@
-"""Who must go: the sums for Pods that only lack room come to what trying it out comes to."""
+"""Victims computed from resource sums equal those found by trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods with volumes: where they can go, and what must be bound before they do."""
+"""Pods with volumes: where they can run, and what must be bound first."""
 
 from __future__ import annotations
 
