@@ -1,8 +1,8 @@
-"""Kubeconfig files as `config` changes them: several read as one, and each entry written back to where it came from.
+"""Kubeconfig files that `config` changes: several are read as one, and each entry is written back to its file.
 
-What callers may rely on:
-- what a change is not about stays as it is, unknown settings too;
-- a file is written whole or not at all, for its owner's eyes alone, and nobody else changes it in the meantime.
+Callers may rely on these guarantees:
+- everything that a change does not concern stays as it is, including unknown settings;
+- a file is written atomically, readable by its owner only, and locked against concurrent changes.
 """
 
 from __future__ import annotations

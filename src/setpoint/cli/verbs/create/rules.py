@@ -80,7 +80,7 @@ async def check_resources(call: Invocation, verbs: list[str], parts: list[Part])
 async def rules_of(
     call: Invocation, verbs: list[str], parts: list[Part], urls: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """One rule for each group, and one for the URLs."""
+    """Return one rule for each group, and one for the URLs."""
     by_group: dict[str, list[str]] = {}
     for part in parts:
         group, resource, _ = await _resolved(call, part)
