@@ -71,7 +71,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await store.close()
 
 
-class Ear:
+class RecordingSink:
     """A sink that remembers, and can be waited for."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Ear:
     def events(self) -> list[Event]:
         return [event for call in self.calls for event in call]
 
-    async def heard(self, count: int) -> list[Event]:
+    async def received(self, count: int) -> list[Event]:
         async with asyncio.timeout(10):
             while len(self.events) < count:
                 self._called.clear()
@@ -246,11 +246,11 @@ async def increment(store: Store, key: str) -> None:
 
 
 async def test_no_increment_is_lost_among_thousands_of_writers(store: Store) -> None:
-    ear = Ear()
-    store.watch("counter/", store.revision, ear)
+    sink = RecordingSink()
+    store.watch("counter/", store.revision, sink)
     await asyncio.gather(*(increment(store, f"counter/{number % 200}") for number in range(5_000)))
     assert {item.value for item in (await store.list("counter/")).items} == {b"25"}
-    revisions = [event.revision for event in await ear.heard(5_000)]
+    revisions = [event.revision for event in await sink.received(5_000)]
     assert revisions == sorted(set(revisions))
     assert store.revision == revisions[-1]
 
@@ -265,9 +265,9 @@ async def test_creation_and_deletion_race(store: Store) -> None:
             assert failed.current is not None
 
     await asyncio.gather(*(step for _ in range(50) for step in (create(), store.txn([Delete("a")]), create())))
-    ear = Ear()
-    store.watch("", store.compacted, ear)
-    for event, following in zip(ear.events, ear.events[1:], strict=False):
+    sink = RecordingSink()
+    store.watch("", store.compacted, sink)
+    for event, following in zip(sink.events, sink.events[1:], strict=False):
         assert following.before == event.now
 
 
@@ -318,13 +318,13 @@ async def test_of_many_deletions_one_counts_and_all_see_it_done(store: Store) ->
 async def test_the_revision_is_stamped_into_the_value(store: Store) -> None:
     for _ in range(9):
         await put(store, "filler")
-    ear = Ear()
-    store.watch("a", store.revision, ear)
+    sink = RecordingSink()
+    store.watch("a", store.revision, sink)
     at, answers = await store.txn([Put("a", b'{"rv":""}', stamp=7), Put("b", b"x", stamp=0), Put("c", b"x", stamp=1)])
     assert [answer.value for answer in answers if answer] == [b'{"rv":"%d"}' % at, b"%dx" % at, b"x%d" % at]
     assert (await store.get("a")) == answers[0]
     assert (await store.list("a")).items == [answers[0]]
-    assert [event.now for event in await ear.heard(1)] == [answers[0]]
+    assert [event.now for event in await sink.received(1)] == [answers[0]]
 
 
 async def test_a_stamp_outside_of_the_value(store: Store) -> None:
@@ -462,17 +462,17 @@ async def test_compaction(store: Store) -> None:
             await store.list("", revision=revision)
     for after in revisions[:4]:
         with pytest.raises(Compacted):
-            store.watch("", after, Ear())
+            store.watch("", after, RecordingSink())
         with pytest.raises(Compacted):
             await store.replay("", after, 10)
     for number in range(5, 8):
         assert (await store.list("", revision=revisions[number])).items == [
             states[number][k] for k in sorted(states[number])
         ]
-    ear = Ear()
-    store.watch("", compacted, ear)
-    assert [event.revision for event in await ear.heard(4)] == [revisions[number] for number in (5, 6, 6, 7)]
-    assert [event.before for event in ear.events] == [None, states[5]["a"], states[5]["c"], None]
+    sink = RecordingSink()
+    store.watch("", compacted, sink)
+    assert [event.revision for event in await sink.received(4)] == [revisions[number] for number in (5, 6, 6, 7)]
+    assert [event.before for event in sink.events] == [None, states[5]["a"], states[5]["c"], None]
 
 
 async def test_the_present_can_be_read_whatever_was_compacted(store: Store) -> None:
@@ -483,10 +483,10 @@ async def test_the_present_can_be_read_whatever_was_compacted(store: Store) -> N
     assert store.compacted == last
     assert (await store.list("", revision=last)).items == [state[k] for k in sorted(state)]
     assert await store.get("a", last) == await store.get("a")
-    ear = Ear()
-    store.watch("", last, ear)
+    sink = RecordingSink()
+    store.watch("", last, sink)
     await put(store, "z")
-    assert len(await ear.heard(1)) == 1
+    assert len(await sink.received(1)) == 1
 
 
 async def test_compaction_amid_writers(store: Store) -> None:
@@ -511,18 +511,18 @@ async def test_compaction_amid_writers(store: Store) -> None:
 
 
 async def test_a_watch_resumes_after_any_revision(store: Store) -> None:
-    live = Ear()
+    live = RecordingSink()
     store.watch("", store.revision, live)
     past = await write_a_past(store)
-    everything = await live.heard(10)
+    everything = await live.received(10)
     for event in everything:
         assert event.now == past.at(event.revision).get(event.key)
         assert event.before == past.before(event.revision).get(event.key)
     for after in past.revisions:
-        ear = Ear()
-        store.watch("", after, ear)
+        sink = RecordingSink()
+        store.watch("", after, sink)
         expected = [event for event in everything if event.revision > after]
-        assert await ear.heard(len(expected)) == expected
+        assert await sink.received(len(expected)) == expected
         for limit in (1, 3, 100):
             assert await replayed(store, "", after, limit) == expected
 
@@ -543,79 +543,79 @@ async def test_a_replay_joins_live_events_without_a_gap(store: Store) -> None:
     begin = store.revision
     writers = [asyncio.create_task(put(store, f"a/b/{number}")) for number in range(300)]
     others = [asyncio.create_task(put(store, f"a/c/{number}")) for number in range(300)]
-    after, found, ear = begin, list[Event](), Ear()
+    after, found, sink = begin, list[Event](), RecordingSink()
     while True:
         events, after = await store.replay("a/b/", after, 7)
         found += events
         if after >= store.revision and len(found) > 50:
-            store.watch("a/b/", after, ear)
+            store.watch("a/b/", after, sink)
             break
         await asyncio.sleep(0)
     await asyncio.gather(*writers, *others)
-    await ear.heard(300 - len(found))
-    revisions = [event.revision for event in (*found, *ear.events)]
+    await sink.received(300 - len(found))
+    revisions = [event.revision for event in (*found, *sink.events)]
     assert revisions == sorted(set(revisions)) and len(revisions) == 300
 
 
 async def test_a_watch_hears_past_and_present_without_a_seam(store: Store) -> None:
-    ears: list[Ear] = []
+    ears: list[RecordingSink] = []
     begin = store.revision
     writers = [asyncio.create_task(put(store, f"a/{number}")) for number in range(300)]
     for _ in range(100):
-        ears.append(Ear())
+        ears.append(RecordingSink())
         store.watch("a/", begin, ears[-1])
         await asyncio.sleep(0)
     revisions = sorted(made.mod_revision for made in await asyncio.gather(*writers))
-    for ear in ears:
-        assert [event.revision for event in await ear.heard(300)] == revisions
+    for sink in ears:
+        assert [event.revision for event in await sink.received(300)] == revisions
 
 
 async def test_the_events_of_a_transaction_come_together(store: Store) -> None:
-    ear = Ear()
-    store.watch("", 0, ear)
+    sink = RecordingSink()
+    store.watch("", 0, sink)
     await asyncio.gather(*(store.txn([Put(f"{n}/{m}", b"") for m in range(5)]) for n in range(50)))
-    await ear.heard(250)
-    ends = [call[-1].revision for call in ear.calls]
+    await sink.received(250)
+    ends = [call[-1].revision for call in sink.calls]
     assert ends == sorted(set(ends))
-    assert all(call[0].revision > end for call, end in zip(ear.calls[1:], ends, strict=False))
+    assert all(call[0].revision > end for call, end in zip(sink.calls[1:], ends, strict=False))
 
 
 async def test_each_prefix_hears_its_own(store: Store) -> None:
     prefixes = ["", "pods", "pods/", "pods/a", "pods/a/", "pods/a/x", "pod", "podsecurity/", "nodes/", "zz"]
     names = ["pods/a/x", "pods/a/xy", "pods/b/x", "podsecurity/x", "nodes/n", "plain", "pods/a/x"]
-    ears = {prefix: Ear() for prefix in prefixes}
-    for prefix, ear in ears.items():
-        store.watch(prefix, 0, ear)
+    ears = {prefix: RecordingSink() for prefix in prefixes}
+    for prefix, sink in ears.items():
+        store.watch(prefix, 0, sink)
     for name in names:
         await put(store, name)
-    for prefix, ear in ears.items():
+    for prefix, sink in ears.items():
         expected = [name for name in names if name.startswith(prefix)]
-        assert [event.key for event in await ear.heard(len(expected))] == expected
+        assert [event.key for event in await sink.received(len(expected))] == expected
 
 
 async def test_a_watch_from_the_future_waits_for_it(store: Store) -> None:
-    ear, future = Ear(), store.revision + 3
-    store.watch("", future, ear)
+    sink, future = RecordingSink(), store.revision + 3
+    store.watch("", future, sink)
     revisions = [(await put(store, "a")).mod_revision for _ in range(20)]
     later = [revision for revision in revisions if revision > future]
-    assert [event.revision for event in await ear.heard(len(later))] == later
+    assert [event.revision for event in await sink.received(len(later))] == later
 
 
 async def test_nothing_is_heard_after_close(store: Store) -> None:
-    ear, other = Ear(), Ear()
-    subscription = store.watch("", 0, ear)
+    sink, other = RecordingSink(), RecordingSink()
+    subscription = store.watch("", 0, sink)
     store.watch("", 0, other)
     await put(store, "a")
-    await ear.heard(1)
+    await sink.received(1)
     subscription.close()
     subscription.close()
     await put(store, "b")
-    await other.heard(2)
-    assert len(ear.events) == 1
+    await other.received(2)
+    assert len(sink.events) == 1
 
 
 async def test_subscribers_may_close_each_other_and_open_new_ones_while_they_are_told(store: Store) -> None:
-    second, late = Ear(), Ear()
+    second, late = RecordingSink(), RecordingSink()
 
     def first(events: Sequence[Event], revision: int) -> None:
         doomed.close()
@@ -627,7 +627,7 @@ async def test_subscribers_may_close_each_other_and_open_new_ones_while_they_are
     doomed = store.watch("", begin, second)
     await put(store, "a")
     await put(store, "b")
-    assert [event.key for event in await late.heard(2)] == ["a", "b"]
+    assert [event.key for event in await late.received(2)] == ["a", "b"]
     assert second.events == []
 
 
@@ -635,26 +635,26 @@ async def test_a_sink_that_raises_harms_nobody_else(store: Store, caplog: pytest
     def broken(events: Sequence[Event], revision: int) -> None:
         raise RuntimeError("broken")
 
-    ear = Ear()
+    sink = RecordingSink()
     store.watch("", 0, broken)
-    store.watch("", 0, ear)
+    store.watch("", 0, sink)
     made = await put(store, "a")
-    await ear.heard(1)
+    await sink.received(1)
     assert f"failed on revision {made.mod_revision}" in caplog.text
 
 
 async def test_what_was_acknowledged_or_heard_can_be_read(store: Store) -> None:
     def sink(events: Sequence[Event], revision: int) -> None:
-        told.append(events[-1].revision)
+        delivered.append(events[-1].revision)
         assert store.revision >= revision
 
-    told: list[int] = []
+    delivered: list[int] = []
     store.watch("", store.revision, sink)
     for _ in range(30):
         kept = await put(store, "a")
         assert store.revision >= kept.mod_revision
         assert await store.get("a") == kept
-        assert told[-1] == kept.mod_revision, "subscribers have been called before the writer is answered"
+        assert delivered[-1] == kept.mod_revision, "subscribers have been called before the writer is answered"
 
 
 async def test_who_lost_a_comparison_sees_what_made_it_fail(store: Store) -> None:
@@ -744,9 +744,9 @@ async def test_sync_shows_what_the_other_has_acknowledged(pair: tuple[LaggingSto
 
 
 async def test_both_see_one_order_and_their_own_writes(pair: tuple[LaggingStore, LaggingStore]) -> None:
-    ears = Ear(), Ear()
-    for store, ear in zip(pair, ears, strict=True):
-        store.watch("", store.revision, ear)
+    ears = RecordingSink(), RecordingSink()
+    for store, sink in zip(pair, ears, strict=True):
+        store.watch("", store.revision, sink)
 
     async def count(store: LaggingStore) -> None:
         for number in range(30):
@@ -768,9 +768,9 @@ async def test_a_watch_resumes_on_the_other_store(pair: tuple[LaggingStore, Lagg
     begin = one.revision
     revisions = [(await put(one, f"a/b/{number}")).mod_revision for number in range(40)]
     await other.wait_for_revision(revisions[20])
-    ear = Ear()
-    other.watch("a/b/", revisions[20], ear)
-    assert [event.revision for event in await ear.heard(19)] == revisions[21:]
+    sink = RecordingSink()
+    other.watch("a/b/", revisions[20], sink)
+    assert [event.revision for event in await sink.received(19)] == revisions[21:]
     assert [event.revision for event in await replayed(other, "a/b/", begin, 7)] == revisions
 
 
@@ -781,7 +781,7 @@ async def test_compaction_by_one_is_learnt_by_the_other(pair: tuple[LaggingStore
     await other.sync()
     await one.compact(last.mod_revision)
     with pytest.raises(Compacted):
-        other.watch("", first.mod_revision, Ear())
+        other.watch("", first.mod_revision, RecordingSink())
 
 
 async def test_causes_of_both_are_known_to_both(pair: tuple[LaggingStore, LaggingStore]) -> None:
@@ -841,5 +841,5 @@ async def test_a_closed_store_says_so(store: Store) -> None:
         with pytest.raises(StoreError, match="closed"):
             await call
     with pytest.raises(StoreError, match="closed"):
-        store.watch("", 0, Ear())
+        store.watch("", 0, RecordingSink())
     await store.close()

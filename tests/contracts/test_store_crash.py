@@ -63,7 +63,7 @@ class Acknowledged:
         self.revision = 0
         self.newest: dict[int, tuple[int, int]] = {}  # writer -> (round, number) of its pair
         # (writer, round) -> number of its last creation: only of these is it open whether the deletion happened.
-        self.last_words: dict[tuple[int, int], int] = {}
+        self.last_values: dict[tuple[int, int], int] = {}
         self.created: set[str] = set()
         self.deleted: set[str] = set()
 
@@ -76,7 +76,7 @@ class Acknowledged:
         else:
             self.created.add(own)
             self.newest[name] = (turn, number)
-            self.last_words[name, turn] = number
+            self.last_values[name, turn] = number
 
 
 def write_until_killed(path: Path, turn: int, seconds: float) -> list[bytes]:
@@ -98,25 +98,25 @@ def write_until_killed(path: Path, turn: int, seconds: float) -> list[bytes]:
     return output.splitlines()
 
 
-def check(store: SqliteStore, told: Acknowledged) -> None:
-    assert store.revision >= told.revision
+def check(store: SqliteStore, acknowledged: Acknowledged) -> None:
+    assert store.revision >= acknowledged.revision
     items = {item.key: item for item in store.peek_list("").items}
-    for name, newest in told.newest.items():
+    for name, newest in acknowledged.newest.items():
         left, right = items[f"left/{name}"], items[f"right/{name}"]
         assert left.mod_revision == right.mod_revision
         assert left.value.rstrip(b"\0") == right.value
         turn, number = map(int, right.value.split(b"."))
         assert (turn, number) >= newest
-    for own in told.created - told.deleted:
+    for own in acknowledged.created - acknowledged.deleted:
         if own not in items:
             # A deletion may be durable without having been acknowledged; the creation must not be lost.
             _, name, at = own.split("/")
             turn, number = map(int, at.split("."))
             assert number % 2
-            assert number == told.last_words[int(name), turn]
+            assert number == acknowledged.last_values[int(name), turn]
         else:
             assert items[own].value == b"%d" % items[own].mod_revision
-    assert not told.deleted & items.keys()
+    assert not acknowledged.deleted & items.keys()
 
 
 def check_history(store: SqliteStore) -> None:
@@ -145,15 +145,15 @@ def check_history(store: SqliteStore) -> None:
 async def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(1037)
     path = tmp_path / "store.db"
-    told = Acknowledged()
+    acknowledged = Acknowledged()
     reached = 0
     for turn in range(1, ROUNDS + 1):
         for line in write_until_killed(path, turn, chance.uniform(0.0, 0.4)):
-            told.add(line)
+            acknowledged.add(line)
         store = SqliteStore.open(path)
         assert store.revision >= reached
         reached = store.revision
-        check(store, told)
+        check(store, acknowledged)
         check_history(store)
         await store.close()
-    assert len(told.created) > 1_000
+    assert len(acknowledged.created) > 1_000

@@ -32,9 +32,9 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def past(store: SqliteStore, after: int) -> list[Event]:
-    heard: list[Event] = []
-    store.watch("", after, lambda events, revision: heard.extend(events)).close()
-    return heard
+    received: list[Event] = []
+    store.watch("", after, lambda events, revision: received.extend(events)).close()
+    return received
 
 
 def on_disk(store: SqliteStore, do: Callable[[sqlite3.Connection], None]) -> None:
@@ -156,8 +156,8 @@ async def test_the_file_is_for_its_owner_alone(store: SqliteStore, path: Path) -
 
 async def test_nobody_sees_what_is_not_durable_yet(store: SqliteStore) -> None:
     await store.txn([Put("a", b"old")])
-    heard: list[Event] = []
-    store.watch("", 1, lambda events, revision: heard.extend(events))
+    received: list[Event] = []
+    store.watch("", 1, lambda events, revision: received.extend(events))
     overwrite = asyncio.create_task(store.txn([Put("a", b"new", 1)]))
     loser = asyncio.create_task(store.txn([Put("a", b"never", 1)]))
     delete = asyncio.create_task(store.txn([Delete("a")]))
@@ -167,7 +167,7 @@ async def test_nobody_sees_what_is_not_durable_yet(store: SqliteStore) -> None:
     assert store.revision == 1
     assert (await store.get("a")) == store.peek("a")
     assert [item.value for item in (await store.list("")).items] == [b"old"]
-    assert heard == []
+    assert received == []
     with pytest.raises(CompareFailed) as failed:
         await loser
     assert failed.value.current == store.peek("a")
@@ -179,8 +179,8 @@ async def test_nobody_sees_what_is_not_durable_yet(store: SqliteStore) -> None:
 async def test_a_failed_write_stops_the_store_and_shows_nothing(path: Path) -> None:
     store = SqliteStore.open(path)
     await store.txn([Put("kept", b"")])
-    heard: list[Event] = []
-    store.watch("", 1, lambda events, revision: heard.extend(events))
+    received: list[Event] = []
+    store.watch("", 1, lambda events, revision: received.extend(events))
     on_disk(store, lambda disk: disk.execute("PRAGMA max_page_count = 8").fetchall())
     outcomes = await asyncio.gather(
         *(store.txn([Put(f"big/{number}", bytes(50_000))]) for number in range(10)),
@@ -190,7 +190,7 @@ async def test_a_failed_write_stops_the_store_and_shows_nothing(path: Path) -> N
     )
     sentence = f"the disk that holds {path} is full"
     assert {(type(outcome), str(outcome)) for outcome in outcomes} == {(StoreError, sentence)}
-    assert heard == []
+    assert received == []
     assert (store.revision, store.failure) == (1, sentence)
     for call in (store.get("kept"), store.list(""), store.txn([Put("a", b"")]), store.compact(1), store.causes(0)):
         with pytest.raises(StoreError, match="is full"):

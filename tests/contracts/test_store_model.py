@@ -43,7 +43,7 @@ class Model(RuleBasedStateMachine):
         self.events: list[Event] = []
         self.causes: list[tuple[int, bytes]] = []
         self.compacted = 0
-        self.heard: list[Event] = []
+        self.received: list[Event] = []
         self.store = self.open()
         self.listen(0)
 
@@ -51,7 +51,7 @@ class Model(RuleBasedStateMachine):
         return MemoryStore()
 
     def listen(self, after: int) -> None:
-        self.listening = self.store.watch("", after, lambda events, revision: self.heard.extend(events))
+        self.listening = self.store.watch("", after, lambda events, revision: self.received.extend(events))
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return self.loop.run_until_complete(coroutine)
@@ -146,13 +146,13 @@ class Model(RuleBasedStateMachine):
     @rule(data=st.data(), prefix=st.sampled_from(PREFIXES))
     def resume(self, data: st.DataObject, prefix: str) -> None:
         after = data.draw(st.integers(0, self.revision))
-        heard: list[Event] = []
+        received: list[Event] = []
         if after < self.compacted:
             with pytest.raises(Compacted):
-                self.store.watch(prefix, after, lambda events, revision: heard.extend(events))
+                self.store.watch(prefix, after, lambda events, revision: received.extend(events))
             return
-        self.store.watch(prefix, after, lambda events, revision: heard.extend(events)).close()
-        assert heard == [event for event in self.events if event.revision > after and event.key.startswith(prefix)]
+        self.store.watch(prefix, after, lambda events, revision: received.extend(events)).close()
+        assert received == [event for event in self.events if event.revision > after and event.key.startswith(prefix)]
         causes = self.run(self.store.causes(after))
         assert [(each.revision, each.cause) for each in causes] == [each for each in self.causes if each[0] > after]
 
@@ -166,7 +166,7 @@ class Model(RuleBasedStateMachine):
     def agrees(self) -> None:
         assert self.store.revision == self.revision
         assert self.store.compacted == self.compacted
-        assert self.heard == self.events
+        assert self.received == self.events
 
 
 class ForkedModel(Model):

@@ -11,21 +11,21 @@ from setpoint.store.sqlite import SqliteStore
 
 async def test_callers_are_told_a_few_in_each_turn(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path / "state.db")
-    turn, told = 0, list[int]()
+    iteration, resumed = 0, list[int]()
 
     async def count() -> None:
-        nonlocal turn
+        nonlocal iteration
         while True:
-            turn += 1
+            iteration += 1
             await asyncio.sleep(0)
 
     async def write(number: int) -> None:
         await store.txn([Put(f"/k/{number}", b"{}", 0)])
-        told.append(turn)
+        resumed.append(iteration)
 
     counting = asyncio.create_task(count())
     await asyncio.gather(*(write(number) for number in range(100)))
     counting.cancel()
-    assert len(told) == 100
-    assert max(told.count(each) for each in told) <= 16
+    assert len(resumed) == 100
+    assert max(resumed.count(each) for each in resumed) <= 16
     await store.close()

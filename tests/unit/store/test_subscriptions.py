@@ -44,11 +44,11 @@ def test_one_call_for_each_subscription_and_batch() -> None:
 
 def test_a_new_subscription_is_heard_of_in_folders_already_known() -> None:
     subscriptions = Subscriptions()
-    heard: list[str] = []
+    received: list[str] = []
     opened: list[PrefixSubscription] = []
     for name in ("first", "second"):
-        opened.append(subscriptions.add("a/", 0, lambda events, revision, name=name: heard.append(name)))
+        opened.append(subscriptions.add("a/", 0, lambda events, revision, name=name: received.append(name)))
         subscriptions.publish([event(1, "a/1")], 1)
     opened[0].close()
     subscriptions.publish([event(2, "a/1")], 2)
-    assert heard == ["first", "first", "second", "second"]
+    assert received == ["first", "first", "second", "second"]

@@ -39,7 +39,7 @@ class CompiledRule:
     cost: int = 0
     """Maximum cost of one evaluation, by the sizes that the schema allows."""
     message_cost: int = 0
-    most_values: int = 0
+    max_values: int = 0
     """Maximum number of such values in a request."""
     path: str = ""
     """Field below the value at which a failure is reported; empty for the value itself."""
@@ -69,7 +69,7 @@ def compile_rules(
 
     found = []
     for rule in schema.get("x-kubernetes-validations") or ():
-        made = CompiledRule(rule, most_values=MAX_REQUEST_BYTES // (declared.shortest + 1))
+        made = CompiledRule(rule, max_values=MAX_REQUEST_BYTES // (declared.min_bytes + 1))
         found.append(made)
         text, message = rule.get("rule", ""), rule.get("messageExpression", "")
         if not text.strip():

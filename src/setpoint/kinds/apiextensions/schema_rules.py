@@ -48,7 +48,7 @@ class _Context:
     """Whether expressions are compiled: outside of conditions only."""
     uncorrelatable: str = ""
     """Outermost list or map whose old and new items cannot be correlated: inside it there is no `oldSelf`."""
-    most: int | None = 1
+    max_count: int | None = 1
     """Maximum number of such values in an object; None if it is unbounded."""
 
 
@@ -122,13 +122,13 @@ def _validate_root_fields(schema: Schema, path: str, errs: Errors) -> None:
             return
 
 
-def _validate(schema: Schema, path: str, place: _Context, errs: Errors, rules: _Rules) -> None:
+def _validate(schema: Schema, path: str, context: _Context, errs: Errors, rules: _Rules) -> None:
     before = len(errs)
-    _validate_fields(schema, path, place, errs)
+    _validate_fields(schema, path, context, errs)
     others, properties = schema.get("additionalProperties"), schema.get("properties") or {}
     factor = max_elements(schema)
-    most = None if place.most is None or factor is None else times(place.most, factor)
-    below = replace(place, root=False, most=most)
+    max_count = None if context.max_count is None or factor is None else times(context.max_count, factor)
+    below = replace(context, root=False, max_count=max_count)
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         errs.append(forbidden(f"{path}.uniqueItems", text))
@@ -137,13 +137,15 @@ def _validate(schema: Schema, path: str, place: _Context, errs: Errors, rules: _
             text = "additionalProperties and properties are mutual exclusive"
             errs.append(forbidden(f"{path}.additionalProperties", text))
         if isinstance(others, dict):
-            why = "inside additionalProperties applying to object metadata" if place.inside_meta else place.no_defaults
+            why = context.no_defaults
+            if context.inside_meta:
+                why = "inside additionalProperties applying to object metadata"
             _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rules)
     for key, item in properties.items():
         inner = below
-        if (place.root or schema.get(_EMBEDDED)) and key in META_FIELDS:
+        if (context.root or schema.get(_EMBEDDED)) and key in META_FIELDS:
             inner = replace(inner, inside_meta=True)
-            if place.root:
+            if context.root:
                 inner = replace(inner, no_defaults=f"in top-level {key}")
         _validate(item, f"{path}.properties[{key}]", inner, errs, rules)
     condition = replace(below, rules=False)
@@ -156,7 +158,7 @@ def _validate(schema: Schema, path: str, place: _Context, errs: Errors, rules: _
         _validate(item, f"{path}.definitions[{key}]", condition, errs, rules)
     items = schema.get("items")
     if schema.get("x-kubernetes-list-type") != "map":
-        below = replace(below, uncorrelatable=place.uncorrelatable or path)
+        below = replace(below, uncorrelatable=context.uncorrelatable or path)
     if isinstance(items, dict):
         _validate(items, f"{path}.items", below, errs, rules)
     elif isinstance(items, list):
@@ -170,16 +172,16 @@ def _validate(schema: Schema, path: str, place: _Context, errs: Errors, rules: _
         errs.append(invalid(f"{path}.{preserve}", False, "must be true or undefined"))
     validate_list_and_map_types(schema, path, errs)
     _validate_rules(schema, path, errs)
-    if place.rules and len(errs) == before:
-        _check_rules(schema, path, place, rules)
+    if context.rules and len(errs) == before:
+        _check_rules(schema, path, context, rules)
 
 
-def _validate_fields(schema: Schema, path: str, place: _Context, errs: Errors) -> None:
+def _validate_fields(schema: Schema, path: str, context: _Context, errs: Errors) -> None:
     kind = schema.get("type", "")
     if kind and kind not in _TYPES:
         errs.append(not_supported(f"{path}.type", kind, _TYPES))
-    if schema.get("default") is not None and place.no_defaults:
-        errs.append(forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
+    if schema.get("default") is not None and context.no_defaults:
+        errs.append(forbidden(f"{path}.default", f"must not be set {context.no_defaults}"))
     for name in ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"):
         if schema.get(name) not in (None, "", {}) or (name == "$ref" and schema.get(name) is not None):
             errs.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
@@ -188,7 +190,7 @@ def _validate_fields(schema: Schema, path: str, place: _Context, errs: Errors) -
         errs.append(forbidden(f"{path}.type", text))
     if isinstance(schema.get("items"), list):
         errs.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
-    if place.inside_meta and schema.get(_EMBEDDED):
+    if context.inside_meta and schema.get(_EMBEDDED):
         errs.append(forbidden(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
 
 
@@ -232,14 +234,14 @@ def _leads_somewhere(path: str, schema: Schema) -> bool:
     return True
 
 
-def _check_rules(schema: Schema, path: str, place: _Context, rules: _Rules) -> None:
+def _check_rules(schema: Schema, path: str, context: _Context, rules: _Rules) -> None:
     if not schema.get("x-kubernetes-validations"):
         return
     # Loaded with the first rule: the expression language takes its time.
     from setpoint.kinds.apiextensions.rule_compiler import compile_rules, self_type
 
     path = f"{path}.x-kubernetes-validations"
-    declared = self_type(schema, place.root or bool(schema.get(_EMBEDDED)))
+    declared = self_type(schema, context.root or bool(schema.get(_EMBEDDED)))
     if declared is None:
         why = "internal error: failed to construct type information for x-kubernetes-validations rules: "
         rules.errs.append(internal(path, f"{why}unable to convert structural schema to CEL declarations"))
@@ -247,13 +249,13 @@ def _check_rules(schema: Schema, path: str, place: _Context, rules: _Rules) -> N
     known = rules.known
     compiled = compile_rules(schema, declared, known.rules.__contains__, known.messages.__contains__)
     for i, rule in enumerate(compiled):
-        _check_rule(rule, f"{path}[{i}]", place, rules)
+        _check_rule(rule, f"{path}[{i}]", context, rules)
 
 
-def _check_rule(compiled: CompiledRule, path: str, place: _Context, rules: _Rules) -> None:
+def _check_rule(compiled: CompiledRule, path: str, context: _Context, rules: _Rules) -> None:
     errs, rule = rules.errs, compiled.rule
     shown = internal_form(rule, RULE_FORM)
-    cost = times(compiled.cost, compiled.most_values if place.most is None else place.most)
+    cost = times(compiled.cost, compiled.max_values if context.max_count is None else context.max_count)
     if cost > RULE_LIMIT and not rules.known.unchanged:
         errs.append(forbidden(f"{path}.rule", cost_message("estimated rule cost", cost, RULE_LIMIT)))
     rules.total.add(f"{path}.rule", cost)
@@ -268,8 +270,8 @@ def _check_rule(compiled: CompiledRule, path: str, place: _Context, rules: _Rule
             errs.append(forbidden(f"{path}.messageExpression", text))
         rules.total.add(f"{path}.messageExpression", cost)
     if compiled.uses_old_self:
-        if place.uncorrelatable:
-            text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
+        if context.uncorrelatable:
+            text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {context.uncorrelatable}"
             errs.append(invalid(f"{path}.rule", rule.get("rule", ""), text))
     elif rule.get("optionalOldSelf") is not None:
         text = "may not be set if oldSelf is not used in rule"

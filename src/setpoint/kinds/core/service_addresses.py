@@ -1,6 +1,6 @@
 """Cluster IPs and IP families of a Service: everything about them that can be decided without allocating.
 
-Whoever allocates calls, for a create: `normalize_cluster_ips`, `init_ip_families`, then allocates what
+The allocator calls, for a create: `normalize_cluster_ips`, `init_ip_families`, then allocates what
 `missing_cluster_ips` names. For an update: `patch_allocated_values`, `normalize_cluster_ips`, `init_ip_families`, then
 the same, and after the write gives back `released_cluster_ips`. All of that comes before the strategy's own hooks.
 Functions change `obj` in place and never `old`.

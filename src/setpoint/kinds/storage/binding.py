@@ -105,8 +105,8 @@ def smallest_match(
     `only_reserved` is for callers that do not choose free volumes. `reaches(volume)` says whether it is usable where it
     is needed: if the reserved one is not, the result is None. Names in `excluded` are already assigned.
     """
-    asked = claim["spec"].get("selector")
-    selector = from_label_selector(asked) if asked is not None else None
+    label_selector = claim["spec"].get("selector")
+    selector = from_label_selector(label_selector) if label_selector is not None else None
     wanted_class, size = claim_class(claim), requested(claim)
     smallest: Obj | None = None
     for volume in volumes:

@@ -88,10 +88,10 @@ class _Estimator:
         if literal is not None:
             return literal
         if self.sizer is not None:
-            told = self.sizer(self.path(expr), expr.type)
-            if told is not None:
-                self.sizes[id(expr)] = told
-                return told
+            estimate = self.sizer(self.path(expr), expr.type)
+            if estimate is not None:
+                self.sizes[id(expr)] = estimate
+                return estimate
         if _is_scalar(expr.type):
             return ONE
         if isinstance(expr, Ident):
@@ -279,10 +279,10 @@ class _Estimator:
         cost = CostRange(UNKNOWN.most, 0)
         size: SizeRange | None = None
         for overload in expr.overloads:
-            told = self.function(expr, overload, target, nodes, costs)
-            cost = cost.union(told.cost)
-            if told.size is not None:
-                size = told.size if size is None else size.union(told.size)
+            estimate = self.function(expr, overload, target, nodes, costs)
+            cost = cost.union(estimate.cost)
+            if estimate.size is not None:
+                size = estimate.size if size is None else size.union(estimate.size)
             if overload in ("index_list", "index_map"):
                 entries = self.entries_of(expr.arguments[0])
                 size = entries.value if entries is not None else None
@@ -299,9 +299,9 @@ class _Estimator:
         arguments = CostRange(0, 0)
         for cost in costs:
             arguments = arguments.plus(cost)
-        told = call_estimate(expr.function, overload, target, nodes, self.sizer)
-        if told is not None:
-            return CallEstimate(told.cost.plus(arguments), told.size)
+        estimate = call_estimate(expr.function, overload, target, nodes, self.sizer)
+        if estimate is not None:
+            return CallEstimate(estimate.cost.plus(arguments), estimate.size)
         if overload in ("logical_and", "logical_or"):
             return CallEstimate(CostRange(costs[0].least, costs[0].plus(costs[1]).most))
         if overload == "conditional":

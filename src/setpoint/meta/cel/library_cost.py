@@ -52,8 +52,8 @@ def call_estimate(
     def size(node: Node) -> SizeRange:
         if node.size is not None:
             return node.size
-        told = sizer(node.path, node.type) if sizer is not None else None
-        return told or UNKNOWN
+        estimate = sizer(node.path, node.type) if sizer is not None else None
+        return estimate or UNKNOWN
 
     own = _OWN.get(overload)
     if own is not None:

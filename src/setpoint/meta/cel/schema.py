@@ -35,9 +35,9 @@ class SchemaType:
     """A compiled schema. `type` is the CEL type; `value` converts JSON to it."""
 
     type: Type
-    most: int = 0
+    max_size: int = 0
     """Maximum size in characters, elements or entries."""
-    shortest: int = 0
+    min_bytes: int = 0
     """Minimum number of bytes as JSON."""
     read: Reading | None = None
     """Function that converts JSON to a value; None if JSON is used directly."""
@@ -64,7 +64,7 @@ class SchemaType:
                 node = _KEY if node.element is not None and node.type.kind is t.Kind.MAP else None
             else:
                 node = node.fields.get(name)
-        return None if node is None else SizeRange(0, node.most)
+        return None if node is None else SizeRange(0, node.max_size)
 
 
 _KEY = SchemaType(t.STRING, 0, 2)
@@ -141,15 +141,15 @@ def _string(schema: Mapping[str, Any]) -> SchemaType:
     if name == "byte":
         return SchemaType(t.BYTES, _MAX_LENGTH if longest is None else max(longest, 0), 2, reader_of_format("byte"))
     if name in _FORMATS:
-        kind, shortest, most = _FORMATS[name]
-        return SchemaType(kind, most, shortest, reader_of_format(name))
+        kind, min_bytes, max_size = _FORMATS[name]
+        return SchemaType(kind, max_size, min_bytes, reader_of_format(name))
     if longest is not None:
-        most = max(longest, 0) * 4
+        max_size = max(longest, 0) * 4
     elif schema.get("enum"):
-        most = max((len(value.encode()) for value in schema["enum"] if isinstance(value, str)), default=0)
+        max_size = max((len(value.encode()) for value in schema["enum"] if isinstance(value, str)), default=0)
     else:
-        most = _MAX_LENGTH
-    return SchemaType(t.STRING, most, 2)
+        max_size = _MAX_LENGTH
+    return SchemaType(t.STRING, max_size, 2)
 
 
 def _array(schema: Mapping[str, Any], name: str) -> SchemaType | None:
@@ -160,10 +160,10 @@ def _array(schema: Mapping[str, Any], name: str) -> SchemaType | None:
     if element is None:
         return None
     limit = schema.get("maxItems")
-    most = _MAX_LENGTH // (element.shortest + 1) if limit is None else max(limit, 0)
+    max_size = _MAX_LENGTH // (element.min_bytes + 1) if limit is None else max(limit, 0)
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
     read = read_list(schema.get("x-kubernetes-list-type") or "", keys, element.read)
-    return SchemaType(t.list_of(element.type), most, 2, read, element=element, structs=element.structs)
+    return SchemaType(t.list_of(element.type), max_size, 2, read, element=element, structs=element.structs)
 
 
 def _object(schema: Mapping[str, Any], name: str) -> SchemaType | None:
@@ -173,11 +173,11 @@ def _object(schema: Mapping[str, Any], name: str) -> SchemaType | None:
         if element is None:
             return None
         limit = schema.get("maxProperties")
-        most = _MAX_LENGTH // (element.shortest + 6) if limit is None else max(limit, 0)
+        max_size = _MAX_LENGTH // (element.min_bytes + 6) if limit is None else max(limit, 0)
         kind = t.map_of(t.STRING, element.type)
-        return SchemaType(kind, most, 2, read_map(element.read), element=element, structs=element.structs)
+        return SchemaType(kind, max_size, 2, read_map(element.read), element=element, structs=element.structs)
     required = frozenset(schema.get("required") or ())
-    shortest = 2
+    min_bytes = 2
     fields: dict[str, SchemaType] = {}
     access: dict[str, tuple[str, Reading | None]] = {}
     structs: list[StructType] = []
@@ -191,11 +191,11 @@ def _object(schema: Mapping[str, Any], name: str) -> SchemaType | None:
             access[identifier] = (key, compiled.read)
             structs.extend(compiled.structs)
         if key in required and prop.get("default") is None:
-            shortest += len(key.encode()) + compiled.shortest + 4
+            min_bytes += len(key.encode()) + compiled.min_bytes + 4
     plain = all(key == identifier and read is None for identifier, (key, read) in access.items())
     read = None if plain else _object_reader(access)
     struct = StructType(name, {key: value.type for key, value in fields.items()}, access=access)
-    return SchemaType(t.struct(name), 0, shortest, read, fields=fields, structs=[struct, *structs])
+    return SchemaType(t.struct(name), 0, min_bytes, read, fields=fields, structs=[struct, *structs])
 
 
 def _object_reader(access: dict[str, tuple[str, Reading | None]]) -> Callable[[Any], Any]:

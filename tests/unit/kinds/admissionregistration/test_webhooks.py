@@ -48,7 +48,7 @@ def test_defaults(hooks: Any) -> None:
           "specify pods/log"]),
         ({"matchConditions": [{"name": "x", "expression": " "}]},
          ["webhooks[0].matchConditions[0].expression: Required value"]),
-        # A service without a name is told to lack a namespace: so does the reference.
+        # A service without a name is reported to lack a namespace, as in the reference.
         ({"clientConfig": {"service": {"namespace": "n"}}},
          ["webhooks[0].clientConfig.service.namespace: Required value"]),
     ],

@@ -83,7 +83,7 @@ def test_schemas(schema: dict[str, Any], errors: list[str]) -> None:
                                                          'ipv4: "1.2.3"']),
         ({"x-kubernetes-int-or-string": True},
          [], ['Invalid value: "array": a in body must be of type integer,string: "array"']),
-        # The complaints of the alternative that got furthest are told.
+        # The errors of the alternative that passed most tests are reported.
         ({"oneOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]}, 1,
          ['Invalid value: "": "a" must validate one and only one schema (oneOf). Found none valid',
           "Invalid value: 1: a in body should be greater than or equal to 5"]),

@@ -14,8 +14,8 @@ Obj = dict[str, Any]
 
 
 def a_claim(**spec: Any) -> Obj:
-    wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}, **spec}
-    return {"metadata": {"name": "data", "namespace": "default", "uid": "u1"}, "spec": wish}
+    claim_spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}, **spec}
+    return {"metadata": {"name": "data", "namespace": "default", "uid": "u1"}, "spec": claim_spec}
 
 
 def a_volume(

@@ -37,8 +37,8 @@ async def _raw(below: MemoryStore, key: str = _SECRET) -> bytes:
 
 async def test_the_store_below_never_sees_the_value() -> None:
     below = MemoryStore()
-    heard: list[Event] = []
-    below.watch("", 0, lambda events, _: heard.extend(events))
+    received: list[Event] = []
+    below.watch("", 0, lambda events, _: received.extend(events))
     store = _store(below, _gcm("one"))
     revision, (kept, _) = await store.txn([Put(_SECRET, _VALUE, 0, _STAMP), Put(_POD, b"{}")])
     whole = _VALUE.replace(b'"resourceVersion":""', b'"resourceVersion":"1"')
@@ -47,18 +47,18 @@ async def test_the_store_below_never_sees_the_value() -> None:
     raw = await _raw(below)
     assert raw.startswith(b"k8s:enc:aesgcm:v1:one:")
     assert b"swordfish" not in raw
-    assert not any(b"swordfish" in event.now.value for event in heard if event.now is not None)
+    assert not any(b"swordfish" in event.now.value for event in received if event.now is not None)
     assert await _raw(below, _POD) == b"{}"
 
 
 async def test_the_revision_is_that_of_the_last_write() -> None:
     store = _store(MemoryStore(), _gcm("one"))
-    told: list[Event] = []
+    seen: list[Event] = []
     await store.txn([Put(_SECRET, _VALUE, 0, _STAMP)])
     await store.txn([Put(_POD, b"{}")])
     await store.txn([Put(_SECRET, _VALUE, 1, _STAMP)])
-    store.watch("core/secrets/", 0, lambda events, _: told.extend(events))
-    shown = [(event.now.value if event.now else b"", event.before.value if event.before else b"") for event in told]
+    store.watch("core/secrets/", 0, lambda events, _: seen.extend(events))
+    shown = [(event.now.value if event.now else b"", event.before.value if event.before else b"") for event in seen]
     assert [b'"resourceVersion":"1"' in shown[0][0], b'"resourceVersion":"3"' in shown[1][0]] == [True, True]
     assert shown[1][1] == shown[0][0]
     with pytest.raises(CompareFailed) as failure:
