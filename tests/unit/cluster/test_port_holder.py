@@ -29,7 +29,7 @@ def process(proc: Path, number: int, inode: int, *words: str) -> None:
 def proc(tmp_path: Path) -> Path:
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "tcp").write_text(TABLE + listening(6443, 77) + listening(80, 78, state="01"))
-    process(tmp_path, 7, 77, "/usr/bin/python3", "/work/.venv/bin/setpoint", "up", "--detach")
+    process(tmp_path, 7, 77, "/usr/bin/python3", "/srv/.venv/bin/setpoint", "up", "--detach")
     process(tmp_path, 8, 78, "curl")
     return tmp_path
 
