@@ -146,7 +146,8 @@ def test_make_knows_its_targets(document: str) -> None:
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_up_passes_options_on() -> None:
     done = subprocess.run(
-        ["make", "-n", "up", "ARGS=--port 7443 --nodes 1"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-n", "--no-print-directory", "up", "ARGS=--port 7443 --nodes 1"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
     )
     assert done.stdout.splitlines()[-1] == ".venv/bin/setpoint up --port 7443 --nodes 1"
 
