@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -145,10 +146,10 @@ def test_make_knows_its_targets(document: str) -> None:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_up_passes_options_on() -> None:
-    done = subprocess.run(
-        ["make", "-n", "--no-print-directory", "up", "ARGS=--port 7443 --nodes 1"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )
+    # This may itself run under make, whose flags are inherited and change what is printed.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "-n", "up", "ARGS=--port 7443 --nodes 1"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ".venv/bin/setpoint up --port 7443 --nodes 1"
 
 
