@@ -172,8 +172,8 @@ def filled(unit: str, size: int) -> str:
 LONG = 1_000_000
 
 
-def strangers() -> list[Vector]:
-    """What anybody can send, before it is known who it is."""
+def anonymous() -> list[Vector]:
+    """Return the requests that are sent without credentials."""
     odd = filled("%61", LONG)
     found = {
         "labelSelector of 500,000 keys": get("labelSelector=" + filled("a,", LONG) + "a"),
@@ -521,7 +521,7 @@ def main() -> int:
             fill(server)
             print("| vector | sent by | answer | longest hold of the loop, ms | all of it, ms |")
             print("|---|---|---|---|---|")
-            for vector in strangers() + known():
+            for vector in anonymous() + known():
                 if options.only not in vector.name:
                     continue
                 time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Whether anything grows under churn: `python bench/soak.py [--minutes 30] [--nodes 5] [--warm-up MINUTES]`.
+"""Measure whether anything grows under churn: `python bench/soak.py [--minutes 30] [--nodes 5] [--warm-up MINUTES]`.
 
 A whole cluster in a process of its own, as `setpoint up` runs it (TLS, RBAC, SQLite), and clients in this one, for so
 many minutes: Deployments that are created, scaled and deleted, Jobs, namespaces, CustomResourceDefinitions with their

@@ -246,7 +246,7 @@ def test_declarations_conflicts_and_finalizers(shell: Shell) -> None:
     assert shell.run("kubectl apply -f order-api.yaml") == "deployment.apps/order-api unchanged\n"
     assert "AlreadyExists" in shell.run("kubectl create -f order-api.yaml", code=1)
     shell.until("kubectl get deployment order-api", r"^order-api +3/3 ")
-    # Whoever writes from an old copy is refused.
+    # A write from an outdated copy is refused.
     shell.run("kubectl get deployment order-api -o yaml > old.yaml")
     shell.run("kubectl scale deployment order-api --replicas=4")
     assert "the object has been modified" in shell.run("kubectl replace -f old.yaml", code=1)

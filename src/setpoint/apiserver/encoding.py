@@ -132,7 +132,7 @@ class Encoding:
 
     @cached_property
     def _versions(self) -> dict[str, Encoding]:
-        """By apiVersion; this one included."""
+        """Map apiVersion to the encoding of that version of the kind, this one included."""
         resource = self.resource
         others = [one for one in RESOURCES if (one.storage, one.kind) == (resource.storage, resource.kind)]
         return {one.api_version: self if one is resource else encoding_of(one) for one in others}

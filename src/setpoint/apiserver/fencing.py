@@ -36,10 +36,10 @@ class Fencing:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._seen: dict[str, _Seen] = {}
-        """By key of the Lease. It may be out of date: the comparison finds out."""
+        """The last known state of each Lease, by its key. The comparison in the transaction detects a stale one."""
 
     async def commit(self, header: str, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
-        """As `Store.txn`, if the term that the header names still holds its Lease; raises Conflict if not."""
+        """Commit like `Store.txn` if the term in the header still holds its Lease; raise Conflict if it does not."""
         try:
             term = parse_term(header)
         except ValueError:

@@ -38,7 +38,7 @@ class Health:
         """Checks by name, for each of `healthz`, `livez` and `readyz`."""
         self._checks = {root: dict(named) for root, named in checks.items()}
         self._results: dict[tuple[str, str], _Results] = {}
-        """By check and by which of the three was asked for."""
+        """Results of the checks, by (name of the check, root)."""
 
     def add(self, root: str, name: str, check: Check) -> None:
         """Make one more check for `healthz`, `livez` or `readyz`."""

@@ -72,7 +72,7 @@ def _prepared(registry: Registry, obj: Obj, ctx: Context) -> Errors:
 
 
 def _prepared_update(registry: Registry, obj: Obj, old: Obj, strategy: Strategy, ctx: Context) -> Errors:
-    """As `_prepared`, of an update."""
+    """Prepare and validate the new state of an object, and return what is wrong with it."""
     meta, old_meta = obj["metadata"], old["metadata"]
     strategy.prepare_for_update(obj, old, ctx)
     if registry.strategy.has_generation and registry.strategy.is_new_generation(obj, old):

@@ -53,7 +53,7 @@ def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Res
 
 
 async def respond_converted(call: Call, form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Response:
-    """As `respond`; where a large body must be converted, that is done beside the event loop."""
+    """Answer like `respond`, but convert a large body on a worker thread."""
     if form.media_type == JSON and not form.pretty:
         return respond(form, body, status)
     whole = body if isinstance(body, bytes) else b"".join(body)

@@ -12,7 +12,7 @@ _LONGEST_KEPT = 1024
 """Longer paths are not remembered: strangers could fill the memory with them."""
 _MOST_PARAMETERS = 10_000
 _MOST_SEGMENTS = 16
-"""Segments of a path that are told apart. Nothing that a path names is deeper; what follows is one text."""
+"""Maximum number of path segments that are split; no API path is deeper, and the rest stays one segment."""
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 COLLECTIONS = frozenset({"list", "watch"})

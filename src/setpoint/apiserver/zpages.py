@@ -109,5 +109,5 @@ def _text(page: str, lines: list[str]) -> Response:
 
 
 def _unix_date(moment: datetime) -> str:
-    """As Go's time.UnixDate."""
+    """Format a time in the layout of Go's time.UnixDate."""
     return f"{moment:%a %b} {moment.day:2d} {moment:%H:%M:%S} UTC {moment.year}"

@@ -32,7 +32,7 @@ class Lazy(NamedTuple):
 
 class Command(NamedTuple):
     summary: str
-    """One line for the list of commands."""
+    """A one-line description for the list of commands."""
     run: Run | None = None
     """The function that executes the command; None if it only has subcommands."""
     flags: tuple[Flag, ...] = ()
@@ -44,7 +44,7 @@ class Command(NamedTuple):
     children: Mapping[str, Command | Lazy] = {}
     aliases: tuple[str, ...] = ()
     connects: bool = True
-    """Whether the command connects to a server and has the connection flags."""
+    """True if the command connects to a server and has the connection flags."""
     local: bool = False
     """Whether the command acts on the cluster of this directory unless another one is chosen explicitly, never on that
     of `~/.kube/config`."""

@@ -15,7 +15,8 @@ _AT_ONCE = 100
 
 
 class ApiFromPods:
-    """Answers come later: whoever asked looks for them in what it was given."""
+    """Sends requests of simulated Pods to the API server; each answer is delivered through the `Pending` that `ask`
+    returned."""
 
     def __init__(self, handle: Handler, tasks: asyncio.TaskGroup) -> None:
         self._handle = handle

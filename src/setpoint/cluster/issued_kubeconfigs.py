@@ -33,7 +33,7 @@ def write_kubeconfigs(
 ) -> Path:
     """Write the files, in which the cluster has this name, and return the administrator's.
 
-    Each is kept as it is while it fits: new keys at every start would be slow and would annoy whoever copied it."""
+    A file that is still valid is not rewritten: new keys at every start would be slow and would break copies of it."""
     admin = directory / f"{_ADMIN}.kubeconfig"
     name = name or cluster_name(directory)
     if files is None:

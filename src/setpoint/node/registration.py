@@ -30,7 +30,7 @@ EVENTS = ("NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficient
 
 
 def default_labels(name: str) -> dict[str, str]:
-    """Return the labels that every kubelet gives its Node, whoever made that."""
+    """Return the labels that a kubelet sets on its Node, also on one that others created."""
     labels: dict[str, str] = {}
     for prefix in ("beta.kubernetes.io", "kubernetes.io"):
         labels |= {f"{prefix}/arch": "amd64", f"{prefix}/os": "linux"}
@@ -144,8 +144,8 @@ def csi_node(node: Mapping[str, Any], drivers: Iterable[VolumeDriver]) -> Obj:
 
 
 def resumed_csi_node(found: Obj, fresh: Obj) -> Obj:
-    """Return a CSINode that exists already as a node leaves it that starts again: drivers that are listed stay as they
-    are, whoever listed them, and it belongs to the present Node."""
+    """Return an existing CSINode as a restarted node leaves it: listed drivers stay unchanged, and the present Node
+    becomes its owner."""
     listed = (found.get("spec") or {}).get("drivers") or []
     names = {driver["name"] for driver in listed}
     missing = [driver for driver in fresh["spec"]["drivers"] if driver["name"] not in names]

@@ -221,7 +221,7 @@ class _Stream:
         self.drained = writer.drained
         """Returns when the reader has taken what it was sent."""
         self._live = False
-        """Whether all of the present and the past has been sent: from then on the cache delivers."""
+        """True once the present and the past have been sent: from then on the cache delivers events."""
         self._empty: dict[str, Any] | None = None
         """An object that says nothing, but for its metadata: what bookmarks are made of."""
         target = call.target
@@ -372,7 +372,7 @@ class _Stream:
 
 
 def _protobuf_encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:
-    """As `_encoder`, in protobuf, in which there are no tables."""
+    """Return what `_encoder` returns, for events in protobuf, which has no tables."""
     encoding = registry.encoding
     if not form.transform:
         return lambda kind, entry: write_watch_event(kind, encoding.protobuf_single(entry)), encoding.form + "#protobuf"

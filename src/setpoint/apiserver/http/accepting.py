@@ -24,7 +24,7 @@ _YOUTH: Final = 0.02
 _SHUTDOWN_TIMEOUT: Final = 5.0
 _NOTHING_LEFT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _HTTP_ON_HTTPS: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-"""As Go's net/http answers."""
+"""The answer to plain HTTP on a TLS port, in the words of Go's net/http."""
 _PAUSE: Final = 1.0
 """Seconds until the next try where there is nothing left to take one more connection with."""
 

@@ -23,7 +23,7 @@ class PortRepair:
         self._api = api
         self._ports = ports
         self._wrong: dict[str, tuple[int, int]] = {}
-        """By key, the revision of a reservation that was found wrong the last time, and how often in a row."""
+        """Reservations found wrong by the last repair: by key, the revision and the number of consecutive findings."""
 
     async def run(self) -> None:
         """Look at all node ports once, and put right what is due."""
@@ -52,7 +52,7 @@ class PortRepair:
                 continue  # it changed meanwhile; the next run looks again
 
     def _held(self) -> dict[int, Owner]:
-        """Which Service holds each node port."""
+        """Map each node port to the Service that holds it."""
         held: dict[int, Owner] = {}
         ports = self._ports
         for entry in self._api.registry("", "services").cache.scan():

@@ -26,7 +26,7 @@ def _ping(session: Session, arguments: list[str], streams: Streams) -> Running:
         streams.err(f"ping: bad address '{host}'\n")
         return 1
     size, deadline = int(options["s"]) if options.get("s", "").isdigit() else 56, seconds_of(options, "w")
-    every, patience = seconds_of(options, "i") or 1.0, seconds_of(options, "W") or 10.0
+    interval, reply_timeout = seconds_of(options, "i") or 1.0, seconds_of(options, "W") or 10.0
     wanted, sent, received, begun = int(count) if count.isdigit() else _MOST_PINGS, 0, 0, session.now()
     streams.out(f"PING {host} ({address}): {size} data bytes\n")
     while sent < wanted:
@@ -36,7 +36,7 @@ def _ping(session: Session, arguments: list[str], streams: Streams) -> Running:
             received += 1
         sent += 1
         last = sent == wanted
-        yield (0.0 if answered else patience) if last else every
+        yield (0.0 if answered else reply_timeout) if last else interval
         if deadline is not None and session.now() - begun >= deadline:
             break
     lost = 100 * (sent - received) // sent
