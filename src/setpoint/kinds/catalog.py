@@ -1,6 +1,6 @@
-"""Every resource the API serves by default: names, scope, verbs, subresources. Behaviour is loaded when first used.
+"""The catalog of built-in resources: names, scope, verbs, subresources. Their strategies are imported on first use.
 
-The order is discovery's: groups by priority, resources by name.
+Resources are in the order of discovery: groups by priority, resources by name.
 """
 
 from __future__ import annotations
@@ -50,6 +50,24 @@ _HASHED_AS = {
     ("resource.k8s.io", "DeviceTaintRule"): ("resource.k8s.io", "v1beta2"),
     ("storagemigration.k8s.io", "StorageVersionMigration"): ("storagemigration.k8s.io", "v1beta1"),
 }
+
+# Modules with the rules of several kinds that have most of them in common.
+_SHARED_MODULES = {
+    "admissionregistration.bindings": ("MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"),
+    "admissionregistration.policies": ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"),
+    "admissionregistration.webhooks": ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+    "flowcontrol": ("FlowSchema", "PriorityLevelConfiguration"),
+    "rbac": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "reviews": (
+        "LocalSubjectAccessReview",
+        "SelfSubjectAccessReview",
+        "SelfSubjectReview",
+        "SelfSubjectRulesReview",
+        "SubjectAccessReview",
+        "TokenReview",
+    ),
+}
+_MODULE_OF_KIND = {kind: module for module, kinds in _SHARED_MODULES.items() for kind in kinds}
 
 
 @dataclass(frozen=True)
@@ -125,18 +143,24 @@ class Resource:
 
     @cached_property
     def strategy(self) -> Strategy:
-        """Return the kind's rules from `kinds/<group>/<kind>.py`.
+        """Return the kind's rules from `kinds/<group>/<kind>.py`, or from the module that several kinds share.
 
         The module is imported on first use, because a server that serves only Pods need not load the rules of ninety
         other kinds."""
-        folder = self.group.split(".")[0] if self.group else "core"
-        name = self.kind.lower()
-        if (self.group, self.version) == ("autoscaling", "v1"):
-            name += "_v1"
-        strategy: Strategy = import_module(f"setpoint.kinds.{folder}.{name}").STRATEGY
+        strategy = self._load_strategy()
         strategy.type = self.type
         for part in strategy.subresources.values():
             part.type = self.type
+        return strategy
+
+    def _load_strategy(self) -> Strategy:
+        strategy: Strategy
+        if shared := _MODULE_OF_KIND.get(self.kind):
+            strategy = import_module(f"setpoint.kinds.{shared}").STRATEGIES[self.kind]
+            return strategy
+        folder = self.group.split(".")[0] if self.group else "core"
+        name = "STRATEGY_V1" if (self.group, self.version) == ("autoscaling", "v1") else "STRATEGY"
+        strategy = getattr(import_module(f"setpoint.kinds.{folder}.{self.kind.lower()}"), name)
         return strategy
 
     def subresource(self, name: str) -> Subresource | None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from setpoint.kinds.strategy import Column, Obj
+from setpoint.kinds.strategy import Column
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import human_duration, parse_time
 
 NONE = "<none>"
@@ -46,16 +47,3 @@ def list_text(items: Sequence[str], more: bool, count: int, limit: int) -> str:
     if more:
         return f"{text} + {count - limit} more..."
     return text or UNSET
-
-
-def container_names(obj: Obj, now: datetime) -> str:
-    return ",".join(container.get("name", "") for container in _containers(obj))
-
-
-def container_images(obj: Obj, now: datetime) -> str:
-    return ",".join(container.get("image", "") for container in _containers(obj))
-
-
-def _containers(obj: Obj) -> list[dict[str, Any]]:
-    template = obj.get("spec", {}).get("template") or {}
-    return (template.get("spec") or {}).get("containers") or []

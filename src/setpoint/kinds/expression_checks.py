@@ -1,14 +1,16 @@
-"""Compilation of the expressions of policies and selectors, to report their errors."""
+"""Compilation of the expressions of policies and selectors, to report their errors, also against schemas of kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from setpoint.kinds.expression_environments import (
     admission_environment,
     device_environment,
     device_size,
+    typed_admission_environment,
 )
 from setpoint.kinds.expressions import Purpose
 from setpoint.meta.cel import (
@@ -20,6 +22,7 @@ from setpoint.meta.cel import (
     CelProblem,
     Environment,
     Program,
+    SchemaType,
     Type,
     list_of,
 )
@@ -50,7 +53,7 @@ def _compiled(environment: Environment, text: str) -> tuple[Program | None, str]
         return None, f"program instantiation failed: {error}"
 
 
-# The same policy is checked on every write of it, its status included; compiling is the most of that.
+# Every write of a policy, its status included, checks the same expressions; compiling them dominates the cost.
 @lru_cache(maxsize=1024)
 def check_admission(
     text: str,
@@ -72,7 +75,7 @@ def admission_program(
     stored: bool,
     variables: tuple[tuple[str, str], ...] | None,
 ) -> tuple[Program | None, str]:
-    """Return the program of an expression of a policy or webhook, or what is wrong with it."""
+    """Return the program of an expression of a policy or webhook, or its error."""
     environment = admission_environment(
         has_params=has_params,
         has_authorizer=has_authorizer,
@@ -110,6 +113,51 @@ def check_selector(text: str) -> list[str]:
         return [problem]
     if program.result not in (BOOL, ANY):
         return [f"must evaluate to bool or the unknown type, not {declared_name(program.result)}"]
-    if program.cost_estimate(device_size).most > _DEVICE_COST:
+    if program.cost_estimate(device_size).max > _DEVICE_COST:
         return ["too complex, exceeds cost limit"]
     return []
+
+
+class TypedKind(NamedTuple):
+    shown: str
+    """Name of the kind in warnings."""
+    type: SchemaType | None
+    """Type of the kind's objects; None if unknown."""
+
+
+class TypedPolicy:
+    """The environments of a policy's expressions: one for each kind that it is for."""
+
+    def __init__(
+        self,
+        kinds: Sequence[TypedKind],
+        has_params: bool = False,
+        params: SchemaType | None = None,
+        variables: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._environments = [(kind.shown, _with_variables(kind.type, has_params, params, variables)) for kind in kinds]
+
+    def problems(self, text: str) -> str:
+        """Return the type errors of an expression for each kind; empty if it is valid for all of them."""
+        found = []
+        for shown, environment in self._environments:
+            try:
+                environment.check(text)
+            except CelProblem as problem:
+                found.append(f"{shown}: {problem}\n")
+        return "\n".join(found)
+
+
+def _with_variables(
+    kind: SchemaType | None, has_params: bool, params: SchemaType | None, variables: Sequence[tuple[str, str]]
+) -> Environment:
+    """Return the environment with the variables; each may use those before it, and one that does not compile is dyn."""
+    types: dict[str, Type] = {}
+    environment = typed_admission_environment(kind, has_params, params, types)
+    for name, text in variables:
+        try:
+            types[name] = environment.check(text)[1].type
+        except CelProblem:
+            types[name] = DYN
+        environment = typed_admission_environment(kind, has_params, params, types)
+    return environment

@@ -22,7 +22,7 @@ from setpoint.meta.cel import (
 )
 from setpoint.meta.cel.cost import Path
 from setpoint.meta.cel.libraries.authorizer import AuthorizerValue, ResourceCheckValue
-from setpoint.meta.cel.libraries.comprehensions import BINDINGS
+from setpoint.meta.cel.libraries.optionals import BINDINGS
 from setpoint.meta.cel.libraries.patches import JSON_PATCH, resolve_patch_type
 from setpoint.meta.cel.libraries.quantities import QuantityValue
 from setpoint.meta.cel.schema import all_structs
@@ -149,7 +149,7 @@ def typed_admission_environment(
 
 
 def variable_type(result: Type) -> Type:
-    """Return the type under which others see a policy's variable: messages and what only libraries know becomes dyn."""
+    """Return the type of a policy's variable in other expressions: messages and types of libraries become dyn."""
     if result.kind is Kind.LIST:
         return list_of(variable_type(result.parameters[0]))
     if result.kind is Kind.MAP:

@@ -38,13 +38,13 @@ class Usage:
 def check_expression(text: str, usage: Usage) -> list[str]:
     """Return the errors of the expression; empty if it is valid. Only this function calls the compiler.
 
-    (The rules in the schemas of custom resources have their own: `apiextensions.rule_compiler`.)"""
-    # The compiler is loaded for the first expression that there is: many clusters have none.
+    (The rules in the schemas of custom resources have their own: `apiextensions.rule_validation`.)"""
+    # Imported with the first expression, because many clusters have none.
     from setpoint.kinds.expression_checks import check_admission, check_selector
 
     if usage.purpose is Purpose.DEVICE_SELECTOR:
         return check_selector(text)
-    # Without variables there is no `variables`, except for a variable, which sees those before it, be they none.
+    # `variables` is declared only if there are variables, and for the expressions of variables themselves.
     composed = usage.purpose is Purpose.VARIABLE or bool(usage.variables)
     variables = tuple(usage.variables.items()) if composed else None
     return list(check_admission(text, usage.purpose, usage.has_params, usage.has_authorizer, usage.stored, variables))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from setpoint.meta.field import Errors, invalid
-from setpoint.meta.integers import parse_integer
+from setpoint.meta.goformat import parse_integer
 from setpoint.meta.names import percent
+from setpoint.meta.objects import ObjView
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
@@ -17,7 +15,7 @@ def non_negative(value: int, path: str, errs: Errors) -> None:
         errs.append(invalid(path, value, NOT_NEGATIVE))
 
 
-def non_negative_fields(holder: Mapping[str, Any], names: tuple[str, ...], path: str, errs: Errors) -> None:
+def non_negative_fields(holder: ObjView, names: tuple[str, ...], path: str, errs: Errors) -> None:
     for name in names:
         if holder.get(name, 0) < 0:
             errs.append(invalid(f"{path}.{name}", holder[name], NOT_NEGATIVE))
@@ -31,8 +29,7 @@ def int_or_percent(value: int | str, path: str, errs: Errors) -> None:
 
 
 def number_of(value: int | str) -> int:
-    """Return the number itself: of a percentage the part before the sign, of any other text what a lenient reader
-    sees."""
+    """Return an integer, the number of a percentage, or the integer value of another text (0 if it has none)."""
     if isinstance(value, int):
         return value
     if not percent(value):
@@ -52,8 +49,16 @@ def at_most_100_percent(value: int | str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, value, "must not be greater than 100%"))
 
 
-def never_decremented(status: Mapping[str, Any], old: Mapping[str, Any], name: str, path: str, errs: Errors) -> None:
+def never_decremented(status: ObjView, old: ObjView, name: str, path: str, errs: Errors) -> None:
     value = status.get(name)
     before = old.get(name)
     if before is not None and (value is None or value < before):
         errs.append(invalid(f"{path}.{name}", value or 0, "cannot be decremented"))
+
+
+def scaled_value(value: int | str, total: int, *, up: bool) -> int:
+    """Scale a percentage of `total`, rounded up or down; return an integer unchanged."""
+    if isinstance(value, int):
+        return value
+    percent = int(value.removesuffix("%")) * total
+    return -(-percent // 100) if up else percent // 100

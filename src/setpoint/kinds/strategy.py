@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 
 from setpoint.meta.field import Errors
 from setpoint.meta.names import dns1123_subdomain
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Type
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +115,23 @@ class Strategy:
         return dns1123_subdomain(name.rstrip("-") if prefix else name)
 
     def default(self, obj: Obj) -> None:
-        """Fill what the user left out, in place."""
+        """Set the defaults of absent fields, in place."""
 
     def stamp(self, obj: Obj, now: datetime) -> None:
-        """Defaults that are the time of the request: called right after `default`, so that they are owned like it."""
+        """Set defaults that are the time of the request; called right after `default`, with the same ownership."""
 
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        """Drop or reset what a creator may not set."""
+        """Drop or reset fields that a client must not set on create."""
         self.reset_status(obj)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
-        """Append everything that is wrong."""
+        """Append all errors of the object to `errs`."""
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         return []
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        """Take over from `old` what this write may not change."""
+        """Copy the fields that this write must not change from `old`."""
         self.retain_status(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
@@ -151,7 +150,7 @@ class Strategy:
         return []
 
     def undeletable(self, name: str) -> str:
-        """Return why the object of this name cannot be deleted, by itself; empty: it can."""
+        """Return why the object of this name cannot be deleted; empty if it can."""
         return ""
 
     def grace_period(self, obj: Obj, requested: int | None) -> int | None:
@@ -206,7 +205,7 @@ class Strategy:
     def reset_status(self, obj: Obj) -> None:
         """Give the object the empty status of its type."""
         if self.has_status:
-            from setpoint.meta.decode import zero  # the decoder imports nothing of kinds; a cycle only in time
+            from setpoint.meta.decode import zero  # Imported here to avoid an import cycle.
 
             obj["status"] = zero(self.type.fields["status"].type)
 
@@ -254,3 +253,36 @@ def _copy_field(obj: Obj, old: Obj, name: str) -> None:
         obj[name] = old[name]
     else:
         obj.pop(name, None)
+
+
+_RETAINED_METADATA = (
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+)
+
+
+def retain_metadata(obj: Obj, old: Obj) -> None:
+    """Restore metadata from `old`, except for the fields that the server sets for this write."""
+    meta, old_meta = obj["metadata"], old["metadata"]
+    for name in _RETAINED_METADATA:
+        if name in old_meta:
+            meta[name] = old_meta[name]
+        else:
+            meta.pop(name, None)
+
+
+class BareStatusStrategy(StatusStrategy):
+    """A `/status` that changes nothing but the status."""
+
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return (*self.reset_fields, "metadata")
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        retain_metadata(obj, old)

@@ -75,8 +75,7 @@ def type_of(definition: str) -> Type:
 def _struct(made: _Types, definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
     """Build a struct; `made` holds incomplete types.
 
-    `atomic` and `nullable` add to what the definition itself says, `granular` removes its atomicity: a field may
-    override its type."""
+    A field may override its type: `atomic` and `nullable` add to the definition, `granular` removes its atomicity."""
     key = (definition, atomic, nullable, granular)
     known = _types.get(key) or made.get(key)
     if known is not None:
@@ -113,7 +112,7 @@ def _field(made: _Types, name: str, text: str, presence: str, more: dict[str, An
 
 
 def _type(made: _Types, text: str, go: str, more: dict[str, Any]) -> Type:
-    """Return the Type of a field; `more` holds what concerns the outermost layer only."""
+    """Return the Type of a field; `more` holds settings of the outermost layer."""
     atomic, nullable = more.get("atomic", False), more.get("null", False)
     list_type, keys = more.get("list", ""), tuple(more.get("keys", ()))
     if text[0] not in "[{" and text not in _SCALARS and text not in _SCHEMA_UNIONS:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_subdomain, port_number
+from setpoint.meta.objects import ObjView
 
 _FORM = "; desired format: https://host[/path]"
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
@@ -73,7 +73,7 @@ def _split(url: str) -> tuple[str, str, str | None, str, str]:
     return scheme, host, user, query, fragment
 
 
-def validate_url(url: str, path: str, errs: Errors) -> None:
+def _validate_url(url: str, path: str, errs: Errors) -> None:
     read = url.partition("#")[0]
     try:
         scheme, host, user, query, fragment = _split(url)
@@ -95,13 +95,11 @@ def validate_url(url: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, query, "query parameters are not permitted in the URL"))
 
 
-def validate_service(service: dict[str, Any], path: str, errs: Errors, swapped: bool = False) -> None:
-    """Validate a service reference. With `swapped`, name and namespace are exchanged as upstream does for admission
-    webhooks."""
-    names = ("namespace", "name") if swapped else ("name", "namespace")
-    for field, source in zip(("name", "namespace"), names):
-        if not service.get(source):
-            errs.append(required(f"{path}.{field}"))
+def _validate_service(service: ObjView, path: str, errs: Errors) -> None:
+    """Validate a service reference. The errors of name and namespace are exchanged, as upstream does."""
+    for field, reported in (("namespace", "name"), ("name", "namespace")):
+        if not service.get(field):
+            errs.append(required(f"{path}.{reported}"))
     port = service.get("port") or 0
     if texts := port_number(port):
         errs.append(invalid(f"{path}.port", port, "port is not valid: " + ", ".join(texts)))
@@ -119,3 +117,14 @@ def validate_service(service: dict[str, Any], path: str, errs: Errors, swapped: 
             errs.append(invalid(path, url_path, f"segment[{i}] may not be empty"))
             continue
         errs.extend(invalid(path, url_path, f"segment[{i}]: {text}") for text in dns1123_subdomain(step))
+
+
+def validate_client_config(config: ObjView, path: str, errs: Errors) -> None:
+    """Validate that a webhook has either a URL or a service, by the rules of that."""
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        errs.append(required(path, "exactly one of url or service is required"))
+    elif url is not None:
+        _validate_url(url, f"{path}.url", errs)
+    elif service is not None:
+        _validate_service(service, f"{path}.service", errs)

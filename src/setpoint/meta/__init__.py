@@ -1,1 +1,1 @@
-"""Pure vocabulary of the Kubernetes API: no I/O, no asyncio, no clock of its own."""
+"""Pure building blocks of the Kubernetes API: no I/O, no asyncio, no clock."""

@@ -8,23 +8,19 @@ Where upstream replaces what is no Unicode by U+FFFD, so does this.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
+from setpoint.meta import chunked_json
+from setpoint.meta.chunked_json import LARGE, MAX_DEPTH, may_lose_keys
 from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, DecodeError, Pairs, describe
 from setpoint.meta.goformat import quote
 from setpoint.meta.json_syntax import depth_error, early_syntax_error, read_json, syntax_error
 
-MAX_DEPTH = 254
-"""Maximum nesting depth: the depth to which orjson can write."""
 MAX_VALUES = 250_000
-"""Maximum number of commas and opening brackets in a JSON document, about its number of values.
-
-orjson takes 20 ms for this many, and no other thread runs meanwhile."""
-
-_SPACE = b" \t\r\n"
-_SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
+"""Maximum number of commas and opening brackets in a JSON document, about its number of values."""
 _PIECE = 64 * 1024
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -38,23 +34,42 @@ def parse_json(data: bytes) -> tuple[Any, list[str]]:
     if len(data) > MAX_VALUES and _has_too_many_values(data):
         raise BodyError(early_syntax_error(data, MAX_DEPTH) or "json: document contains too many values")
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        value, may_have_duplicates = chunked_json.loads(data) if len(data) > LARGE else _load(data)
+    except (orjson.JSONDecodeError, chunked_json.Unreadable):
         return _parse_odd(data)
+    return value, _duplicates(read_json(data, object_pairs_hook=Pairs)) if may_have_duplicates else []
+
+
+def _load(data: bytes) -> tuple[Any, bool]:
+    """Return the value, and whether an object in the document may contain a key twice."""
+    value = orjson.loads(data)
     written = _write(data, value)
-    if data == written or not _lost_keys(data, written):
-        return value, []
-    return value, _duplicates(read_json(data, object_pairs_hook=Pairs))
+    return value, data != written and may_lose_keys(data, written)
 
 
 def _has_too_many_values(data: bytes) -> bool:
     if _punctuation(data) <= MAX_VALUES:
         return False
     # Perhaps it is the punctuation of texts.
-    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
-    if bare.count(b'"') > 4 * MAX_VALUES:
-        return True
-    return _punctuation(b"".join(bare.split(b'"')[::2])) > MAX_VALUES
+    count = 0
+    for text in _outside_strings(data):
+        count += _punctuation(text)
+        if count > MAX_VALUES:
+            return True
+    return False
+
+
+def _outside_strings(data: bytes) -> Iterator[bytes]:
+    """Yield what a JSON text has outside its strings, in pieces of bounded size."""
+    at, inside = 0, False
+    while at < len(data):
+        piece = data[at : at + _PIECE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # the character that is escaped is in the next piece
+            piece = piece[:-1] or data[at : at + 2]
+        at += len(piece)
+        texts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield b"".join(texts[inside::2])
+        inside ^= len(texts) % 2 == 0
 
 
 def _punctuation(data: bytes) -> int:
@@ -64,18 +79,9 @@ def _punctuation(data: bytes) -> int:
 
 def _write(data: bytes, value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return chunked_json.dumps(value) if len(data) > LARGE else orjson.dumps(value)
     except orjson.JSONEncodeError:  # all that can be wrong with what was just read
         raise BodyError(depth_error(data, MAX_DEPTH)) from None
-
-
-def _lost_keys(data: bytes, written: bytes) -> bool:
-    """Return whether a key of `data` may be missing in the parsed value. It is cheap and may return false positives."""
-    if data.translate(None, _SPACE) == written.translate(None, _SPACE):
-        return False
-    # Every key, and every `":` inside a string, is in both texts once, unless it is written in an odd way.
-    same = data.count(b'":') == written.count(b'":')
-    return not same or _SPACED_COLON.search(data) is not None or b"\\u0022" in data
 
 
 def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
@@ -93,7 +99,8 @@ def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
 
 
 def _int(text: str) -> int | float:
-    return int(text) if len(text) <= 20 else _float(text)
+    number = int(text) if len(text) <= 20 else _float(text)
+    return number if -(2**63) <= number < 2**64 else float(number)
 
 
 def _float(text: str) -> float:
@@ -146,7 +153,10 @@ def plain_numbers(data: bytes, value: Any) -> Any:
     """Return the value read from `data` with its numbers as upstream represents them where no type is declared.
 
     A float without a fraction becomes an integer, an integer beyond 64 bits a float."""
-    return _plain_numbers(value) if _ODD_NUMBERS.search(data) else value
+    # In pieces that overlap by the longest match, because a single search would hold the interpreter lock for long.
+    pieces = range(0, len(data), _PIECE)
+    odd = any(_ODD_NUMBERS.search(data, at, at + _PIECE + 19) for at in pieces)
+    return _plain_numbers(value) if odd else value
 
 
 def _plain_numbers(value: Any) -> Any:

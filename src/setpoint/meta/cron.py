@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+from setpoint.meta.caching import memoized
 from setpoint.meta.goformat import quote
-from setpoint.meta.memoize import memoized
 from setpoint.meta.times import TimeError, parse_duration
 
 _STAR = 1 << 63
@@ -60,7 +60,7 @@ _WEEKDAY = _Bounds(0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 
 @memoized(maxsize=1024)
 def parse(text: str) -> Schedule:
-    """Raises ValueError with upstream's text."""
+    """Parse a schedule. Raises ValueError with upstream's message."""
     if not text:
         raise ValueError("empty spec string")
     zone: tzinfo | None = None
@@ -101,8 +101,15 @@ def load_zone(name: str) -> tzinfo | None:
 
 
 def _descriptor(text: str, zone: tzinfo | None) -> Schedule:
-    first = {"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
-             "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *"}.get(text)  # fmt: skip
+    first = {
+        "@yearly": "0 0 1 1 *",
+        "@annually": "0 0 1 1 *",
+        "@monthly": "0 0 1 * *",
+        "@weekly": "0 0 * * 0",
+        "@daily": "0 0 * * *",
+        "@midnight": "0 0 * * *",
+        "@hourly": "0 * * * *",
+    }.get(text)
     if first is not None:
         plain = parse(first)
         assert isinstance(plain, Fields)
@@ -165,7 +172,7 @@ def _number(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"failed to parse int from {text}: strconv.Atoi: parsing {quote(text)}: invalid syntax")
-    # Long before Python's own limit on digits, Go's integers have ended.
+    # Go's integers overflow long before Python's limit on digits.
     if len(digits.lstrip("0")) > 19 or not -(2**63) <= int(text) < 2**63:
         raise ValueError(f"failed to parse int from {text}: strconv.Atoi: parsing {quote(text)}: value out of range")
     number = int(text)
@@ -244,8 +251,9 @@ def _add(at: datetime, step: timedelta, zone: tzinfo) -> datetime:
 
 
 def _wall(year: int, month: int, day: int, hour: int, minute: int, second: int, zone: tzinfo) -> datetime:
-    """Return the instant at which the clock shows this; day and month may run over. Where the clock skips or repeats
-    it, the choice is Go's: the offset in force at the time that the first guess leads to."""
+    """Return the instant at which a wall clock shows this time; day and month may overflow.
+
+    Where the clock skips or repeats the time, Go's choice applies: the offset in force at the first estimate."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     naive = datetime(year, month, 1, hour, minute, second, tzinfo=UTC) + timedelta(days=day - 1)
     guess = naive.astimezone(zone).utcoffset() or timedelta()

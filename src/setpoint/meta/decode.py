@@ -15,10 +15,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from setpoint.meta import decode_custom
-from setpoint.meta.chunked_sort import CHUNK_SIZE, sorted_in_chunks
+from setpoint.meta.chunked_json import CHUNK_SIZE, sorted_in_chunks
 from setpoint.meta.decode_report import DecodeError, number_texts, read_exactly, report
-from setpoint.meta.decode_scalars import SCALARS, Decoder, Inexact, Wrong, decode_any, decode_bool, decode_string
+from setpoint.meta.decoders import (
+    SCALARS,
+    Decoder,
+    Inexact,
+    Wrong,
+    custom_list_decoder,
+    custom_map_decoder,
+    custom_struct_decoder,
+    decode_any,
+    decode_bool,
+    decode_string,
+)
 from setpoint.meta.schema import Field, Presence, Shape, Type
 
 __all__ = ["DecodeError", "decode", "zero"]
@@ -75,10 +85,21 @@ def zero(type: Type) -> Any:
 
 
 _EMPTY: dict[Shape, Any] = {
-    Shape.STRING: "", Shape.BYTES: None, Shape.BOOL: False, Shape.INT32: 0, Shape.INT64: 0, Shape.FLOAT: 0,
-    Shape.QUANTITY: "0", Shape.TIME: None, Shape.MICROTIME: None, Shape.DURATION: "0s", Shape.INT_OR_STRING: 0,
-    Shape.MAP: None, Shape.LIST: None, Shape.ANY: None,
-}  # fmt: skip
+    Shape.STRING: "",
+    Shape.BYTES: None,
+    Shape.BOOL: False,
+    Shape.INT32: 0,
+    Shape.INT64: 0,
+    Shape.FLOAT: 0,
+    Shape.QUANTITY: "0",
+    Shape.TIME: None,
+    Shape.MICROTIME: None,
+    Shape.DURATION: "0s",
+    Shape.INT_OR_STRING: 0,
+    Shape.MAP: None,
+    Shape.LIST: None,
+    Shape.ANY: None,
+}
 
 
 def compile_decoder(type: Type) -> Decoder:
@@ -86,11 +107,11 @@ def compile_decoder(type: Type) -> Decoder:
     if known is not None:
         return known
     if type.shape is Shape.STRUCT:
-        made = _struct(type) if type.go else decode_custom.struct_decoder(type, _part)
+        made = _struct(type) if type.go else custom_struct_decoder(type, _part)
     elif type.shape is Shape.LIST:
-        made = _list(type) if type.go else decode_custom.list_decoder(type, _part)
+        made = _list(type) if type.go else custom_list_decoder(type, _part)
     elif type.shape is Shape.MAP:
-        made = _map(type) if type.go else decode_custom.map_decoder(type, _part)
+        made = _map(type) if type.go else custom_map_decoder(type, _part)
     elif type.shape is Shape.ANY and type.item is not None:
         made = _schema_union(type)
     elif type.go:
@@ -102,8 +123,10 @@ def compile_decoder(type: Type) -> Decoder:
 
 
 def _part(type: Type, install: Callable[[Decoder], None]) -> Decoder:
-    """Return the decoder of a part of another type. A STRUCT is compiled when its first value comes, and then installed
-    in place of what is returned here: most parts of most kinds are never used, and a type may contain itself."""
+    """Return the decoder of a part of another type.
+
+    A STRUCT is compiled when its first value is decoded, and then replaces the decoder that is returned here: most
+    parts of most kinds are never used, and a type may contain itself."""
     if type.shape is not Shape.STRUCT:
         return compile_decoder(type)
 
@@ -180,7 +203,7 @@ def _map(type: Type) -> Decoder:
 
 
 def _null_element(item: Type) -> Any:
-    """Return what null becomes in a list or map; upstream's storage returns bytes as empty, not as null."""
+    """Return the value of a null in a list or map; upstream's storage returns bytes as empty, not as null."""
     return "" if item.shape is Shape.BYTES else zero(item)
 
 
@@ -220,7 +243,7 @@ _FIELDS_PER_EXIT_CHECK = 5
 
 
 def _struct(type: Type) -> Decoder:
-    """Generates the function. For a struct with a list `a` (omit) and a string `b` (always) it reads:
+    """Generate the decoder of a struct. For a struct with a list `a` (omit) and a string `b` (always) it reads:
 
     def decode_struct(value, unknown):
         if value.__class__ is not dict: raise Wrong
@@ -240,7 +263,7 @@ def _struct(type: Type) -> Decoder:
     scope: dict[str, Any] = {"Wrong": Wrong, "zero": zero}
 
     def report_errors(value: dict[str, Any], unknown: list[bool]) -> None:
-        if not names.issuperset(value):  # else some were null
+        if not names.issuperset(value):  # Otherwise some were null.
             unknown.append(True)
 
     scope["report_errors"] = report_errors
@@ -256,7 +279,9 @@ def _struct(type: Type) -> Decoder:
         if at >= last_always and (at - last_always) % _FIELDS_PER_EXIT_CHECK == 0 and at + 2 < len(fields):
             lines.append(" if not left: return out")
     lines += [" if left: report_errors(value, unknown)", " return out"]
-    exec(compile("\n".join(lines), f"<decoder of {type.name}>", "exec"), scope)  # our own tables, no input
+    exec(
+        compile("\n".join(lines), f"<decoder of {type.name}>", "exec"), scope
+    )  # Generated from our own tables, not from input.
     made: Decoder = scope["decode_struct"]
     return made
 
@@ -271,7 +296,7 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
         scope[name] = _part(field.type, partial(scope.__setitem__, name))
         lines.append(f"  v = decode_{suffix}(v, unknown)")
     if field.presence is Presence.ALWAYS:
-        if shape in (Shape.LIST, Shape.MAP):  # the reference stores no difference between empty and absent
+        if shape in (Shape.LIST, Shape.MAP):  # The reference does not distinguish empty from absent.
             lines += [f"  if not v: v = None; unknown.append((out, {key}))", f"  out[{key}] = v"]
         else:
             lines.append(f"  out[{key}] = v")

@@ -75,7 +75,7 @@ def number_text(number: float) -> str:
 
 
 def number_texts(value: Any) -> Any:
-    """Return the same value with every float as a NumberText, for what was not read from JSON."""
+    """Return the same value with every float as a NumberText, for values that were not read from JSON."""
     if isinstance(value, dict):
         return {key: number_texts(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
     if raw is not None:
         try:
             value = _read_pairs(raw)
-        except (ValueError, RecursionError):  # the value was read by a more lenient reader
+        except (ValueError, RecursionError):  # The value was read by a more lenient reader.
             value = number_texts(value)
     reporter = _Reporter()
     reporter.walk(type, value, "")
@@ -183,7 +183,7 @@ class _Reporter:
     def mistyped(self, type: Type, value: Any, where: str) -> None:
         if type.go:
             self.save(self.wrong(describe(value), type.go))
-        else:  # validated by its schema, later, when it is pruned already
+        else:  # Validated by its schema later, after pruning.
             self.walk_pruned(value, where)
 
     def walk_pruned(self, value: Any, where: str) -> None:
@@ -268,7 +268,7 @@ class _Reporter:
                 self.save(self.wrong(what, type.go))
         elif shape is Shape.BYTES:
             if what == "string":
-                if (at := base64_error(value.encode())) is not None:
+                if (at := _base64_error(value.encode())) is not None:
                     self.save(_Finding(f"illegal base64 data at input byte {at}"))
             elif what != "array":
                 self.save(self.wrong(what, type.go))
@@ -356,12 +356,12 @@ _ALPHABET = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 
 def lenient_base64(text: str) -> str | None:
     """Return base64 that may be broken into lines as one line, or None if it is not base64."""
-    if not text.isascii() or base64_error(text.encode()) is not None:
+    if not text.isascii() or _base64_error(text.encode()) is not None:
         return None
     return b64encode(b64decode(text)).decode()
 
 
-def base64_error(data: bytes) -> int | None:
+def _base64_error(data: bytes) -> int | None:
     """Return the offset at which upstream's decoder fails, or None if it succeeds."""
     at, end = 0, len(data)
     while True:

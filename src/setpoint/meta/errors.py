@@ -1,15 +1,15 @@
 """One error tree; every leaf knows its Kubernetes `Status`.
 
 ApiError                       any failure that a client sees, with code, reason, message, details
-├─ BadRequest            400   the request itself makes no sense
+├─ BadRequest            400   the request is malformed
 ├─ Unauthorized          401
 ├─ Forbidden             403
 ├─ NotFound              404
 ├─ MethodNotAllowed      405
 ├─ NotAcceptable         406
-├─ AlreadyExists         409   create of a name that is taken
+├─ AlreadyExists         409   create of a name that is in use
 ├─ Conflict              409   a precondition or resourceVersion does not hold (any more)
-├─ Gone / Expired        410   the revision asked for is compacted
+├─ Gone / Expired        410   the requested revision is compacted
 ├─ RequestTooLarge       413
 ├─ UnsupportedMediaType  415
 ├─ Invalid               422   the object breaks the rules of its kind; `details.causes` name the fields
@@ -256,15 +256,29 @@ class Timeout(ApiError):
 _BY_REASON: dict[str, type[ApiError]] = {
     cls.reason: cls
     for cls in (
-        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, NotAcceptable, AlreadyExists, Conflict,
-        Gone, Expired, UnsupportedMediaType, Invalid, TooManyRequests, InternalError, ServerTimeout,
-        ServiceUnavailable, Timeout,
+        BadRequest,
+        Unauthorized,
+        Forbidden,
+        NotFound,
+        MethodNotAllowed,
+        NotAcceptable,
+        AlreadyExists,
+        Conflict,
+        Gone,
+        Expired,
+        UnsupportedMediaType,
+        Invalid,
+        TooManyRequests,
+        InternalError,
+        ServerTimeout,
+        ServiceUnavailable,
+        Timeout,
     )
-}  # fmt: skip
+}
 
 
 def from_status(status: Mapping[str, Any]) -> ApiError:
-    """Return the error that a `Status` from the wire stands for: the client raises what the server raised."""
+    """Return the error of a `Status` from the wire: the client raises what the server raised."""
     cls = _BY_REASON.get(status.get("reason", ""), ApiError)
     error = cls.__new__(cls)
     ApiError.__init__(

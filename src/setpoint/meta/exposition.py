@@ -1,4 +1,4 @@
-"""Measurements in Prometheus' text format: families of counters, gauges and histograms. Pure."""
+"""Metrics in Prometheus' text format: families of counters, gauges and histograms."""
 
 from __future__ import annotations
 

@@ -31,8 +31,12 @@ _TITLES = {
     "FieldValueTypeInvalid": "Invalid value",
 }
 _WITHOUT_VALUE = {
-    "FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "FieldValueTooShort", "InternalError",
-}  # fmt: skip
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueTooLong",
+    "FieldValueTooShort",
+    "InternalError",
+}
 
 # Go's encoder escapes JSON for HTML.
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})

@@ -1,13 +1,42 @@
-"""Text as Go prints it: the reference's messages quote and print values by Go's rules."""
+"""Text as Go prints, quotes and parses it, because the reference's messages do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_ESCAPES = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", '"': '\\"', "\\": "\\\\",
-}  # fmt: skip
+_MAX_DIGITS = 40
+"""Maximum number of digits: a longer number exceeds every range."""
+
+
+def parse_integer(text: str) -> int:
+    """Parse ASCII digits with an optional sign; a text with too many digits, which `int` rejects, is 10**40."""
+    negative = text[:1] == "-"
+    digits = (text[1:] if text[:1] in ("+", "-") else text).lstrip("0")
+    number = int(digits or "0") if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
+    return -number if negative else number
+
+
+ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    '"': '\\"',
+    "\\": "\\\\",
+}
+
+
+def parse_bool(text: str) -> bool | None:
+    """Return the value of a text as Go's strconv.ParseBool reads it; None if the text is invalid."""
+    if text in ("1", "t", "T", "TRUE", "true", "True"):
+        return True
+    if text in ("0", "f", "F", "FALSE", "false", "False"):
+        return False
+    return None
 
 
 def quote(text: str) -> str:
@@ -18,7 +47,7 @@ def quote(text: str) -> str:
         return f'"{text}"'
     out = ['"']
     for char in text:
-        escaped = _ESCAPES.get(char)
+        escaped = ESCAPES.get(char)
         if escaped:
             out.append(escaped)
         elif char.isprintable():
@@ -58,7 +87,7 @@ def plain(value: Any) -> str:
         return "[" + " ".join(map(plain, value)) + "]"
     if isinstance(value, float):
         return _float(value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # decoded as float64 there
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # Go decodes it as float64.
         return _float(float(value))
     return str(value)
 
@@ -67,7 +96,7 @@ def _float(value: float) -> str:
     """Return Go's %v: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
     if value == 0 or 1e-4 <= abs(value) < 1e6 or value != value or abs(value) == float("inf"):
         return repr(value).removesuffix(".0")
-    from decimal import Decimal  # costs start-up time, and such numbers are rare
+    from decimal import Decimal  # Imported here, because it costs start-up time and such numbers are rare.
 
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     scale = int(exponent) + len(digits) - 1
@@ -86,9 +115,13 @@ def type_name(value: Any) -> str:
 
 
 _TYPES: dict[type, str] = {
-    dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64",
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    bool: "bool",
+    int: "int64",
     float: "float64",
-}  # fmt: skip
+}
 _KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
@@ -112,3 +145,63 @@ def label_selector(selector: Mapping[str, Any] | None) -> str:
         f"&LabelSelector{{MatchLabels:map[string]string{{{pairs}}},"
         f"MatchExpressions:[]LabelSelectorRequirement{{{needs}}},}}"
     )
+
+
+_SIMPLE = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34}
+_CODES = {"x": 2, "u": 4, "U": 8}
+_HEX = frozenset("0123456789abcdefABCDEF")
+_OCTAL = frozenset("01234567")
+
+
+class Unquotable(ValueError):
+    pass
+
+
+def unquote_char(text: str, at: int, quote: str) -> tuple[bytes, int]:
+    """Return the bytes of the character or escape at that place, and where the next one begins."""
+    char = text[at]
+    if char == quote:
+        raise Unquotable
+    if char != "\\":
+        return char.encode("utf-8", "surrogateescape"), at + 1
+    escape = text[at + 1 : at + 2]
+    if escape in ("'", '"') and escape != quote:
+        raise Unquotable
+    if escape in _SIMPLE:
+        return bytes((_SIMPLE[escape],)), at + 2
+    if escape in _CODES:
+        return _coded(text, at + 2, escape)
+    digits = text[at + 1 : at + 4]
+    if len(digits) == 3 and _OCTAL.issuperset(digits) and int(digits, 8) < 256:
+        return bytes((int(digits, 8),)), at + 4
+    raise Unquotable
+
+
+def _coded(text: str, at: int, escape: str) -> tuple[bytes, int]:
+    digits = text[at : at + _CODES[escape]]
+    if len(digits) != _CODES[escape] or not _HEX.issuperset(digits):
+        raise Unquotable
+    code = int(digits, 16)
+    end = at + len(digits)
+    if escape == "x":
+        return bytes((code,)), end
+    if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+        raise Unquotable
+    return chr(code).encode(), end
+
+
+def unquote(literal: str) -> str:
+    """Unquote a whole literal in double quotes or backquotes; bytes that are no UTF-8 come as surrogates."""
+    quote, inside = literal[0], literal[1:-1]
+    if quote == "`":
+        return inside.replace("\r", "")
+    if "\\" not in inside and quote not in inside and "\n" not in inside:
+        return inside
+    out = bytearray()
+    at = 0
+    while at < len(inside):
+        if inside[at] == "\n":
+            raise Unquotable
+        piece, at = unquote_char(inside, at, quote)
+        out += piece
+    return out.decode("utf-8", "surrogateescape")

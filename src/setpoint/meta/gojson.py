@@ -14,12 +14,16 @@ _INT64 = 2**63
 _SORTED = orjson.OPT_SORT_KEYS
 _SPECIAL = re.compile(rb"[<>&]|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {
-    b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
-}  # fmt: skip
+    b"<": b"\\u003c",
+    b">": b"\\u003e",
+    b"&": b"\\u0026",
+    b"\xe2\x80\xa8": b"\\u2028",
+    b"\xe2\x80\xa9": b"\\u2029",
+}
 
 
 def compact(value: Any, *, ordered: bool = True) -> str:
-    """Return Go's `json.Marshal`. Not ordered: keys stay where they are, as those of a struct do."""
+    """Return Go's `json.Marshal`; without `ordered`, keys stay in their order, as in a struct."""
     return _escaped(_dumps(value, _SORTED if ordered else 0))
 
 
@@ -68,7 +72,7 @@ def _dumps(value: Any, option: int) -> bytes:
         value = _encodable(value)
     try:
         return orjson.dumps(value, option=option)
-    except orjson.JSONEncodeError:  # a text that is no UTF-8
+    except orjson.JSONEncodeError:  # The text is not valid UTF-8.
         return orjson.dumps(_encodable(value), option=option)
 
 

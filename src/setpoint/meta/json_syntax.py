@@ -1,13 +1,17 @@
-"""JSON parsing in Python where the C library is not sufficient: syntax errors in the words of Go's scanner, and parsing
-with hooks.
+"""JSON parsing in Python where the C library is not sufficient: syntax errors in the words of Go's scanner, parsing
+with hooks, and strict JSON for signed documents.
 
-It is slow, and used only for texts that the fast parser rejected or could not report enough about."""
+It is slow, and used only for texts that the fast parser rejected or could not report enough about.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from math import isinf
 from typing import Any
+
+import orjson
 
 from setpoint.meta.goformat import quote
 
@@ -15,29 +19,30 @@ _SPACE = b" \t\r\n"
 _DIGITS = b"0123456789"
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _STRING_BODY = re.compile(rb'[^"\\\x00-\x1f]*')
+_NOT_SPACE = re.compile(r"[^ \t\r\n]")
 _HEX = b"0123456789abcdefABCDEF"
 _END = "unexpected end of JSON input"
-
-
-class _SyntaxError(Exception):
-    pass
-
-
 _LONG = 128 * 1024
+_TRAILING_COMMA = "Illegal trailing comma before end of "
+"""Message since Python 3.13, with the position of the comma; Go reports the bracket after it."""
 _CONTEXTS = {
     "Expecting value": "looking for beginning of value",
     "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
-    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    _TRAILING_COMMA + "object": "looking for beginning of object key string",
+    _TRAILING_COMMA + "array": "looking for beginning of value",
     "Expecting ':' delimiter": "after object key",
     "Extra data": "after top-level value",
     "Invalid control character at": "in string literal",
     "Invalid \\escape": "in string escape code",
 }
-
-
 _MAX_C_SCANNER_BYTES = 256 * 1024
 """Size in bytes from which JSON is parsed in Python, several times slower: the C scanner would hold the interpreter
 lock until it is done."""
+_GO_MAX_DEPTH = 10_000
+
+
+class _SyntaxError(Exception):
+    pass
 
 
 class _PythonDecoder(json.JSONDecoder):
@@ -73,6 +78,40 @@ def early_syntax_error(data: bytes, max_depth: int) -> str:
     return "" if found == _END else found
 
 
+def unmarshal(data: bytes, shape: type, go_type: str) -> Any:
+    """Decode JSON as Go decodes it into a variable of type `go_type`; None stands for null.
+
+    Raises ValueError with Go's message unless the text is valid and its value null or of the Python type `shape`."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if error := decoding_error(data):
+            raise ValueError(error) from None
+        value = _load_replacing_invalid_utf8(data)
+    if value is not None and not isinstance(value, shape):
+        names = {str: "string", bool: "bool", list: "array", dict: "object"}
+        raise ValueError(f"json: cannot unmarshal {names.get(type(value), 'number')} into Go value of type {go_type}")
+    return value
+
+
+def _load_replacing_invalid_utf8(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode(errors="replace"))
+    except RecursionError:
+        raise ValueError("json: exceeded max depth") from None
+
+
+def decoding_error(data: bytes) -> str:
+    """Return Go's error for a whole text, or "" if its syntax is valid and no number exceeds a float's range."""
+    scanner = _Scanner(data, _GO_MAX_DEPTH)
+    try:
+        scanner.scan()
+    except _SyntaxError as found:
+        return str(found)
+    number = scanner.overflow
+    return f"json: cannot unmarshal number {number} into Go value of type float64" if number else ""
+
+
 def _scan(data: bytes, max_depth: int) -> str:
     try:
         _Scanner(data, max_depth).scan()
@@ -89,7 +128,11 @@ def _syntax_error_in_long(data: bytes, max_depth: int) -> str:
         if error.pos >= len(text) or error.msg.startswith("Unterminated"):
             return _END
         context = _CONTEXTS.get(error.msg.partition(":")[0].strip(), "after object key:value pair")
-        return f"invalid character {_quoted(text[error.pos])} {context}"
+        place = error.pos
+        if error.msg.startswith(_TRAILING_COMMA):
+            bracket = _NOT_SPACE.search(text, place + 1)
+            place = bracket.start() if bracket is not None else place
+        return f"invalid character {_quoted(text[place])} {context}"
     except RecursionError:
         return depth_error(data, max_depth)
     return ""
@@ -104,6 +147,8 @@ class _Scanner:
         self.data = data
         self.at = 0
         self.max_depth = max_depth
+        self.overflow = ""
+        """First number that no float can represent; empty if there is none."""
 
     def peek(self) -> int:
         if self.at >= len(self.data):
@@ -216,6 +261,7 @@ class _Scanner:
             self.at += 1
 
     def number(self, char: int) -> None:
+        start = self.at
         if char == ord("-"):
             self.at += 1
             if self.inside() not in _DIGITS:
@@ -236,3 +282,30 @@ class _Scanner:
             if self.inside() not in _DIGITS:
                 raise self.refuse("in exponent of numeric literal")
             self.digits()
+        if not self.overflow and isinf(float(self.data[start : self.at])):
+            self.overflow = self.data[start : self.at].decode()
+
+
+class DuplicateKey(ValueError):
+    """The text is the key."""
+
+
+def read_strictly(data: bytes) -> Any:
+    """Parse strict JSON. Raises ValueError."""
+    try:
+        return json.loads(data, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise DuplicateKey(name)
+        found[name] = value
+    return found
+
+
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(constant)

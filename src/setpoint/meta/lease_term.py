@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
-from setpoint.meta.memoize import memoized
+from setpoint.meta.caching import memoized
 
 TERM_HEADER = "setpoint-lease"
 
@@ -31,7 +31,7 @@ class Term(NamedTuple):
 
 @memoized(maxsize=64)
 def parse_term(text: str) -> Term:
-    """Read what the header holds. Raises ValueError."""
+    """Parse the value of the header. Raises ValueError."""
     namespace, name, transitions, holder = text.split("/")
     if not (namespace and name and holder and transitions.isdecimal() and len(transitions) < 20):
         raise ValueError("not a term of a lease")

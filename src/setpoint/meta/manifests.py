@@ -1,4 +1,4 @@
-"""Texts with objects in them: YAML and JSON, several to a text."""
+"""Manifests: texts with several objects in YAML or JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from setpoint.meta.body import BodyError, parse_yaml
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
 
 
@@ -60,7 +60,7 @@ def _json_values(data: bytes) -> Iterator[Any]:
         try:
             found, at = decoder.raw_decode(text, at)
         except ValueError as error:
-            try:  # a flow mapping starts like JSON and is YAML
+            try:  # A flow mapping of YAML starts like JSON.
                 yield parse_yaml(data)[0]
                 return
             except BodyError:
@@ -86,9 +86,9 @@ def _opened(value: Any) -> Iterator[Obj]:
 
 def _check(obj: Obj) -> None:
     meta = obj.get("metadata")
-    said = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
-    said["metadata.name"] = meta.get("name") if isinstance(meta, dict) else None
-    for path, value in said.items():
+    identity = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
+    identity["metadata.name"] = meta.get("name") if isinstance(meta, dict) else None
+    for path, value in identity.items():
         if not (isinstance(value, str) and value):
-            what = f"{said['kind']}: " if isinstance(said["kind"], str) and said["kind"] else ""
+            what = f"{identity['kind']}: " if isinstance(identity["kind"], str) and identity["kind"] else ""
             raise ManifestProblem(f"{what}{path} not set")

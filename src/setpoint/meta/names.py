@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from setpoint.meta.memoize import memoized
+from setpoint.meta.caching import memoized
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_UNDERSCORE = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -164,8 +164,12 @@ def _qualified_name(value: str) -> tuple[str, ...]:
         if not prefix:
             errors.append("prefix part " + EMPTY)
         else:
-            errors += ["prefix part " + text.replace("characters", "bytes", 1) if text.startswith("must be no more")
-                       else "prefix part " + text for text in _dns1123_subdomain(prefix)]  # fmt: skip
+            errors += [
+                "prefix part " + text.replace("characters", "bytes", 1)
+                if text.startswith("must be no more")
+                else "prefix part " + text
+                for text in _dns1123_subdomain(prefix)
+            ]
     else:
         text = regex_error(_QUALIFIED_TEXT, _QUALIFIED, "MyName", "my.name", "123-abc")
         return (f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)

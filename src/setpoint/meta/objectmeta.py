@@ -14,7 +14,7 @@ from setpoint.meta.field import (
     not_supported,
     required,
     too_long,
-)  # fmt: skip
+)
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import _label_value, _qualified_name, dns1123_label, regex_error
 
@@ -240,8 +240,11 @@ def validate_conditions(conditions: Sequence[Mapping[str, Any]], path: str, errs
         elif status not in ("True", "False", "Unknown"):
             errs.append(not_supported(f"{at}.status", status, ("False", "True", "Unknown")))
         if condition.get("observedGeneration", 0) < 0:
-            errs.append(invalid(f"{at}.observedGeneration", condition["observedGeneration"],
-                                "must be greater than or equal to zero"))  # fmt: skip
+            errs.append(
+                invalid(
+                    f"{at}.observedGeneration", condition["observedGeneration"], "must be greater than or equal to zero"
+                )
+            )
         if not condition.get("lastTransitionTime"):
             errs.append(required(f"{at}.lastTransitionTime", ""))
         reason = condition.get("reason", "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from setpoint.meta.memoize import memoized
+from setpoint.meta.caching import memoized
 
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
@@ -140,7 +140,7 @@ def parse(text: str) -> Quantity:
 def _to_nano(number: int, scale: int) -> int:
     if scale >= -9:
         return int(number * 10 ** (scale + 9))
-    if -scale - 9 > 2 * _MAX_EXPONENT:  # rounds to the least step, whatever the digits
+    if -scale - 9 > 2 * _MAX_EXPONENT:  # Rounds up to the smallest unit.
         return 1 if number else 0
     return int(-(-number // 10 ** (-scale - 9)))
 

@@ -1,6 +1,6 @@
 """Bounds for regular expressions that users write: RE2 matches in linear time, but compiling is one call into C.
 
-While that call runs, nothing else does. Upstream compiles whatever fits into a request."""
+While that call runs, no other thread does. Upstream compiles every pattern that fits into a request."""
 
 from __future__ import annotations
 

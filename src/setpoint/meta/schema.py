@@ -1,9 +1,4 @@
-"""The schema of a kind: the one description that decoding, patching, applying and documentation share.
-
-A `Type` is a node of a (possibly recursive) graph; a `Field` is a named edge of a STRUCT. Built-in kinds get their
-graph from the field tables in `kinds`, custom kinds from their CustomResourceDefinition. Types are built once and are
-immutable afterwards, so everything compiled from one (decoder, differ, merger) is cached for as long as the Type lives.
-"""
+"""The schema of a kind: the one description that decoding, patching, applying and documentation share."""
 
 from __future__ import annotations
 
@@ -33,14 +28,14 @@ class Shape(Enum):
 class Presence(Enum):
     """How a field with an empty value is written, which clients and apply ownership can see."""
 
-    OMIT = "omit"  # an empty value is left out: false, 0, "", [], {} and null are all "not there"
-    KEEP = "keep"  # what was given stays, 0 and {} too; only null is "not there"
-    ALWAYS = "always"  # always written: if nothing was given, the empty value of its type
+    OMIT = "omit"  # an empty value is omitted: false, 0, "", [], {} and null all mean absent
+    KEEP = "keep"  # a given value stays, including 0 and {}; only null means absent
+    ALWAYS = "always"  # always written: an absent value as the empty value of its type
 
 
 class ListType(Enum):
-    ATOMIC = "atomic"  # owned and replaced whole
-    SET = "set"  # scalars, each once
+    ATOMIC = "atomic"  # owned and replaced as a whole
+    SET = "set"  # unique scalars
     MAP = "map"  # structs, identified by `list_keys`
 
 
@@ -82,3 +77,41 @@ class Field:
     """Default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""
     embedded: str = ""
     """Embedded Go struct of the field, as decoding errors name it: `VolumeSource`."""
+
+
+_OWNERSHIP = "managedFields"
+"""Field whose field sets have no schema, but are always rebuilt by the code that tracks field ownership."""
+
+
+def is_closed(type_: Type) -> bool:
+    """Return whether decoding a value of this type shares no container with the input."""
+    seen: set[int] = set()
+
+    def closed(type_: Type) -> bool:
+        if id(type_) in seen:
+            return True
+        seen.add(id(type_))
+        if type_.shape is Shape.ANY or type_.preserve_unknown or (type_.shape is Shape.STRUCT and not type_.go):
+            return False
+        if type_.item is not None and not closed(type_.item):
+            return False
+        return all(name == _OWNERSHIP or closed(field.type) for name, field in type_.fields.items())
+
+    return closed(type_)
+
+
+def has_free_parts(type_: Type) -> bool:
+    """Return whether a custom type has parts without a schema, in which numbers stay as they were read."""
+    known: bool | None = type_.compiled.get("free")
+    if known is None:
+        known = type_.compiled["free"] = _free(type_)
+    return known
+
+
+def _free(type_: Type) -> bool:
+    if type_.go:
+        return False
+    if type_.shape is Shape.ANY or type_.preserve_unknown or (type_.shape is Shape.MAP and type_.item is None):
+        return True
+    parts = [field.type for field in type_.fields.values()] + ([type_.item] if type_.item is not None else [])
+    return any(map(_free, parts))

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from setpoint.meta.caching import memoized
 from setpoint.meta.field import aggregate_message, invalid
-from setpoint.meta.memoize import memoized
 from setpoint.meta.names import _label_value, _qualified_name
 
 _Labels = Mapping[str, str]
@@ -325,7 +325,7 @@ def _checked(key: str, operator: str, values: set[str]) -> Requirement:
 
 @memoized(maxsize=1024)
 def parse_labels(text: str) -> Selector:
-    """Raises SelectorError with upstream's wording."""
+    """Parse a label selector. Raises SelectorError with upstream's message."""
     return _compile(_Parser(text).parse()) if text else EVERYTHING
 
 
@@ -343,7 +343,7 @@ def _split_terms(text: str) -> list[str]:
     terms, at = [], 0
     while at <= len(text):
         match = _FIELD_TERM.match(text, at)
-        assert match is not None  # the pattern matches nothing at all too
+        assert match is not None  # The pattern also matches the empty text.
         terms.append(match[0])
         at = match.end() + 1
     return terms
@@ -377,7 +377,7 @@ def _unescape(value: str) -> str:
 
 @memoized(maxsize=1024)
 def parse_fields(text: str) -> Selector:
-    """Raises SelectorError; whether the kind supports the fields is for the caller to check."""
+    """Parse a field selector. Raises SelectorError; the caller checks whether the kind supports the fields."""
     requirements = []
     for term in sorted(_split_terms(text)):
         if not term:

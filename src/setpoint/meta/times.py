@@ -6,8 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from setpoint.meta.integers import parse_integer
-from setpoint.meta.memoize import memoized
+from setpoint.meta.caching import memoized
+from setpoint.meta.goformat import parse_integer
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
@@ -91,7 +91,7 @@ def _read(text: str, layout: str) -> tuple[str, str]:
     try:
         local = datetime.fromisoformat(f"{match[1]}-{match[2]}-{match[3]}T{match[4]:0>2}:{match[5]}:{match[6]}")
         return format_time((local - offset if zone[0] == "+" else local + offset).replace(tzinfo=UTC)), match[7] or ""
-    except (ValueError, OverflowError):  # year 0, or a shift out of the years that there are
+    except (ValueError, OverflowError):  # Year 0, or a shift out of the supported years.
         return text[:19] + "Z", match[7] or ""
 
 
@@ -116,13 +116,18 @@ def _out_of_range(match: re.Match[str]) -> str:
 
 
 _STEPS = (
-    ("2006", re.compile(r"\d{4}", re.ASCII), 9999, ""), ("-", None, 0, ""),
-    ("01", re.compile(r"\d\d", re.ASCII), 12, "month"), ("-", None, 0, ""),
-    ("02", re.compile(r"\d\d", re.ASCII), 99, ""), ("T", None, 0, ""),
-    ("15", re.compile(r"\d\d?", re.ASCII), 23, "hour"), (":", None, 0, ""),
-    ("04", re.compile(r"\d\d", re.ASCII), 59, "minute"), (":", None, 0, ""),
+    ("2006", re.compile(r"\d{4}", re.ASCII), 9999, ""),
+    ("-", None, 0, ""),
+    ("01", re.compile(r"\d\d", re.ASCII), 12, "month"),
+    ("-", None, 0, ""),
+    ("02", re.compile(r"\d\d", re.ASCII), 99, ""),
+    ("T", None, 0, ""),
+    ("15", re.compile(r"\d\d?", re.ASCII), 23, "hour"),
+    (":", None, 0, ""),
+    ("04", re.compile(r"\d\d", re.ASCII), 59, "minute"),
+    (":", None, 0, ""),
     ("05", re.compile(r"\d\d", re.ASCII), 59, "second"),
-)  # fmt: skip
+)
 _FRACTION = re.compile(r"[.,]\d+", re.ASCII)
 _SIX_DIGITS = re.compile(r"[.,]\d{6}", re.ASCII)
 _ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
@@ -209,8 +214,15 @@ def short_human_duration(seconds: float) -> str:
 # -- Go durations -----------------------------------------------------------------------------------------------------
 
 _UNITS = {
-    "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
-}  # fmt: skip
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 _TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
 _MAX_INT64 = 2**63 - 1
 
@@ -225,7 +237,7 @@ def parse_duration(text: str) -> int:
     total, at = 0, 0
     while at < len(rest):
         match = _TERM.match(rest, at)
-        assert match is not None  # every part of the pattern may be empty
+        assert match is not None  # Every part of the pattern may be empty.
         whole, fraction, unit = match[1], (match[2] or "")[1:], match[3]
         if not whole and not fraction:
             raise TimeError(f"time: invalid duration {quote(text)}")

@@ -1,7 +1,7 @@
 """YAML to the plain values that upstream's YAML-to-JSON conversion gives.
 
-Built from parser events, so that nothing but plain values can come out, and so that every cost is seen before it is
-paid: a document may nest to a bound, and what its aliases would expand to is counted before it is copied.
+It is built from parser events, so that the result has plain values only, and so that every cost is known in advance:
+nesting is bounded, and the expansion of aliases is counted before anything is copied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from setpoint.meta.body import MAX_DEPTH, BodyError, parse_json
+from setpoint.meta.body import BodyError, parse_json
+from setpoint.meta.chunked_json import MAX_DEPTH
 from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, number_text
 from setpoint.meta.goformat import quote
 from setpoint.meta.yaml_scalar import (
@@ -28,7 +29,7 @@ from setpoint.meta.yaml_scalar import (
     Resolved,
     resolve,
     shortest,
-)  # fmt: skip
+)
 
 try:
     from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]
@@ -56,8 +57,8 @@ class _Invalid(BodyError):
 
 
 def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
-    """`modern`: as YAML 1.2 has it, yes, no, on, off, y and n are texts; dates are points in time."""
-    if data[:1] == b"{":  # most clients send JSON, whatever they call it
+    """Parse YAML. With `modern`, as in YAML 1.2, yes, no, on, off, y and n are strings, and dates are times."""
+    if data[:1] == b"{":  # Most clients send JSON, also as YAML.
         try:
             value, duplicates = parse_json(data)
         except BodyError:
@@ -65,7 +66,7 @@ def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
         if not duplicates:
             return _jsonable(value), []
     try:
-        reader = _Reader(_Parser(_InPieces(data or b"\n")), _modern_scalar if modern else _scalar)
+        reader = _Reader(_Parser(_ChunkedFile(data or b"\n")), _modern_scalar if modern else _scalar)
         value = reader.document()
     except yaml.YAMLError as error:
         raise _Invalid(_explain(error)) from None
@@ -75,7 +76,7 @@ def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
     return value, []
 
 
-class _InPieces:
+class _ChunkedFile:
     """A body as a file: the parser reads it in chunks, and other threads may run in between."""
 
     def __init__(self, data: bytes) -> None:
@@ -231,9 +232,11 @@ def _line(event: Any) -> int:
 
 
 def _is_merge(event: Any) -> bool:
-    return isinstance(event, yaml.ScalarEvent) and event.value == "<<" and (
-        event.implicit[0] or event.tag == _PREFIX + MERGE[2:]
-    )  # fmt: skip
+    return (
+        isinstance(event, yaml.ScalarEvent)
+        and event.value == "<<"
+        and (event.implicit[0] or event.tag == _PREFIX + MERGE[2:])
+    )
 
 
 def _scalar(event: Any) -> Any:

@@ -9,11 +9,18 @@ import re
 import struct
 from typing import Any, NamedTuple
 
-from setpoint.meta.memoize import memoized
+from setpoint.meta.caching import memoized
 
 STR, BOOL, INT, FLOAT, NULL, MERGE, TIMESTAMP, BINARY = (
-    "!!str", "!!bool", "!!int", "!!float", "!!null", "!!merge", "!!timestamp", "!!binary",
-)  # fmt: skip
+    "!!str",
+    "!!bool",
+    "!!int",
+    "!!float",
+    "!!null",
+    "!!merge",
+    "!!timestamp",
+    "!!binary",
+)
 
 
 class Resolved(NamedTuple):

@@ -22,13 +22,19 @@ _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 
 
 def write(value: Any) -> bytes:
-    events = [yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=False)]
-    events += _events(value)
-    events += [yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent()]
-    text = yaml.emit(events, Dumper=_Dumper, allow_unicode=True, width=80)
+    text = yaml.emit(_document(value), Dumper=_Dumper, allow_unicode=True, width=80)
     data: bytes = text.encode() if isinstance(text, str) else text
     # libyaml marks the end of a document whose last text ends with empty lines; upstream's library does not.
     return data.removesuffix(b"...\n") if data.endswith(b"\n...\n") else data
+
+
+def _document(value: Any) -> Iterator[Any]:
+    """Yield the events of a stream with one document. A list of them would be freed in one long call."""
+    yield yaml.StreamStartEvent()
+    yield yaml.DocumentStartEvent(explicit=False)
+    yield from _events(value)
+    yield yaml.DocumentEndEvent(explicit=False)
+    yield yaml.StreamEndEvent()
 
 
 def _events(value: Any) -> Iterator[Any]:

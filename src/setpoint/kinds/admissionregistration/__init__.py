@@ -1,1 +1,1 @@
-"""admissionregistration.k8s.io: who else is asked before a write, and policies that are evaluated in place."""
+"""`admissionregistration.k8s.io`: admission webhooks, and admission policies that this server evaluates itself."""

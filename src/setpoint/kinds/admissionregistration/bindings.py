@@ -1,22 +1,23 @@
-"""Bindings put a policy to work, with parameters and for a part of what it matches."""
+"""MutatingAdmissionPolicyBinding and ValidatingAdmissionPolicyBinding: activate a policy with parameters, for a part of
+what it matches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.admissionregistration.rules import (
     default_match_resources,
+    static_name_warnings,
     validate_match_resources,
     validate_mutating_operations,
-)  # fmt: skip
-from setpoint.kinds.admissionregistration.static_names import static_name_warnings, validate_static_name
+    validate_static_name,
+)
 from setpoint.kinds.columns import AGE, NAME, UNSET
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
 from setpoint.meta.names import dns1123_subdomain, path_segment
 from setpoint.meta.objectmeta import validate_label_selector
+from setpoint.meta.objects import Obj, ObjView
 
 _ACTIONS = ("Audit", "Deny", "Warn")
 _EXCLUSIVE = "name and selector are mutually exclusive"
@@ -26,7 +27,7 @@ def _policy(obj: Obj, now: datetime) -> str:
     return str(obj["spec"].get("policyName", ""))
 
 
-def _selector_text(selector: Mapping[str, Any]) -> str:
+def _selector_text(selector: ObjView) -> str:
     labels = selector.get("matchLabels") or {}
     shown = "".join(f"{key}: {labels[key]}," for key in sorted(labels))
     requirements = "".join(
@@ -50,7 +51,7 @@ def _params(obj: Obj, now: datetime) -> str:
     return UNSET if selector is None else _selector_text(selector)
 
 
-def _validate_params(params: dict[str, Any] | None, path: str, errs: Errors) -> None:
+def _validate_params(params: Obj | None, path: str, errs: Errors) -> None:
     if params is None:
         return
     name, selector = params.get("name", ""), params.get("selector")
@@ -115,8 +116,8 @@ class BindingStrategy(Strategy):
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return static_name_warnings(obj)
 
-    def _validate(self, spec: dict[str, Any], errs: Errors) -> None:
-        late: Errors = []  # validating bindings report missing fields last
+    def _validate(self, spec: Obj, errs: Errors) -> None:
+        late: Errors = []  # Validating bindings report missing fields last.
         policy, match = spec.get("policyName", ""), spec.get("matchResources")
         if policy:
             errs.extend(invalid("spec.policyName", policy, text) for text in dns1123_subdomain(policy))
@@ -129,3 +130,17 @@ class BindingStrategy(Strategy):
         elif match is not None:
             validate_mutating_operations(match, "spec.matchResources", errs)
         errs.extend(late)
+
+
+class MutatingAdmissionPolicyBindingStrategy(BindingStrategy):
+    mutating = True
+
+
+class ValidatingAdmissionPolicyBindingStrategy(BindingStrategy):
+    mutating = False
+
+
+STRATEGIES = {
+    "MutatingAdmissionPolicyBinding": MutatingAdmissionPolicyBindingStrategy(),
+    "ValidatingAdmissionPolicyBinding": ValidatingAdmissionPolicyBindingStrategy(),
+}

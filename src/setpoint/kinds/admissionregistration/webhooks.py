@@ -1,13 +1,11 @@
-"""Webhook configurations, validating and mutating: they differ in one field."""
+"""MutatingWebhookConfiguration and ValidatingWebhookConfiguration, which differ in one field."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from setpoint.kinds.admissionregistration.conditions import validate_match_conditions
 from setpoint.kinds.admissionregistration.rules import (
     FAILURE_POLICIES,
     MATCH_POLICIES,
@@ -15,29 +13,35 @@ from setpoint.kinds.admissionregistration.rules import (
     default_match,
     default_rules,
     known,
+    static_name_warnings,
+    validate_match_conditions,
     validate_rule,
-)  # fmt: skip
-from setpoint.kinds.admissionregistration.static_names import static_name_warnings, validate_static_name
+    validate_static_name,
+)
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
-from setpoint.kinds.webhook_clients import validate_service, validate_url
+from setpoint.kinds.strategy import Column, Context, Strategy
+from setpoint.kinds.webhook_clients import validate_client_config
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
 from setpoint.meta.names import dns1035_label, dns1123_subdomain
 from setpoint.meta.objectmeta import validate_label_selector
+from setpoint.meta.objects import Obj
 
 _SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
 _NO_SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
-# Reviews are never sent to webhooks: a webhook that needs one to answer would wait for itself.
+# Reviews are never sent to webhooks: a webhook that creates a review to decide would wait for itself.
 _NEVER_SENT = {
     "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
     "authorization.k8s.io": (
-        "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
     ),
-}  # fmt: skip
-Hooks = Sequence[dict[str, Any]]
+}
+Hooks = Sequence[Obj]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +87,6 @@ def _validate_name(name: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, name, "should be a domain with at least three segments separated by dots"))
 
 
-def _validate_client(config: dict[str, Any], path: str, errs: Errors) -> None:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        errs.append(required(path, "exactly one of url or service is required"))
-    elif url is not None:
-        validate_url(url, f"{path}.url", errs)
-    elif service is not None:
-        validate_service(service, f"{path}.service", errs, swapped=True)
-
-
 def _validate_versions(versions: Sequence[str], tolerated: bool, path: str, errs: Errors) -> None:
     shown = ", ".join(_REVIEW_VERSIONS)
     if not versions:
@@ -107,7 +101,7 @@ def _validate_versions(versions: Sequence[str], tolerated: bool, path: str, errs
         errs.append(invalid(path, versions, f"must include at least one of {shown}"))
 
 
-def _validate_hook(hook: dict[str, Any], tolerance: _Ratcheting, mutating: bool, path: str, errs: Errors) -> None:
+def _validate_hook(hook: Obj, tolerance: _Ratcheting, mutating: bool, path: str, errs: Errors) -> None:
     _validate_name(hook.get("name", ""), f"{path}.name", errs)
     for i, rule in enumerate(hook.get("rules") or ()):
         validate_rule(rule, f"{path}.rules[{i}]", errs)
@@ -126,7 +120,7 @@ def _validate_hook(hook: dict[str, Any], tolerance: _Ratcheting, mutating: bool,
         validate_label_selector(hook.get(name), f"{path}.{name}", errs, allow_invalid_values=tolerance.selector_values)
     if mutating:
         known(hook.get("reinvocationPolicy"), REINVOCATION_POLICIES, f"{path}.reinvocationPolicy", errs)
-    _validate_client(hook.get("clientConfig") or {}, f"{path}.clientConfig", errs)
+    validate_client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig", errs)
     if not tolerance.conditions:
         conditions = hook.get("matchConditions")
         validate_match_conditions(conditions, f"{path}.matchConditions", errs, stored=tolerance.expressions)
@@ -183,12 +177,28 @@ class WebhookConfigurationStrategy(Strategy):
                 if "*" in groups or "*" in resources:
                     continue
                 named = [
-                    f"{resource}.{group}" for group in groups for resource in resources
+                    f"{resource}.{group}"
+                    for group in groups
+                    for resource in resources
                     if resource in _NEVER_SENT.get(group, ())
-                ]  # fmt: skip
+                ]
                 text = "is excluded from admission webhooks; this rule will have no effect"
                 warnings += [f"webhooks[{i}].rules[{j}]: {name} {text}" for name in dict.fromkeys(named)]
         return warnings
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return static_name_warnings(obj) + self.warnings_on_create(obj, ctx)
+
+
+class MutatingWebhookConfigurationStrategy(WebhookConfigurationStrategy):
+    mutating = True
+
+
+class ValidatingWebhookConfigurationStrategy(WebhookConfigurationStrategy):
+    mutating = False
+
+
+STRATEGIES = {
+    "MutatingWebhookConfiguration": MutatingWebhookConfigurationStrategy(),
+    "ValidatingWebhookConfiguration": ValidatingWebhookConfigurationStrategy(),
+}

@@ -1,4 +1,4 @@
-"""Correlation of old and new values, for ratcheting: what an update leaves unchanged may stay, valid or not."""
+"""Correlation of old and new values, for ratcheting: an update may leave invalid values unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-Schema = Mapping[str, Any]
+from setpoint.kinds.apiextensions import Schema
+from setpoint.meta.objects import Obj
 
 
 class Correlated:
@@ -53,7 +54,7 @@ class Correlated:
 
     @property
     def same(self) -> bool:
-        """Return whether nothing has changed, ignoring the order of items with keys."""
+        """Return whether the new value equals the old one, ignoring the order of items with keys."""
         if self._same is None:
             self._same = self._compare()
         return self._same
@@ -75,7 +76,7 @@ class Correlated:
         return old.__class__ is new.__class__ and bool(old == new)
 
 
-def _identity(item: dict[str, Any], keys: tuple[str, ...]) -> bytes:
+def _identity(item: Obj, keys: tuple[str, ...]) -> bytes:
     return orjson.dumps([item.get(key) for key in keys])
 
 

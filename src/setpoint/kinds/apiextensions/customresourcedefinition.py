@@ -6,16 +6,53 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from setpoint.kinds.apiextensions.approval import APPROVED, SEE, approval, is_protected
-from setpoint.kinds.apiextensions.definition_conditions import CLEANUP, pending_deletion, put
-from setpoint.kinds.apiextensions.definition_rules import Ratcheting, is_ca_bundle, validate_definition, validate_names
-from setpoint.kinds.apiextensions.hoisting import hoisted
-from setpoint.kinds.apiextensions.schema_formats import is_recognized
+from setpoint.kinds.apiextensions.definition_conditions import (
+    APPROVED,
+    CLEANUP,
+    SEE,
+    approval,
+    is_protected,
+    pending_deletion,
+    put,
+)
+from setpoint.kinds.apiextensions.definition_rules import (
+    Ratcheting,
+    is_ca_bundle,
+    validate_definition,
+    validate_names,
+)
+from setpoint.kinds.apiextensions.schema_scalars import is_recognized
 from setpoint.kinds.apiextensions.structural import parts
 from setpoint.kinds.columns import NAME
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, FieldError, invalid, required
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
+
+_SHARED = {
+    "schema": "validation",
+    "subresources": "subresources",
+    "additionalPrinterColumns": "additionalPrinterColumns",
+    "selectableFields": "selectableFields",
+}
+
+
+def hoisted(spec: Obj) -> Obj:
+    """Return a copy of the spec with the settings that all versions share at the top level, as upstream has them."""
+    versions = [dict(version) for version in spec.get("versions") or ()]
+    result = {**spec, "versions": versions}
+    if not versions:
+        return result
+    result["version"] = versions[0].get("name", "")
+    for name, top_name in _SHARED.items():
+        first = versions[0].get(name)
+        if all(version.get(name) == first for version in versions):
+            if first is not None:
+                result[top_name] = first
+            for version in versions:
+                version.pop(name, None)
+    return result
+
 
 _REVIEW_VERSIONS = frozenset({"v1", "v1beta1"})
 
@@ -50,22 +87,22 @@ def _short_names(obj: Obj, now: datetime) -> str:
 
 
 def _established(obj: Obj, now: datetime) -> bool:
-    return is_established(obj)
+    return _is_established(obj)
 
 
-def _storage_version(spec: dict[str, Any]) -> str | None:
+def _storage_version(spec: Obj) -> str | None:
     for version in spec.get("versions") or ():
         if version.get("storage"):
             return str(version.get("name", ""))
     return None
 
 
-def is_established(obj: Obj) -> bool:
+def _is_established(obj: Obj) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
 
 
-def _schemas(spec: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _schemas(spec: Obj) -> Iterable[Obj]:
     """Yield every schema at every depth, those that versions share only once."""
     shared = hoisted(spec)
     holders = [shared.get("validation"), *(version.get("schema") for version in shared["versions"])]
@@ -76,7 +113,7 @@ def _schemas(spec: dict[str, Any]) -> Iterable[dict[str, Any]]:
         pending += reversed(parts(schema))
 
 
-def _warnings(spec: dict[str, Any]) -> list[str]:
+def _warnings(spec: Obj) -> list[str]:
     formats, sets = [], set()
     for schema in _schemas(spec):
         name, items = schema.get("format", ""), schema.get("items")
@@ -154,7 +191,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         validate_definition(shared, _ratcheting(obj, shared, old), errs, _no_versions(spec, ctx))
         names, old_names = spec.get("names") or {}, before.get("names") or {}
         fixed = [("group", spec, before), ("names.plural", names, old_names)]
-        if is_established(old):
+        if _is_established(old):
             fixed = [("scope", spec, before), ("names.kind", names, old_names), *fixed]
         for path, new, stored in fixed:
             key = path.rpartition(".")[2]
@@ -185,14 +222,15 @@ def _no_versions(spec: Obj, ctx: Context) -> list[Any] | None:
     return [] if ctx.was_empty(spec, "versions") else None
 
 
-def _ratcheting(obj: Obj, spec: dict[str, Any], old: Obj) -> Ratcheting:
+def _ratcheting(obj: Obj, spec: Obj, old: Obj) -> Ratcheting:
     before = hoisted(old["spec"])
     rules = [rule for schema in _schemas(old["spec"]) for rule in schema.get("x-kubernetes-validations") or ()]
     schemas = {version.get("name", ""): version.get("schema") for version in old["spec"].get("versions") or ()}
     same = [
-        version.get("name", "") for version in obj["spec"].get("versions") or ()
+        version.get("name", "")
+        for version in obj["spec"].get("versions") or ()
         if version.get("name", "") in schemas and schemas[version.get("name", "")] == version.get("schema")
-    ]  # fmt: skip
+    ]
     webhook = (before.get("conversion") or {}).get("webhook") or {}
     versions = webhook.get("conversionReviewVersions") or ()
     bundle = (webhook.get("clientConfig") or {}).get("caBundle") or ""
@@ -201,16 +239,17 @@ def _ratcheting(obj: Obj, spec: dict[str, Any], old: Obj) -> Ratcheting:
     pairs += [(v.get("name", ""), v, old_versions.get(v.get("name", ""), {})) for v in spec["versions"]]
     return Ratcheting(
         review_versions=bool(versions) and not _REVIEW_VERSIONS & set(versions),
-        ca_bundle=not is_established(old) or (bool(bundle) and not is_ca_bundle(bundle)),
+        ca_bundle=not _is_established(old) or (bool(bundle) and not is_ca_bundle(bundle)),
         selectable=frozenset(
-            name for name, new, stored in pairs
+            name
+            for name, new, stored in pairs
             if len(stored.get("selectableFields") or ()) > 8
             and new.get("selectableFields") == stored["selectableFields"]
         ),
         rules=frozenset(rule.get("rule", "") for rule in rules),
         messages=frozenset(rule.get("messageExpression", "") for rule in rules),
         unchanged=frozenset(same),
-    )  # fmt: skip
+    )
 
 
 def _validate_status_and_approval(obj: Obj, old: Obj | None, errs: Errors) -> None:
@@ -224,7 +263,7 @@ def _validate_status_and_approval(obj: Obj, old: Obj | None, errs: Errors) -> No
         errs.append(invalid("spec.preserveUnknownFields", True, text))
 
 
-def _validate_stored(stored: list[str] | None, spec: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_stored(stored: list[str] | None, spec: Obj, path: str, errs: Errors) -> None:
     if not stored:
         errs.append(invalid(path, None, "must have at least one stored version"))
         return

@@ -1,15 +1,33 @@
-"""The conditions of a CustomResourceDefinition: its progress to being served, or to being removed."""
+"""The conditions of a CustomResourceDefinition: names accepted, established, terminating, structural, approved."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any
 
-from setpoint.kinds.apiextensions.approval import APPROVED, SEE, approval, is_protected
+from setpoint.meta.conditions import condition_of, conditions_of, with_condition, without_condition
 from setpoint.meta.field import Errors, aggregate_message, invalid
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj, ObjView
 
-Obj = dict[str, Any]
+APPROVED = "api-approved.kubernetes.io"
+SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+def is_protected(group: str) -> bool:
+    return f".{group}".endswith((".k8s.io", ".kubernetes.io"))
+
+
+def approval(obj: Obj) -> tuple[str, str]:
+    """Return the approval state of a protected group, and the annotation."""
+    text = (obj["metadata"].get("annotations") or {}).get(APPROVED, "")
+    if not text:
+        return "missing", text
+    if text.startswith("unapproved"):
+        return "bypassed", text
+    return "approved" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s]+", text) else "invalid", text
+
+
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 NAMES_ACCEPTED, ESTABLISHED, TERMINATING = "NamesAccepted", "Established", "Terminating"
 NON_STRUCTURAL, APPROVAL = "NonStructuralSchema", "KubernetesAPIApprovalPolicyConformant"
@@ -19,59 +37,39 @@ def condition(kind: str, status: str, reason: str, message: str) -> Obj:
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-def find(obj: Obj, kind: str) -> Obj | None:
-    for one in (obj.get("status") or {}).get("conditions") or ():
-        if one.get("type") == kind:
-            found: Obj = one
-            return found
-    return None
-
-
-def is_true(obj: Obj, kind: str) -> bool:
-    found = find(obj, kind)
-    return found is not None and found.get("status") == "True"
-
-
-def equivalent(one: Obj | None, other: Obj | None) -> bool:
+def equivalent(one: ObjView | None, other: ObjView | None) -> bool:
     """Return whether two conditions are equal except for their transition time."""
     if one is None or other is None:
         return one is other
     return all(one.get(name, "") == other.get(name, "") for name in ("type", "status", "reason", "message"))
 
 
-def put(obj: Obj, new: Obj, now: str) -> None:
+def put(obj: Obj, new: ObjView, now: str) -> None:
     """Set the condition in `obj`, which gets a status of its own; the time changes only with the condition's status."""
-    status = obj.get("status") or {}
-    conditions: list[Obj] = list(status.get("conditions") or ())
     new = {"type": new["type"], "status": new["status"], "lastTransitionTime": now, **new}
-    for at, old in enumerate(conditions):
-        if old.get("type") == new["type"]:
-            if old.get("status") == new["status"] and old.get("lastTransitionTime"):
-                new["lastTransitionTime"] = old["lastTransitionTime"]
-            conditions[at] = new
-            break
-    else:
-        conditions.append(new)
-    obj["status"] = {**status, "conditions": conditions}
+    obj["status"] = {**(obj.get("status") or {}), "conditions": with_condition(conditions_of(obj), new)}
 
 
 def remove(obj: Obj, kind: str) -> None:
-    status = obj.get("status") or {}
-    obj["status"] = {**status, "conditions": [one for one in status.get("conditions") or () if one.get("type") != kind]}
+    obj["status"] = {**(obj.get("status") or {}), "conditions": without_condition(conditions_of(obj), kind)}
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def accept_names(obj: Obj, others: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
+def accept_names(obj: Obj, others: Iterable[Obj]) -> tuple[Obj, Obj, ObjView]:
     """Return the names that the definition may have beside the `others` of its group; whether it has all it asks for;
     and whether it is established."""
     resources: set[str] = set()
     kinds: set[str] = set()
     for other in [*others, obj]:
-        taken = (other.get("status") or {}).get("acceptedNames") or {}
-        resources |= {taken.get("plural", ""), taken.get("singular", ""), *(taken.get("shortNames") or ())}
-        kinds |= {taken.get("kind", ""), taken.get("listKind", "")}
+        used_names = (other.get("status") or {}).get("acceptedNames") or {}
+        resources |= {
+            used_names.get("plural", ""),
+            used_names.get("singular", ""),
+            *(used_names.get("shortNames") or ()),
+        }
+        kinds |= {used_names.get("kind", ""), used_names.get("listKind", "")}
     wanted, had = obj["spec"].get("names") or {}, (obj.get("status") or {}).get("acceptedNames") or {}
     names, problem = dict(had), None
     for name, used, reason in (
@@ -91,7 +89,9 @@ def accept_names(obj: Obj, others: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
             _copy_field(names, wanted, name)
     _copy_field(names, wanted, "categories")
     accepted = problem or condition(NAMES_ACCEPTED, "True", "NoConflicts", "no conflicts found")
-    established = find(obj, ESTABLISHED) or condition(ESTABLISHED, "False", "NotAccepted", "not all names are accepted")
+    established = condition_of(obj, ESTABLISHED)
+    if established is None:
+        established = condition(ESTABLISHED, "False", "NotAccepted", "not all names are accepted")
     if established.get("status") != "True" and accepted["status"] == "True":
         established = condition(ESTABLISHED, "False", "Installing", "the initial names have been accepted")
     return names, accepted, established
@@ -123,7 +123,7 @@ def establish(obj: Obj) -> Obj:
     """Return the Established condition of a definition whose names are accepted."""
     client = ((obj["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     bundle = client.get("caBundle")
-    # Rules of definitions are loaded with the first definition.
+    # Imported with the first definition, to start faster.
     from setpoint.kinds.apiextensions.definition_rules import is_ca_bundle
 
     if bundle and not is_ca_bundle(bundle):
@@ -142,15 +142,17 @@ def approval_condition(obj: Obj) -> Obj | None:
         "bypassed": ("False", "UnapprovedAnnotation", f"not approved: {quote(text)}"),
         "approved": ("True", "ApprovedAnnotation", f"approved in {text}"),
         "invalid": (
-            "False", "InvalidAnnotation", f'{needs} with either a URL or a reason starting with "unapproved", {SEE}',
+            "False",
+            "InvalidAnnotation",
+            f'{needs} with either a URL or a reason starting with "unapproved", {SEE}',
         ),
-    }[state]  # fmt: skip
+    }[state]
     return condition(APPROVAL, status, reason, message)
 
 
 def structural_condition(obj: Obj) -> Obj | None:
     """Return the NonStructuralSchema condition, or None if all schemas are structural."""
-    # Loaded with the first definition.
+    # Imported with the first definition, to start faster.
     from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
 
     errs: Errors = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,10 @@ from setpoint.kinds.apiextensions.internal_schema import show_versions
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow, validate_simple_path
 from setpoint.kinds.apiextensions.schema_rules import StoredFacts, validate_schema
 from setpoint.kinds.apiextensions.structural import parts, unsupported
-from setpoint.kinds.webhook_clients import validate_service, validate_url
+from setpoint.kinds.webhook_clients import validate_client_config
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required, too_many
 from setpoint.meta.names import dns1035_label, dns1123_subdomain
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.x509.pem import blocks
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -45,9 +46,7 @@ def _join(texts: Sequence[str]) -> str:
     return ",".join(texts)
 
 
-def validate_definition(
-    spec: dict[str, Any], tolerance: Ratcheting, errs: Errors, no_versions: list[Any] | None = None
-) -> None:
+def validate_definition(spec: Obj, tolerance: Ratcheting, errs: Errors, no_versions: list[Any] | None = None) -> None:
     """Validate the hoisted `spec`. `no_versions` is how a message shows a missing list of versions."""
     group, versions = spec.get("group", ""), spec["versions"]
     if not group:
@@ -92,11 +91,11 @@ def validate_definition(
         _validate_conversion(conversion, tolerance, "spec.conversion", errs)
 
 
-def _has_status(holder: Mapping[str, Any]) -> bool:
+def _has_status(holder: ObjView) -> bool:
     return (holder.get("subresources") or {}).get("status") is not None
 
 
-def _has_defaults(spec: Mapping[str, Any]) -> bool:
+def _has_defaults(spec: ObjView) -> bool:
     holders = [spec.get("validation"), *(version.get("schema") for version in spec["versions"])]
     pending = [holder["openAPIV3Schema"] for holder in holders if holder and holder.get("openAPIV3Schema")]
     while pending:
@@ -114,9 +113,7 @@ def _one_of(value: str, allowed: Sequence[str], path: str, errs: Errors) -> None
         errs.append(not_supported(path, value, allowed))
 
 
-def _validate_version(
-    version: dict[str, Any], spec: Mapping[str, Any], tolerance: Ratcheting, path: str, errs: Errors
-) -> None:
+def _validate_version(version: Obj, spec: ObjView, tolerance: Ratcheting, path: str, errs: Errors) -> None:
     name, warning = version.get("name", ""), version.get("deprecationWarning")
     if texts := dns1035_label(name):
         errs.append(invalid(f"{path}.name", name, _join(texts)))
@@ -148,9 +145,13 @@ def _warning_errors(warning: str) -> list[str]:
 
 
 def _validate_shared(
-    holder: Mapping[str, Any], schema: Mapping[str, Any] | None, version: str, tolerance: Ratcheting, path: str,
+    holder: ObjView,
+    schema: ObjView | None,
+    version: str,
+    tolerance: Ratcheting,
+    path: str,
     errs: Errors,
-) -> None:  # fmt: skip
+) -> None:
     """Validate the fields that a version can have or that are at the top level for all versions."""
     scale = (holder.get("subresources") or {}).get("scale")
     if scale is not None:
@@ -161,15 +162,16 @@ def _validate_shared(
         at = f"{path}.selectableFields"
         if schema is None:
             text = (
-                "may only be set when `version.schema.openAPIV3Schema` is not included" if version
+                "may only be set when `version.schema.openAPIV3Schema` is not included"
+                if version
                 else "may only be set when validations.schema is included"
-            )  # fmt: skip
+            )
             errs.append(invalid(at, "", text))
         else:
             _validate_selectable(selectable, schema, version in tolerance.selectable, at, errs)
 
 
-def _validate_scale(scale: Mapping[str, Any], path: str, errs: Errors) -> None:
+def _validate_scale(scale: ObjView, path: str, errs: Errors) -> None:
     for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         at, value = f"{path}.{name}", scale.get(name, "")
         if not value:
@@ -182,7 +184,7 @@ def _validate_scale(scale: Mapping[str, Any], path: str, errs: Errors) -> None:
             errs.append(invalid(at, value, "should be a json path under either .spec or .status"))
 
 
-def _validate_column(column: Mapping[str, Any], path: str, errs: Errors) -> None:
+def _validate_column(column: ObjView, path: str, errs: Errors) -> None:
     kind, format_name, json_path = column.get("type", ""), column.get("format", ""), column.get("jsonPath", "")
     if not column.get("name"):
         errs.append(required(f"{path}.name"))
@@ -200,7 +202,7 @@ def _validate_column(column: Mapping[str, Any], path: str, errs: Errors) -> None
 
 
 def _validate_selectable(
-    fields: Sequence[Mapping[str, Any]], schema: Mapping[str, Any], crowd_tolerated: bool, path: str, errs: Errors
+    fields: Sequence[ObjView], schema: ObjView, crowd_tolerated: bool, path: str, errs: Errors
 ) -> None:
     if text := unsupported(schema):
         errs.append(invalid(path.replace("selectableFields", "schema.openAPIV3Schema"), "", text))
@@ -230,7 +232,7 @@ def _validate_selectable(
         errs.append(too_many(path, len(seen), _MAX_SELECTABLE))
 
 
-def validate_names(names: Mapping[str, Any], path: str, errs: Errors) -> None:
+def validate_names(names: ObjView, path: str, errs: Errors) -> None:
     for name in ("plural", "singular"):
         if (value := names.get(name, "")) and (texts := dns1035_label(value)):
             errs.append(invalid(f"{path}.{name}", value, _join(texts)))
@@ -244,13 +246,13 @@ def validate_names(names: Mapping[str, Any], path: str, errs: Errors) -> None:
     _validate_labels(names, "categories", path, errs)
 
 
-def _validate_labels(names: Mapping[str, Any], name: str, path: str, errs: Errors) -> None:
+def _validate_labels(names: ObjView, name: str, path: str, errs: Errors) -> None:
     for i, value in enumerate(names.get(name) or ()):
         if texts := dns1035_label(value):
             errs.append(invalid(f"{path}.{name}[{i}]", value, _join(texts)))
 
 
-def _validate_conversion(conversion: Mapping[str, Any], tolerance: Ratcheting, path: str, errs: Errors) -> None:
+def _validate_conversion(conversion: ObjView, tolerance: Ratcheting, path: str, errs: Errors) -> None:
     strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook") or {}
     client, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
     _one_of(strategy, _STRATEGIES, f"{path}.strategy", errs)
@@ -279,14 +281,9 @@ def _validate_conversion(conversion: Mapping[str, Any], tolerance: Ratcheting, p
         errs.append(invalid(at, versions, f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"))
 
 
-def _validate_client(client: Mapping[str, Any], tolerance: Ratcheting, path: str, errs: Errors) -> None:
-    url, service, bundle = client.get("url"), client.get("service"), client.get("caBundle")
-    if (url is None) == (service is None):
-        errs.append(required(path, "exactly one of url or service is required"))
-    elif url is not None:
-        validate_url(url, f"{path}.url", errs)
-    elif service is not None:
-        validate_service(service, f"{path}.service", errs, swapped=True)
+def _validate_client(client: ObjView, tolerance: Ratcheting, path: str, errs: Errors) -> None:
+    validate_client_config(client, path, errs)
+    bundle = client.get("caBundle")
     if bundle and not tolerance.ca_bundle and not is_ca_bundle(bundle):
         text = "unable to load root certificates: unable to parse bytes as PEM block"
         errs.append(invalid(f"{path}.caBundle", bundle, text))

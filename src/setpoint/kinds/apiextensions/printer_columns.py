@@ -1,15 +1,16 @@
-"""The columns that a definition gives its kind's tables."""
+"""Table columns from the `additionalPrinterColumns` of a definition."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 from setpoint.kinds.columns import NAME, since
-from setpoint.kinds.strategy import Column, Obj
+from setpoint.kinds.strategy import Column
 from setpoint.meta.jsonpath import JsonPath, JsonPathError
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import TimeError, canonical_time
 
 _FIELDS_ONLY = re.compile(r"(\.[A-Za-z0-9_-]+)+")
@@ -18,7 +19,7 @@ _MISSING = object()
 Find = Callable[[Any], Any]
 
 
-def printer_columns(given: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+def printer_columns(given: Sequence[ObjView]) -> tuple[Column, ...]:
     """Return the columns, Name first. An invalid path ends the list."""
     columns = [NAME]
     for one in given or (_AGE,):
@@ -35,9 +36,11 @@ def printer_columns(given: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
 
 _DESCRIBED = "Custom resource definition column (in JSONPath format): {}"
 _AGE = {
-    "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
     "description": "Time since the object was created.",
-}  # fmt: skip
+}
 
 
 def path_finder(path: str) -> tuple[Find, Callable[[Any], str]]:

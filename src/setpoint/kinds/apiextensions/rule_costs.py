@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-Schema = Mapping[str, Any]
+from setpoint.kinds.apiextensions import Schema
 
 RULE_LIMIT = 10_000_000
 SCHEMA_LIMIT = 100_000_000

@@ -1,9 +1,4 @@
-"""Validation of objects by the rules of their schema, with the old object.
-
-A rule that uses `oldSelf` is evaluated only where there is an old value. A rule that does not, and fails on an
-unchanged value, becomes a warning (ratcheting). All rules together have a cost budget; when it is exceeded, evaluation
-stops and the object is invalid.
-"""
+"""`x-kubernetes-validations`: compilation with cost estimates, and validation of objects, with the old object."""
 
 from __future__ import annotations
 
@@ -11,13 +6,108 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from setpoint.kinds.apiextensions import Schema
 from setpoint.kinds.apiextensions.correlation import Correlated
-from setpoint.kinds.apiextensions.rule_compiler import CompiledRule, compile_rules, self_type
-from setpoint.kinds.apiextensions.rule_costs import has_rules
-from setpoint.meta.cel import Optional, Program, SchemaType
+from setpoint.kinds.apiextensions.rule_costs import bounded, has_rules
+from setpoint.kinds.apiextensions.schema_paths import PathError, field_path
+from setpoint.kinds.expression_environments import schema_environment
+from setpoint.meta.cel import (
+    BOOL,
+    STRING,
+    CelError,
+    CelProblem,
+    Environment,
+    Optional,
+    Program,
+    SchemaType,
+    Type,
+    schema_type,
+    sizer,
+)
+from setpoint.meta.cel.schema import MAX_REQUEST_BYTES
 from setpoint.meta.field import OMIT, Errors, FieldError, duplicate, forbidden, invalid, required
+from setpoint.meta.objects import ObjView
 
-Schema = Mapping[str, Any]
+Stored = Callable[[str], bool]
+"""Predicate for expressions that are stored already: they may use everything that the environment supports."""
+
+
+@dataclass(slots=True)
+class CompiledRule:
+    rule: ObjView
+    program: Program | None = None
+    """The compiled rule; None if it does not compile (`problem` has the error) or there is none."""
+    problem: str = ""
+    message: Program | None = None
+    message_problem: str = ""
+    cost: int = 0
+    """Maximum cost of one evaluation, by the sizes that the schema allows."""
+    message_cost: int = 0
+    max_values: int = 0
+    """Maximum number of such values in a request."""
+    path: str = ""
+    """Field below the value at which a failure is reported; empty for the value itself."""
+
+    @property
+    def uses_old_self(self) -> bool:
+        return self.program is not None and "oldSelf" in self.program.variables
+
+    @property
+    def optional(self) -> bool:
+        return bool(self.rule.get("optionalOldSelf"))
+
+
+def self_type(schema: Schema, resource: bool) -> SchemaType | None:
+    """Return the type of `self`, or None if expressions cannot access such a value."""
+    return schema_type(schema, root=resource)
+
+
+def compile_rules(
+    schema: Schema, declared: SchemaType, stored: Stored = lambda _: True, stored_message: Stored = lambda _: True
+) -> list[CompiledRule]:
+    """Return the rules of this schema alone, not of its parts."""
+    size = sizer(declared)
+
+    def environment(rule: ObjView, is_stored: bool) -> Environment:
+        return schema_environment(declared, optional_old=bool(rule.get("optionalOldSelf")), stored=is_stored)
+
+    found = []
+    for rule in schema.get("x-kubernetes-validations") or ():
+        made = CompiledRule(rule, max_values=MAX_REQUEST_BYTES // (declared.min_bytes + 1))
+        found.append(made)
+        text, message = rule.get("rule", ""), rule.get("messageExpression", "")
+        if not text.strip():
+            continue
+        made.program, made.problem = _compile(environment(rule, stored(text)), text, BOOL)
+        if made.program is None:
+            continue
+        made.cost = bounded(made.program.cost_estimate(size).max)
+        if message:
+            made.message, problem = _compile(environment(rule, stored_message(message)), message, STRING)
+            if made.message is None:
+                made.message_problem = f"messageExpression {problem.removeprefix('cel expression ')}"
+            else:
+                made.message_cost = bounded(made.message.cost_estimate(size).max)
+        if rule.get("fieldPath"):
+            try:
+                made.path = field_path(rule["fieldPath"], schema)
+            except PathError:
+                continue
+    return found
+
+
+def _compile(environment: Environment, text: str, wanted: Type) -> tuple[Program | None, str]:
+    try:
+        program = environment.compile(text)
+    except CelProblem as problem:
+        return None, f"compilation failed: {problem}"
+    except CelError as error:
+        return None, f"program instantiation failed: {error}"
+    if program.result != wanted:
+        return None, f"cel expression must evaluate to a {'bool' if wanted == BOOL else 'string'}"
+    return program, ""
+
+
 BUDGET = 10_000_000
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _MAX_MESSAGE_LENGTH = 5 * 1024
@@ -29,7 +119,7 @@ _NOTHING = Optional(None, present=False)
 
 
 class _Spent(Exception):
-    """The budget is used up."""
+    """Raised when the cost budget of a request is exhausted."""
 
 
 @dataclass(slots=True)
@@ -70,7 +160,7 @@ class RuleValidator:
     declared: SchemaType | None
     rules: list[CompiledRule]
     items: RuleValidator | None = None
-    others: RuleValidator | None = None
+    additional: RuleValidator | None = None
     properties: dict[str, RuleValidator] = field(default_factory=dict)
     all_of: list[RuleValidator] = field(default_factory=list)
 
@@ -100,9 +190,9 @@ class RuleValidator:
             part._validate(run, path, obj, old, _OldValue(None, before.nearest))
         if obj.__class__ is dict:
             known = old if old.__class__ is dict else {}
-            if self.others is not None:
+            if self.additional is not None:
                 for key, value in obj.items():
-                    self.others._validate(run, f"{path}[{key}]", value, known.get(key), before.key(key))
+                    self.additional._validate(run, f"{path}[{key}]", value, known.get(key), before.key(key))
             for key, validator in self.properties.items():
                 if key in obj:
                     below = f"{path}.{key}" if path else key
@@ -144,14 +234,14 @@ class RuleValidator:
                 self._report(run, compiled, bindings, path, obj, before)
 
     def _report(
-        self, run: _Run, compiled: CompiledRule, bindings: Mapping[str, Any], path: str, obj: Any, before: _OldValue
+        self, run: _Run, compiled: CompiledRule, bindings: ObjView, path: str, obj: Any, before: _OldValue
     ) -> None:
         """Report a rule that does not hold."""
         at, kind = path or "<nil>", self.schema.get("type", "")
         if compiled.path:
             at = f"{path}.{compiled.path}" if path and not compiled.path.startswith("[") else path + compiled.path
 
-        def tell(error: FieldError) -> None:
+        def append(error: FieldError) -> None:
             if not compiled.uses_old_self and before.unchanged:
                 run.warn(error.message())
             else:
@@ -159,20 +249,20 @@ class RuleValidator:
 
         detail = _message(compiled.rule)
         if compiled.message is not None:
-            said, problem = _evaluated_message(run, compiled.message, compiled.rule, bindings)
+            message, problem = _evaluated_message(run, compiled.message, compiled.rule, bindings)
             if problem:
-                tell(invalid(at, kind, problem))
+                append(invalid(at, kind, problem))
                 raise _Spent
-            detail = said or detail
-        tell(_error(at, OMIT if kind in ("object", "array") else obj, detail, compiled.rule.get("reason")))
+            detail = message or detail
+        append(_error(at, OMIT if kind in ("object", "array") else obj, detail, compiled.rule.get("reason")))
 
 
-def _message(rule: Mapping[str, Any]) -> str:
+def _message(rule: ObjView) -> str:
     message = rule.get("message", "")
     return message.strip() if message else f"failed rule: {rule.get('rule', '').strip()}"
 
 
-def _named(rule: Mapping[str, Any]) -> str:
+def _named(rule: ObjView) -> str:
     return str(rule.get("message") or rule.get("rule", "")).strip()
 
 
@@ -189,9 +279,7 @@ def _report_failure(compiled: CompiledRule, error: str, exceeded: bool, at: str,
         errs.append(invalid(at, kind, f"{error} evaluating rule: {rule}"))
 
 
-def _evaluated_message(
-    run: _Run, program: Program, rule: Mapping[str, Any], bindings: Mapping[str, Any]
-) -> tuple[str, str]:
+def _evaluated_message(run: _Run, program: Program, rule: ObjView, bindings: ObjView) -> tuple[str, str]:
     """Return the message of the rule's messageExpression (empty if unusable), and an error that ends the validation."""
     outcome = program.evaluate(bindings)
     if outcome.cost > run.budget:
@@ -206,8 +294,8 @@ def _evaluated_message(
     run.budget -= outcome.cost
     if outcome.error is not None or not isinstance(outcome.value, str):
         return "", ""
-    said = outcome.value.strip()
-    return ("" if len(said.encode()) > _MAX_MESSAGE_LENGTH or "\n" in said else said), ""
+    message = outcome.value.strip()
+    return ("" if len(message.encode()) > _MAX_MESSAGE_LENGTH or "\n" in message else message), ""
 
 
 def _error(at: str, value: Any, detail: str, reason: str | None) -> FieldError:
@@ -232,12 +320,12 @@ def _validator(rules: Schema, node: Schema, resource: bool) -> RuleValidator | N
     made = RuleValidator(node, declared, [])
     if own and declared is not None:
         made.rules = compile_rules({**node, "x-kubernetes-validations": own}, declared)
-    items, others = rules.get("items"), rules.get("additionalProperties")
-    node_items, node_others = node.get("items"), node.get("additionalProperties")
+    items, additional = rules.get("items"), rules.get("additionalProperties")
+    node_items, node_additional = node.get("items"), node.get("additionalProperties")
     if isinstance(items, Mapping) and isinstance(node_items, Mapping):
         made.items = _validator(items, node_items, bool(node_items.get(_EMBEDDED)))
-    if isinstance(others, Mapping) and isinstance(node_others, Mapping):
-        made.others = _validator(others, node_others, bool(node_others.get(_EMBEDDED)))
+    if isinstance(additional, Mapping) and isinstance(node_additional, Mapping):
+        made.additional = _validator(additional, node_additional, bool(node_additional.get(_EMBEDDED)))
     known = node.get("properties") or {}
     for key, part in (rules.get("properties") or {}).items():
         if key in known and (inner := _validator(part, known[key], bool(known[key].get(_EMBEDDED)))) is not None:
@@ -245,6 +333,6 @@ def _validator(rules: Schema, node: Schema, resource: bool) -> RuleValidator | N
     for part in rules.get("allOf") or ():
         if (inner := _validator(part, node, resource)) is not None:
             made.all_of.append(inner)
-    if made.rules or made.items is not None or made.others is not None or made.properties or made.all_of:
+    if made.rules or made.items is not None or made.additional is not None or made.properties or made.all_of:
         return made
     return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.goformat import plain, type_name
+from setpoint.meta.objects import Obj, ObjView
 
 _MAX_INT32 = 2**31 - 1
 
@@ -21,7 +21,7 @@ class ScalePaths(NamedTuple):
     selector: str
 
     @classmethod
-    def of(cls, subresources: Mapping[str, Any]) -> ScalePaths | None:
+    def of(cls, subresources: ObjView) -> ScalePaths | None:
         scale = subresources.get("scale")
         if scale is None:
             return None
@@ -29,10 +29,10 @@ class ScalePaths(NamedTuple):
             scale.get("specReplicasPath", ""), scale.get("statusReplicasPath", ""), scale.get("labelSelectorPath", "")
         )
 
-    def validate_spec(self, obj: Mapping[str, Any], errs: Errors) -> None:
+    def validate_spec(self, obj: ObjView, errs: Errors) -> None:
         _validate_replicas(obj, self.spec, errs)
 
-    def validate_status(self, obj: Mapping[str, Any], errs: Errors) -> None:
+    def validate_status(self, obj: ObjView, errs: Errors) -> None:
         _validate_replicas(obj, self.status, errs)
         if self.selector:
             try:
@@ -40,17 +40,17 @@ class ScalePaths(NamedTuple):
             except ScaleError as problem:
                 errs.append(invalid(self.selector, "", str(problem)))
 
-    def replicas(self, obj: Mapping[str, Any]) -> int | None:
+    def replicas(self, obj: ObjView) -> int | None:
         """Return the wanted number; None: none is given. Raises ScaleError."""
         found: int | None = _nested(obj, self.spec, int)
         return found
 
-    def to_scale(self, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises ScaleError."""
+    def to_scale(self, obj: ObjView) -> Obj:
+        """Return the Scale of a custom object. Raises ScaleError."""
         meta = obj["metadata"]
         names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         replicas = self.replicas(obj)
-        status: dict[str, Any] = {"replicas": _nested(obj, self.status, int) or 0}
+        status: Obj = {"replicas": _nested(obj, self.status, int) or 0}
         if self.selector and (selector := _nested(obj, self.selector, str)):
             status["selector"] = selector
         return {
@@ -61,7 +61,7 @@ class ScalePaths(NamedTuple):
             "status": status,
         }
 
-    def with_replicas(self, obj: Mapping[str, Any], replicas: int) -> dict[str, Any]:
+    def with_replicas(self, obj: ObjView, replicas: int) -> Obj:
         """Return a copy with these replicas that shares the unchanged parts."""
         result = here = dict(obj)
         *way, last = keys(self.spec)
@@ -98,7 +98,7 @@ def _nested(obj: Any, path: str, kind: type) -> Any:
     return obj
 
 
-def _validate_replicas(obj: Mapping[str, Any], path: str, errs: Errors) -> None:
+def _validate_replicas(obj: ObjView, path: str, errs: Errors) -> None:
     try:
         replicas = _nested(obj, path, int) or 0
     except ScaleError as problem:

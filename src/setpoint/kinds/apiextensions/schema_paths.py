@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from setpoint.meta.field import Errors, invalid
+from setpoint.meta.objects import ObjView
 
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+'?[^.\[\]]*", re.DOTALL)
 
@@ -22,7 +21,7 @@ def validate_simple_path(path: str, at: str, errs: Errors) -> bool:
     return True
 
 
-def field_path(path: str, schema: Mapping[str, Any]) -> str:
+def field_path(path: str, schema: ObjView) -> str:
     """Return the path as messages show it: `spec.map[key]`. Raises PathError."""
     shown = ""
     for key in follow(path, schema)[0]:
@@ -32,12 +31,12 @@ def field_path(path: str, schema: Mapping[str, Any]) -> str:
             schema = properties[key]
         else:
             shown = f"{shown}[{key}]"
-            others = schema.get("additionalProperties")
-            schema = others if isinstance(others, dict) else {}
+            additional = schema.get("additionalProperties")
+            schema = additional if isinstance(additional, dict) else {}
     return shown
 
 
-def follow(path: str, schema: Mapping[str, Any], brackets: bool = True) -> tuple[list[str], Mapping[str, Any]]:
+def follow(path: str, schema: ObjView, brackets: bool = True) -> tuple[list[str], ObjView]:
     """Return the keys of the path and the schema it leads to. Raises PathError."""
     tokens = _TOKEN.findall(path)
     keys: list[str] = []
@@ -45,13 +44,13 @@ def follow(path: str, schema: Mapping[str, Any], brackets: bool = True) -> tuple
 
     def step(key: str) -> None:
         nonlocal schema
-        properties, others = schema.get("properties"), schema.get("additionalProperties")
+        properties, additional = schema.get("properties"), schema.get("additionalProperties")
         if properties:
             if key not in properties:
                 raise PathError("does not refer to a valid field")
             schema = properties[key]
-        elif others is not None:
-            schema = others if isinstance(others, dict) else {}
+        elif additional is not None:
+            schema = additional if isinstance(additional, dict) else {}
         else:
             raise PathError("does not refer to a valid field")
         keys.append(key)

@@ -1,13 +1,12 @@
-"""Rules for every schema of a definition, at every depth."""
+"""Rules for every schema of a definition, at every depth, and for the defaults in schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from setpoint.kinds.apiextensions import Schema
 from setpoint.kinds.apiextensions.internal_schema import RULE_FORM, SCHEMA_FIELDS, show_schema
-from setpoint.kinds.apiextensions.list_rules import validate_list_and_map_types
 from setpoint.kinds.apiextensions.rule_costs import (
     RULE_LIMIT,
     SCHEMA_LIMIT,
@@ -16,24 +15,224 @@ from setpoint.kinds.apiextensions.rule_costs import (
     max_elements,
     times,
 )
-from setpoint.kinds.apiextensions.schema_defaults import META_FIELDS, validate_defaults
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow
+from setpoint.kinds.apiextensions.schema_values import compile_schema, validate_value
 from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
 from setpoint.kinds.internal_form import internal_form
-from setpoint.meta.field import Errors, forbidden, internal, invalid, not_supported, required
+from setpoint.meta.field import Errors, FieldError, forbidden, internal, invalid, not_supported, required
 
 if TYPE_CHECKING:
-    from setpoint.kinds.apiextensions.rule_compiler import CompiledRule
+    from setpoint.kinds.apiextensions.rule_validation import CompiledRule
 
-Schema = Mapping[str, Any]
-_EMBEDDED = "x-kubernetes-embedded-resource"
+
+META_FIELDS = ("apiVersion", "kind", "metadata")
+_EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields"
+_LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+
+
+def has_unknown(value: Any, schema: Schema | None, embedded: bool = False) -> bool:
+    """Return whether pruning by this schema would remove something."""
+    if isinstance(value, dict):
+        if schema is None:
+            return bool(value)
+        preserves = bool(schema.get(_PRESERVE))
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        embedded = embedded or bool(schema.get(_EMBEDDED))
+        for key, item in value.items():
+            if embedded and key in META_FIELDS:
+                continue
+            if key in properties:
+                if has_unknown(item, properties[key]):
+                    return True
+            elif additional is not None:
+                if has_unknown(item, additional if isinstance(additional, dict) else None):
+                    return True
+            elif not preserves:
+                return True
+        return False
+    if isinstance(value, list):
+        items = schema.get("items") if schema is not None else None
+        if schema is not None and schema.get(_PRESERVE) and items is None:
+            return False
+        return any(has_unknown(item, items) for item in value)
+    return False
+
+
+def _type_error(value: Any, schema: Schema | None, path: str, embedded: bool = False) -> FieldError | None:
+    """Return the error for the first kind or apiVersion of an embedded object that is not a string."""
+    if schema is None:
+        return None
+    inner: list[tuple[Any, Schema | None, str]] = []
+    if isinstance(value, dict):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            if (embedded or schema.get(_EMBEDDED)) and key in ("apiVersion", "kind") and not isinstance(item, str):
+                return invalid(f"{path}.{key}", item, "must be a string")
+            if key in properties:
+                inner.append((item, properties[key], f"{path}.{key}"))
+            elif isinstance(additional, dict):
+                inner.append((item, additional, f"{path}[{key}]"))
+    elif isinstance(value, list):
+        inner = [(item, schema.get("items"), f"{path}[{i}]") for i, item in enumerate(value)]
+    return next((error for part in inner if (error := _type_error(*part))), None)
+
+
+def validate_embedded(value: Any, schema: Schema | None, path: str, errs: Errors, embedded: bool = False) -> None:
+    """Validate that embedded objects have a kind and an apiVersion."""
+    if schema is None:
+        return
+    if isinstance(value, dict):
+        if embedded or schema.get(_EMBEDDED):
+            for name in ("apiVersion", "kind"):
+                if name not in value:
+                    errs.append(required(f"{path}.{name}"))
+                elif not value[name]:
+                    errs.append(invalid(f"{path}.{name}", "", "must not be empty"))
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            if key in properties:
+                validate_embedded(item, properties[key], f"{path}.{key}", errs)
+            elif isinstance(additional, dict):
+                validate_embedded(item, additional, f"{path}[{key}]", errs)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            validate_embedded(item, schema.get("items"), f"{path}[{i}]", errs)
+
+
+def validate_defaults(schema: Schema, path: str, errs: Errors) -> None:
+    """Validate the defaults of a structural schema; other schemas have none."""
+    _validate_default(schema, path, errs, inside_meta=False, root=True)
+
+
+def _validate_default(schema: Schema, path: str, errs: Errors, inside_meta: bool, root: bool = False) -> None:
+    embedded = root or bool(schema.get(_EMBEDDED))
+    inside_meta = inside_meta and not embedded
+    default, at = schema.get("default"), f"{path}.default"
+    if default is not None:
+        if not inside_meta and has_unknown(default, schema, root):
+            errs.append(invalid(at, default, "must not have unknown fields"))
+        before = len(errs)
+        if not inside_meta:
+            if error := _type_error(default, schema, at, root):
+                errs.append(error)
+            else:
+                validate_embedded(default, schema, at, errs, root)
+        if len(errs) == before:
+            validate_value(compile_schema(schema, of_default=True), default, at, errs)
+    if isinstance(schema.get("items"), dict):
+        _validate_default(schema["items"], f"{path}.items", errs, inside_meta)
+    for key, item in (schema.get("properties") or {}).items():
+        _validate_default(item, f"{path}.properties[{key}]", errs, inside_meta or (embedded and key in META_FIELDS))
+
+
+def _validate_list_and_map_types(schema: Schema, path: str, errs: Errors) -> None:
+    list_type, map_type, keys = schema.get(_LIST_TYPE), schema.get(_MAP_TYPE), schema.get(_KEYS) or ()
+    if map_type is not None:
+        _require_type("object", _MAP_TYPE, schema, path, errs)
+        if map_type not in ("atomic", "granular"):
+            errs.append(not_supported(f"{path}.{_MAP_TYPE}", map_type, ("atomic", "granular")))
+    items = schema.get("items")
+    if list_type is not None:
+        if schema.get("type", "") != "array":
+            _require_type("array", _LIST_TYPE, schema, path, errs)
+        elif list_type == "set" and isinstance(items, dict):
+            _validate_set_items(items, f"{path}.items", errs)
+        if list_type not in ("atomic", "set", "map"):
+            errs.append(not_supported(f"{path}.{_LIST_TYPE}", list_type, ("atomic", "set", "map")))
+    if keys and list_type != "map":
+        text = f"must be map if {_KEYS} is non-empty"
+        at = f"{path}.{_LIST_TYPE}"
+        errs.append(required(at, text) if list_type is None else invalid(at, list_type, text))
+    if list_type == "map":
+        _validate_keyed(schema, path, errs)
+    if list_type in ("set", "map") and isinstance(items, dict):
+        _validate_items_present(items, list_type, keys, f"{path}.items", errs)
+
+
+def _require_type(wanted: str, because: str, schema: Schema, path: str, errs: Errors) -> None:
+    kind, text = schema.get("type", ""), f"must be {wanted} if {because} is specified"
+    if not kind:
+        errs.append(required(f"{path}.type", text))
+    elif kind != wanted:
+        errs.append(invalid(f"{path}.type", kind, text))
+
+
+def _validate_set_items(items: Schema, path: str, errs: Errors) -> None:
+    text = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+    kind, list_type = items.get("type", ""), items.get(_LIST_TYPE)
+    if kind == "array" and list_type not in (None, "atomic"):
+        errs.append(invalid(f"{path}.{_LIST_TYPE}", list_type, text))
+    elif kind == "object" and items.get(_MAP_TYPE) != "atomic":
+        errs.append(invalid(f"{path}.{_MAP_TYPE}", list_type, text))
+
+
+def _validate_keyed(schema: Schema, path: str, errs: Errors) -> None:
+    keys, items = schema.get(_KEYS) or [], schema.get("items")
+    if not keys:
+        errs.append(required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
+    if items is None:
+        errs.append(required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
+    elif isinstance(items, list):
+        shown = {"Schema": None, "JSONSchemas": [show_schema(item) for item in items]}
+        errs.append(invalid(f"{path}.items", shown, f"must only have a single schema if {_LIST_TYPE} is map"))
+    elif items.get("type", "") != "object":
+        text = f"must be object if parent array's {_LIST_TYPE} is map"
+        errs.append(invalid(f"{path}.items.type", items.get("type", ""), text))
+    else:
+        properties = items.get("properties") or {}
+        for i, key in enumerate(keys):
+            if key not in properties:
+                errs.append(invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
+            elif properties[key].get("type") in ("array", "object"):
+                at = f"{path}.items.properties[{key}].type"
+                text = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+                errs.append(invalid(at, items["type"], text))
+            if key in keys[:i]:
+                errs.append(invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+
+
+def _validate_items_present(items: Schema, list_type: str, keys: Any, path: str, errs: Errors) -> None:
+    if items.get("nullable"):
+        errs.append(forbidden(f"{path}.nullable", f"cannot be nullable when {_LIST_TYPE} is {list_type}"))
+    if list_type != "map":
+        return
+    properties, needed = items.get("properties") or {}, items.get("required") or ()
+    for key in keys:
+        if key not in properties:
+            continue
+        at, because = f"{path}.properties[{key}]", f"this property is in {_KEYS}, so it"
+        if key not in needed and properties[key].get("default") is None:
+            errs.append(required(f"{at}.default", f"{because} must have a default or be a required property"))
+        if properties[key].get("nullable"):
+            errs.append(forbidden(f"{at}.nullable", f"{because} cannot be nullable"))
+
+
 _ROOT_FIELDS = (
-    "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum",
-    "MaxLength", "MinLength", "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items",
-    "Properties", "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations",
-)  # fmt: skip
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +324,22 @@ def _validate_root_fields(schema: Schema, path: str, errs: Errors) -> None:
 def _validate(schema: Schema, path: str, context: _Context, errs: Errors, rules: _Rules) -> None:
     before = len(errs)
     _validate_fields(schema, path, context, errs)
-    others, properties = schema.get("additionalProperties"), schema.get("properties") or {}
+    additional, properties = schema.get("additionalProperties"), schema.get("properties") or {}
     factor = max_elements(schema)
     max_count = None if context.max_count is None or factor is None else times(context.max_count, factor)
     below = replace(context, root=False, max_count=max_count)
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         errs.append(forbidden(f"{path}.uniqueItems", text))
-    if others is not None:
-        if properties and others is not True:
+    if additional is not None:
+        if properties and additional is not True:
             text = "additionalProperties and properties are mutual exclusive"
             errs.append(forbidden(f"{path}.additionalProperties", text))
-        if isinstance(others, dict):
+        if isinstance(additional, dict):
             why = context.no_defaults
             if context.inside_meta:
                 why = "inside additionalProperties applying to object metadata"
-            _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rules)
+            _validate(additional, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rules)
     for key, item in properties.items():
         inner = below
         if (context.root or schema.get(_EMBEDDED)) and key in META_FIELDS:
@@ -170,7 +369,7 @@ def _validate(schema: Schema, path: str, context: _Context, errs: Errors, rules:
     preserve = "x-kubernetes-preserve-unknown-fields"
     if schema.get(preserve) is False:
         errs.append(invalid(f"{path}.{preserve}", False, "must be true or undefined"))
-    validate_list_and_map_types(schema, path, errs)
+    _validate_list_and_map_types(schema, path, errs)
     _validate_rules(schema, path, errs)
     if context.rules and len(errs) == before:
         _check_rules(schema, path, context, rules)
@@ -220,11 +419,11 @@ def _validate_rules(schema: Schema, path: str, errs: Errors) -> None:
             errs.append(invalid(f"{at}.fieldPath", field_path, "must be non-empty if specified"))
         if _has_line_breaks(field_path):
             errs.append(invalid(f"{at}.fieldPath", field_path, "must not contain line breaks"))
-        if field_path and not _leads_somewhere(field_path, schema):
+        if field_path and not _is_declared(field_path, schema):
             errs.append(invalid(f"{at}.fieldPath", field_path, "must be a valid path"))
 
 
-def _leads_somewhere(path: str, schema: Schema) -> bool:
+def _is_declared(path: str, schema: Schema) -> bool:
     if unsupported(schema):
         return True
     try:
@@ -237,8 +436,8 @@ def _leads_somewhere(path: str, schema: Schema) -> bool:
 def _check_rules(schema: Schema, path: str, context: _Context, rules: _Rules) -> None:
     if not schema.get("x-kubernetes-validations"):
         return
-    # Loaded with the first rule: the expression language takes its time.
-    from setpoint.kinds.apiextensions.rule_compiler import compile_rules, self_type
+    # Imported with the first rule, because the expression language is slow to import.
+    from setpoint.kinds.apiextensions.rule_validation import compile_rules, self_type
 
     path = f"{path}.x-kubernetes-validations"
     declared = self_type(schema, context.root or bool(schema.get(_EMBEDDED)))
@@ -248,8 +447,10 @@ def _check_rules(schema: Schema, path: str, context: _Context, rules: _Rules) ->
         return
     known = rules.known
     compiled = compile_rules(schema, declared, known.rules.__contains__, known.messages.__contains__)
-    for i, rule in enumerate(compiled):
-        _check_rule(rule, f"{path}[{i}]", context, rules)
+    # Each rule is freed after its check, because freeing all of them at once would hold the interpreter lock for long.
+    compiled.reverse()
+    for i in range(len(compiled)):
+        _check_rule(compiled.pop(), f"{path}[{i}]", context, rules)
 
 
 def _check_rule(compiled: CompiledRule, path: str, context: _Context, rules: _Rules) -> None:

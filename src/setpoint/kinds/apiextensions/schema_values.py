@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.kinds.apiextensions import Schema
 from setpoint.kinds.apiextensions.schema_scalars import (
     Check,
     Old,
     Problem,
     Problems,
-    Schema,
-    bad,
-    check_of_enum,
-    check_of_format,
-    check_of_number,
-    check_of_text,
-    check_of_type,
+    compile_enum_check,
+    compile_format_check,
+    compile_number_check,
+    compile_text_check,
+    compile_type_check,
+    general_problem,
     quick_test,
-    unpinned,
+    value_problem,
 )
 from setpoint.meta.field import Errors, required, too_many
 from setpoint.meta.goformat import quote
@@ -48,9 +48,13 @@ def _at(path: str, name: str | None) -> str:
 
 def compile_schema(schema: Schema, of_default: bool = False) -> Check:
     """Compile a schema. `of_default` is for defaults inside schemas, where int-or-string is not checked."""
-    type_check, enum = check_of_type(schema, of_default), check_of_enum(schema)
+    type_check, enum = compile_type_check(schema, of_default), compile_enum_check(schema)
     alternatives = _alternatives(schema, of_default)
-    string, format_check, number = check_of_text(schema), check_of_format(schema), check_of_number(schema)
+    string, format_check, number = (
+        compile_text_check(schema),
+        compile_format_check(schema),
+        compile_number_check(schema),
+    )
     items, properties = _list_check(schema, of_default), _object_check(schema, of_default)
     before, counted = (type_check, alternatives), 3 + (type_check is not None)
     # By type of value: the checks that apply, and how many tests count as passed in any case.
@@ -102,7 +106,7 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
             valid, best, count = _try(any_of, value, name, old, stop=True)
             passed += count
             if not valid:
-                out.append(unpinned(f"{quote(name)} must validate at least one schema (anyOf)"))
+                out.append(general_problem(f"{quote(name)} must validate at least one schema (anyOf)"))
                 out += best
         if one_of:
             valid, best, count = _try(one_of, value, name, old, stop=False)
@@ -110,7 +114,7 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
             if valid != 1:
                 found = f"Found {valid} valid alternatives" if valid else "Found none valid"
                 text = f"{quote(name)} must validate one and only one schema (oneOf). {found}"
-                out.append(unpinned(text))
+                out.append(general_problem(text))
                 out += best
         valid = 0
         for item in all_of:
@@ -120,12 +124,12 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
             out += inner
         if valid != len(all_of):
             tail = "" if valid else ". None validated"
-            out.append(unpinned(f"{quote(name)} must validate all the schemas (allOf){tail}"))
+            out.append(general_problem(f"{quote(name)} must validate all the schemas (allOf){tail}"))
         if negated is not None:
             inner = []
             negated(value, name, inner, old)
             if not inner:
-                out.append(unpinned(f"{quote(name)} must not validate the schema (not)"))
+                out.append(general_problem(f"{quote(name)} must not validate the schema (not)"))
         return passed
 
     return check
@@ -165,11 +169,11 @@ def _list_check(schema: Schema, of_default: bool) -> Check:
                     passed += _unless_unchanged(item_check, item, f"{name}[{i}]", out, old.item(i))
         size = len(value)
         if fewest is not None and size < fewest:
-            out.append(bad(name, size, f"{name} in body should have at least {fewest} items"))
+            out.append(value_problem(name, size, f"{name} in body should have at least {fewest} items"))
         if most is not None and size > most:
             out.append(Problem(name, lambda path: too_many(path, size, most)))
         if unique and any(item in value[:i] for i, item in enumerate(value)):
-            out.append(bad(name, "", f"{name} in body shouldn't contain duplicates"))
+            out.append(value_problem(name, "", f"{name} in body shouldn't contain duplicates"))
         return passed
 
     return check
@@ -177,21 +181,21 @@ def _list_check(schema: Schema, of_default: bool) -> Check:
 
 def _object_check(schema: Schema, of_default: bool) -> Check:
     properties = {key: compile_schema(item, of_default) for key, item in (schema.get("properties") or {}).items()}
-    others = schema.get("additionalProperties")
-    other_check = compile_schema(others, of_default) if isinstance(others, dict) else None
+    additional = schema.get("additionalProperties")
+    other_check = compile_schema(additional, of_default) if isinstance(additional, dict) else None
     fewest, most, needed = schema.get("minProperties"), schema.get("maxProperties"), schema.get("required") or ()
 
     def check(value: Any, name: str, out: Problems, old: Old) -> int:
         passed = 0
         size = len(value)
         if fewest is not None and size < fewest:
-            out.append(bad(name, size, f"{name} in body should have at least {fewest} properties"))
+            out.append(value_problem(name, size, f"{name} in body should have at least {fewest} properties"))
         if most is not None and size > most:
             out.append(Problem(name, lambda path: too_many(path, size, most)))
-        if others is False:
+        if additional is False:
             for key in value:
                 if key not in properties:
-                    out.append(bad(name, key, f"{name}.{key} in body is a forbidden property"))
+                    out.append(value_problem(name, key, f"{name}.{key} in body is a forbidden property"))
         elif other_check is not None:
             for key, item in value.items():
                 if key not in properties:

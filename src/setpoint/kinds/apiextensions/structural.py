@@ -5,25 +5,28 @@ Checks use the schema as written. Everything inside `allOf`, `anyOf`, `oneOf` or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from setpoint.kinds.apiextensions.patterns import pattern_error
+from setpoint.kinds.apiextensions import Schema
+from setpoint.kinds.apiextensions.schema_scalars import pattern_error
 from setpoint.meta.field import Errors, forbidden, invalid, required
 
-Schema = Mapping[str, Any]
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
 _UNSUPPORTED = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING_FLAG = "x-kubernetes-int-or-string"
 _FORBIDDEN_IN_CONDITIONS = (
-    ("default", "must be undefined"), ("title", "must be empty"), ("description", "must be empty"),
-    ("nullable", "must be false"), (_PRESERVE, "must be false"), (_EMBEDDED, "must be false"),
-    (_INT_OR_STRING_FLAG, "must be false"), ("x-kubernetes-list-map-keys", "must be empty"),
-    ("x-kubernetes-list-type", "must be undefined"), ("x-kubernetes-map-type", "must be undefined"),
+    ("default", "must be undefined"),
+    ("title", "must be empty"),
+    ("description", "must be empty"),
+    ("nullable", "must be false"),
+    (_PRESERVE, "must be false"),
+    (_EMBEDDED, "must be false"),
+    (_INT_OR_STRING_FLAG, "must be false"),
+    ("x-kubernetes-list-map-keys", "must be empty"),
+    ("x-kubernetes-list-type", "must be undefined"),
+    ("x-kubernetes-map-type", "must be undefined"),
     ("x-kubernetes-validations", "must be empty"),
-)  # fmt: skip
+)
 
 
 def parts(schema: Schema) -> list[Schema]:
@@ -63,7 +66,7 @@ def validate_structural(schema: Schema, path: str, errs: Errors) -> None:
 
 
 def _invariants(schema: Schema, level: str, path: str, errs: Errors) -> None:
-    kind, items, others = schema.get("type", ""), schema.get("items"), schema.get("additionalProperties")
+    kind, items, additional = schema.get("type", ""), schema.get("items"), schema.get("additionalProperties")
     properties, embedded = schema.get("properties") or {}, schema.get(_EMBEDDED)
     if kind == "array" and items is None:
         errs.append(required(f"{path}.items", "must be specified"))
@@ -71,27 +74,29 @@ def _invariants(schema: Schema, level: str, path: str, errs: Errors) -> None:
         _invariants(items, _ITEM, f"{path}.items", errs)
     for key, item in properties.items():
         _invariants(item, _FIELD, f"{path}.properties[{key}]", errs)
-    if others is not None:
+    if additional is not None:
         if level is _ROOT:
             errs.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
-        if isinstance(others, dict):
-            _invariants(others, _FIELD, f"{path}.additionalProperties", errs)
+        if isinstance(additional, dict):
+            _invariants(additional, _FIELD, f"{path}.additionalProperties", errs)
     if schema.get(_INT_OR_STRING_FLAG):
         for name in (_PRESERVE, _EMBEDDED):
             if schema.get(name):
                 errs.append(invalid(f"{path}.{name}", True, f"must be false if {_INT_OR_STRING_FLAG} is true"))
     first_all_of = (schema.get("allOf") or [{}])[0]
     _conditions(
-        schema, path, errs,
+        schema,
+        path,
+        errs,
         skip_any_of=schema.get("anyOf") == _INT_OR_STRING,
         skip_first_all_of=first_all_of.get("anyOf") == _INT_OR_STRING,
-    )  # fmt: skip
+    )
     if embedded and kind != "object":
         text = f"must be object if {_EMBEDDED} is true"
         errs.append(invalid(f"{path}.type", kind, text) if kind else required(f"{path}.type", text))
     elif not kind and not schema.get(_INT_OR_STRING_FLAG) and not schema.get(_PRESERVE):
         errs.append(required(f"{path}.type", f"must not be empty {level}"))
-    if embedded and others is not None:
+    if embedded and additional is not None:
         errs.append(forbidden(f"{path}.additionalProperties", f"must not be used if {_EMBEDDED} is set"))
     if level is _ROOT and kind and kind != "object":
         errs.append(invalid(f"{path}.type", kind, "must be object at the root"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
+
+from setpoint.meta.objects import ObjView
 
 _VERSION = re.compile(r"v([0-9]{1,18})((alpha|beta)([0-9]{1,18}))?")
 _STAGES = {None: 3, "beta": 2, "alpha": 1}
@@ -18,7 +19,7 @@ def version_rank(version: str) -> tuple[Any, ...]:
     return (0, -_STAGES[found[3]], -int(found[1]), -int(found[4] or 0))
 
 
-def deprecation_warning(spec: Mapping[str, Any], version: str) -> str:
+def deprecation_warning(spec: ObjView, version: str) -> str:
     """Return the deprecation warning of a version; empty if it is not deprecated."""
     given = next(one for one in spec["versions"] if one["name"] == version)
     if not given.get("deprecated"):

@@ -1,1 +1,1 @@
-"""apiregistration.k8s.io: which server answers for which group version."""
+"""`apiregistration.k8s.io`: the server of each group version."""

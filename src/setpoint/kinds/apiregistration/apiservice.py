@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from setpoint.kinds.bootstrap.apiservices import local_status
+from setpoint.kinds.bootstrap.initial_objects import local_status
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.keyed_data import decoded_length
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.core.configmap import decoded_length
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.field import Errors, invalid, not_supported, required
 from setpoint.meta.names import dns1035_label, dns1123_subdomain, path_segment, port_number
+from setpoint.meta.objects import Obj
 
 _STATUSES = ("True", "False", "Unknown")
 
@@ -20,11 +22,11 @@ def _service(obj: Obj, now: datetime) -> str:
 
 
 def _available(obj: Obj, now: datetime) -> str:
-    for condition in (obj.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Available":
-            status, reason = str(condition.get("status", "")), condition.get("reason")
-            return f"{status} ({reason})" if reason and status != "True" else status
-    return "Unknown"
+    condition = condition_of(obj, "Available")
+    if condition is None:
+        return "Unknown"
+    status, reason = str(condition.get("status", "")), condition.get("reason")
+    return f"{status} ({reason})" if reason and status != "True" else status
 
 
 class APIServiceStrategy(Strategy):

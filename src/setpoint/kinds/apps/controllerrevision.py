@@ -1,12 +1,13 @@
-"""ControllerRevision: one version of what a controller was asked for, never changed after it is written."""
+"""ControllerRevision: one version of the desired state of a controller, immutable once it is written."""
 
 from __future__ import annotations
 
 from setpoint.kinds.columns import AGE, NAME, NONE
 from setpoint.kinds.numbers import non_negative
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, required
 from setpoint.meta.objectmeta import validate_immutable
+from setpoint.meta.objects import Obj
 
 
 class ControllerRevisionStrategy(Strategy):

@@ -2,55 +2,115 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from setpoint.kinds.apps.podtemplate import (
+from setpoint.kinds.apps.workload import (
+    CONTAINERS,
+    IMAGES,
+    READY,
+    WorkloadStatusStrategy,
+    WorkloadStrategy,
     usable_selector,
     validate_labels_match,
     validate_long_running,
     validate_selector,
-)  # fmt: skip
-from setpoint.kinds.apps.volume_claim_templates import (
-    claim_warnings,
-    default_claim_templates,
-    shown_claim_templates,
-    with_claims_as_volumes,
-)  # fmt: skip
-from setpoint.kinds.columns import AGE, NAME, container_images, container_names
+)
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec import (
-    CREATE,
     PodOptions,
     default_pod_template,
-    drop_disabled_template_fields,
     pod_template_options,
-    pod_template_warnings,
     validate_pod_template,
-)  # fmt: skip
-from setpoint.kinds.core.podspec.annotations import validate_pod_annotations
+)
 from setpoint.kinds.core.podspec.claims import validate_claim_spec
+from setpoint.kinds.core.podspec.defaults import default_persistent_volume_claim_spec
+from setpoint.kinds.core.podspec.spec import validate_pod_template_metadata
+from setpoint.kinds.internal_form import internal
 from setpoint.kinds.numbers import (
     at_most_100_percent,
     int_or_percent,
-    never_decremented,
     non_negative,
     non_negative_fields,
     number_of,
-)  # fmt: skip
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+)
+from setpoint.kinds.strategy import Context
 from setpoint.meta.field import Errors, invalid, not_supported, required
 from setpoint.meta.names import dns1123_label
-from setpoint.meta.objectmeta import IMMUTABLE, validate_annotations, validate_immutable, validate_labels
+from setpoint.meta.objectmeta import IMMUTABLE, validate_immutable
+from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.quantity import is_integer
 
-_STATUS_COUNTS = (
-    "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "observedGeneration",
-    "collisionCount",
-)  # fmt: skip
+_STATUS_FIELDS = (
+    "Phase",
+    "AccessModes",
+    "Capacity",
+    "Conditions",
+    "AllocatedResources",
+    "AllocatedResourceStatuses",
+    "CurrentVolumeAttributesClassName",
+    "ModifyVolumeStatus",
+    "HealthStatus",
+)
+
+
+def _default_claim_templates(claims: Sequence[Obj]) -> None:
+    for claim in claims:
+        claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
+        status = claim.setdefault("status", {})
+        if not status.get("phase"):
+            status["phase"] = "Pending"
+        default_persistent_volume_claim_spec(claim.setdefault("spec", {}))
+
+
+def _with_claims_as_volumes(template: Obj, claims: Sequence[Obj]) -> Obj:
+    """Return the template as its Pods will have it: claims take the place of volumes of their name; hostname and
+    subdomain are the controller's to fill."""
+    spec = template.get("spec") or {}
+    if not claims and not spec.get("hostname") and not spec.get("subdomain"):
+        return template
+    spec = {name: value for name, value in spec.items() if name not in ("hostname", "subdomain")}
+    if claims:
+        names = [(claim.get("metadata") or {}).get("name", "") for claim in claims]
+        volumes = {name: {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names}
+        others = [volume for volume in spec.get("volumes") or () if volume.get("name") not in volumes]
+        spec["volumes"] = [*volumes.values(), *others]
+    return {**template, "spec": spec}
+
+
+def _claim_warnings(claims: Sequence[Obj], suffix: str) -> list[str]:
+    warnings = []
+    for i, claim in enumerate(claims):
+        resources = (claim.get("spec") or {}).get("resources") or {}
+        path = f"spec.volumeClaimTemplates[{i}]{suffix}.resources"
+        for kind in ("requests", "limits"):
+            size = (resources.get(kind) or {}).get("storage")
+            if size is not None and not is_integer(size):
+                text = f'fractional byte value "{size}" is invalid, must be an integer'
+                warnings.append(f"{path}.{kind}[storage]: {text}")
+    return warnings
+
+
+def _shown_claim_templates(claims: Sequence[Obj]) -> list[Obj] | None:
+    """Return the templates as messages show them."""
+    return [_shown(claim) for claim in claims] or None
+
+
+def _shown(claim: Obj) -> Obj:
+    status = claim.get("status") or {}
+    return {
+        **(claim.get("metadata") or {}),
+        "Spec": internal("PersistentVolumeClaimSpec", claim.get("spec")),
+        "Status": {
+            name: status.get(name[0].lower() + name[1:]) or ("" if name == "Phase" else None) for name in _STATUS_FIELDS
+        },
+    }
+
+
 _RETENTION = ("Retain", "Delete")
 
 
-class StatefulSetStrategy(Strategy):
-    has_status = True
-    has_generation = True
+class StatefulSetStrategy(WorkloadStrategy):
+    warns_about_name = False
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return dns1123_label(name.rstrip("-") if prefix else name)
@@ -81,18 +141,10 @@ class StatefulSetStrategy(Strategy):
         if spec.get("revisionHistoryLimit") is None:
             spec["revisionHistoryLimit"] = 10
         default_pod_template(spec.setdefault("template", {}))
-        default_claim_templates(spec.get("volumeClaimTemplates") or ())
+        _default_claim_templates(spec.get("volumeClaimTemplates") or ())
 
-    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        self.reset_status(obj)
-        drop_disabled_template_fields(obj["spec"]["template"])
-
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.retain_status(obj, old)
-        drop_disabled_template_fields(obj["spec"]["template"], old["spec"].get("template"))
-
-    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
-        _validate_spec(obj["spec"], errs, CREATE)
+    def validate_spec(self, obj: Obj, errs: Errors, options: PodOptions) -> None:
+        _validate_spec(obj["spec"], errs, options)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         spec, before = obj["spec"], old["spec"]
@@ -103,57 +155,51 @@ class StatefulSetStrategy(Strategy):
         validate_immutable(spec.get("selector"), before.get("selector"), "spec.selector", errs)
         claims = spec.get("volumeClaimTemplates") or []
         if claims != (before.get("volumeClaimTemplates") or []):
-            errs.append(invalid("spec.volumeClaimTemplates", shown_claim_templates(claims), IMMUTABLE))
+            errs.append(invalid("spec.volumeClaimTemplates", _shown_claim_templates(claims), IMMUTABLE))
         for name in ("serviceName", "podManagementPolicy"):
             validate_immutable(spec.get(name, ""), before.get(name, ""), f"spec.{name}", errs)
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         spec = obj["spec"]
-        claims = claim_warnings(spec.get("volumeClaimTemplates") or (), "")
-        return pod_template_warnings(spec["template"], "spec.template") + claims + _history_warning(spec)
+        claims = _claim_warnings(spec.get("volumeClaimTemplates") or (), "")
+        return super().warnings_on_create(obj, ctx) + claims + _history_warning(spec)
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
-        spec, before = obj["spec"], old["spec"]
-        warnings: list[str] = []
-        if spec != before:
-            warnings = pod_template_warnings(spec["template"], "spec.template", before.get("template"))
-        return warnings + claim_warnings(spec.get("volumeClaimTemplates") or (), ".Spec") + _history_warning(spec)
+        spec = obj["spec"]
+        claims = _claim_warnings(spec.get("volumeClaimTemplates") or (), ".Spec")
+        return super().warnings_on_update(obj, old, ctx) + claims + _history_warning(spec)
 
     columns = (
         NAME,
-        Column("Ready", lambda obj, now: _ready(obj), description="Ready Pods of the desired number."),
+        READY,
         AGE,
-        Column("Containers", container_names, priority=1, description="Names of the containers in the template."),
-        Column("Images", container_images, priority=1, description="Images of the containers in the template."),
+        CONTAINERS,
+        IMAGES,
     )
 
 
-class StatefulSetStatusStrategy(StatusStrategy):
-    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        status = obj.get("status") or {}
-        non_negative_fields(status, _STATUS_COUNTS, "status", errs)
-        replicas = status.get("replicas", 0)
-        for name in ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"):
-            if status.get(name, 0) > replicas:
-                errs.append(invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas"))
-        if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-            text = "cannot be greater than status.readyReplicas"
-            errs.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), text))
-        never_decremented(status, old.get("status") or {}, "collisionCount", "status", errs)
+class StatefulSetStatusStrategy(WorkloadStatusStrategy):
+    counts = (
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "collisionCount",
+    )
+    counts_of_replicas = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    ready_path = "status.readyReplicas"
 
 
-def _ready(obj: Obj) -> str:
-    return f"{(obj.get('status') or {}).get('readyReplicas', 0)}/{(obj.get('spec') or {}).get('replicas', 0)}"
-
-
-def _history_warning(spec: dict[str, Any]) -> list[str]:
+def _history_warning(spec: Obj) -> list[str]:
     if (spec.get("revisionHistoryLimit") or 0) >= 0:
         return []
     return ["spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"]
 
 
 def _validate_spec(
-    spec: dict[str, Any], errs: Errors, options: PodOptions, *, update: bool = False, skip_template: bool = False
+    spec: Obj, errs: Errors, options: PodOptions, *, update: bool = False, skip_template: bool = False
 ) -> None:
     """Validate the spec. An update does not validate immutable fields again."""
     policy = spec.get("podManagementPolicy", "")
@@ -180,38 +226,26 @@ def _validate_spec(
     if selector is None:
         errs.append(invalid("spec.selector", declared, ""))
     else:
-        validate_labels_match(selector, template, "spec.template", errs)
+        validate_labels_match(selector, template, errs)
         _validate_template(spec, template, errs, options, skip_template)
-    validate_long_running(template, "spec.template", errs, kind="StatefulSet")
+    validate_long_running(template, errs, kind="StatefulSet")
 
 
-def _validate_template(
-    spec: dict[str, Any], template: dict[str, Any], errs: Errors, options: PodOptions, skip: bool
-) -> None:
-    path = "spec.template"
-    template = with_claims_as_volumes(template, spec.get("volumeClaimTemplates") or ())
-    if not skip:
-        validate_pod_template(template, path, errs, options=options)
-        return
-    # Of a template that was stored invalid, only the metadata is validated again.
-    meta = template.get("metadata") or {}
-    validate_labels(meta.get("labels"), f"{path}.labels", errs)
-    annotations = meta.get("annotations")
-    if annotations:
-        validate_annotations(annotations, f"{path}.annotations", errs)
-        validate_pod_annotations(
-            annotations, template.get("spec") or {}, f"{path}.annotations", errs,
-            allow_invalid_deletion_cost=options.allow_invalid_deletion_cost,
-            allow_comparison=options.allow_toleration_comparison,
-        )  # fmt: skip
+def _validate_template(spec: ObjView, template: Obj, errs: Errors, options: PodOptions, skip: bool) -> None:
+    template = _with_claims_as_volumes(template, spec.get("volumeClaimTemplates") or ())
+    if skip:
+        # Of a template that was stored invalid, only the metadata is validated again.
+        validate_pod_template_metadata(template, "spec.template", errs, options=options)
+    else:
+        validate_pod_template(template, "spec.template", errs, options=options)
 
 
-def _retention(spec: dict[str, Any]) -> list[tuple[str, str]]:
+def _retention(spec: Obj) -> list[tuple[str, str]]:
     policy = spec.get("persistentVolumeClaimRetentionPolicy")
     return [] if policy is None else [(name, policy.get(name, "")) for name in ("whenDeleted", "whenScaled")]
 
 
-def _validate_strategy(strategy: dict[str, Any], errs: Errors) -> None:
+def _validate_strategy(strategy: Obj, errs: Errors) -> None:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     path = "spec.updateStrategy"
     if not kind:
@@ -228,13 +262,13 @@ def _validate_strategy(strategy: dict[str, Any], errs: Errors) -> None:
         errs.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
 
 
-def _shown_rolling(rolling: dict[str, Any] | None) -> dict[str, Any] | None:
+def _shown_rolling(rolling: Obj | None) -> Obj | None:
     if rolling is None:
         return None
     return {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
 
 
-def _validate_rolling(rolling: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_rolling(rolling: Obj, path: str, errs: Errors) -> None:
     non_negative(rolling.get("partition", 0), f"{path}.partition", errs)
     unavailable = rolling.get("maxUnavailable")
     if unavailable is not None:

@@ -1,1 +1,1 @@
-"""Kinds of autoscaling: one module each."""
+"""`autoscaling`: HorizontalPodAutoscaler in both versions, and the Scale of other kinds."""

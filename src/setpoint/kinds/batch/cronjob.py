@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any
 
-from setpoint.kinds.apps.podtemplate import name_warning
+from setpoint.kinds.apps.workload import WorkloadStrategy, container_columns, name_warning
 from setpoint.kinds.batch.jobspec import (
     default_failure_policy,
     drop_disabled_fields,
     job_warnings,
     validate_job_spec,
-)  # fmt: skip
+)
 from setpoint.kinds.columns import AGE, NAME, NONE, UNSET, since
-from setpoint.kinds.core.podspec import (
-    CREATE,
-    PodOptions,
-    default_pod_template,
-    drop_disabled_template_fields,
-    pod_template_options,
-)  # fmt: skip
+from setpoint.kinds.core.podspec import CREATE, PodOptions, default_pod_template, pod_template_options
 from setpoint.kinds.numbers import non_negative_fields
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.strategy import Column, Context, StatusStrategy
 from setpoint.meta.cron import load_zone, parse
 from setpoint.meta.field import Errors, invalid, not_supported, required
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.selectors import format_labels
 
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
@@ -33,9 +27,9 @@ _NAME_LIMIT = 52
 """Maximum length of a name, to which Jobs append a dash and a timestamp of ten digits."""
 
 
-class CronJobStrategy(Strategy):
-    has_status = True
-    has_generation = True
+class CronJobStrategy(WorkloadStrategy):
+    def pod_template(self, obj: ObjView) -> Obj | None:
+        return _template(obj)
 
     def default(self, obj: Obj) -> None:
         spec = obj.setdefault("spec", {})
@@ -52,14 +46,12 @@ class CronJobStrategy(Strategy):
         default_pod_template(job.setdefault("template", {}))
 
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        self.reset_status(obj)
+        super().prepare_for_create(obj, ctx)
         drop_disabled_fields(_job(obj))
-        drop_disabled_template_fields(_job(obj)["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.retain_status(obj, old)
+        super().prepare_for_update(obj, old, ctx)
         drop_disabled_fields(_job(obj), _job(old))
-        drop_disabled_template_fields(_job(obj)["template"], _job(old).get("template"))
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         _validate_spec(obj["spec"], None, errs, CREATE)
@@ -69,7 +61,7 @@ class CronJobStrategy(Strategy):
         _validate_declared(obj["spec"], errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        _validate_spec(obj["spec"], old["spec"], errs, pod_template_options(_job(old).get("template")))
+        _validate_spec(obj["spec"], old["spec"], errs, pod_template_options(self.pod_template(old)))
         _validate_declared(obj["spec"], errs)
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
@@ -78,7 +70,7 @@ class CronJobStrategy(Strategy):
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         warnings = []
         if obj["spec"] != old["spec"]:
-            warnings = job_warnings(_job(obj), "spec.jobTemplate.spec", _job(old))
+            warnings = job_warnings(_job(obj), "spec.jobTemplate.spec")
         if "TZ" in obj["spec"].get("schedule", ""):
             warnings.append(
                 "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
@@ -89,24 +81,39 @@ class CronJobStrategy(Strategy):
     columns = (
         NAME,
         Column("Schedule", lambda obj, now: (obj.get("spec") or {}).get("schedule", ""), description="When it runs."),
-        Column("Timezone", lambda obj, now: (obj.get("spec") or {}).get("timeZone", NONE),
-               description="Whose clock the schedule is read on."),
-        Column("Suspend", lambda obj, now: _suspended(obj), type="boolean", description="Whether it is on hold."),
-        Column("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or ()), type="integer",
-               description="Jobs that are running."),
+        Column(
+            "Timezone",
+            lambda obj, now: (obj.get("spec") or {}).get("timeZone", NONE),
+            description="Time zone of the schedule.",
+        ),
+        Column(
+            "Suspend", lambda obj, now: _suspended(obj), type="boolean", description="Whether new Jobs are suspended."
+        ),
+        Column(
+            "Active",
+            lambda obj, now: len((obj.get("status") or {}).get("active") or ()),
+            type="integer",
+            description="Jobs that are running.",
+        ),
         Column("Last Schedule", lambda obj, now: _last(obj, now), description="Time since it last started a Job."),
         AGE,
-        Column("Containers", lambda obj, now: _of_containers(obj, "name"), priority=1,
-               description="Names of the containers in the template."),
-        Column("Images", lambda obj, now: _of_containers(obj, "image"), priority=1,
-               description="Images of the containers in the template."),
-        Column("Selector", lambda obj, now: format_labels(_job(obj).get("selector")), priority=1,
-               description="Which Pods belong to its Jobs."),
-    )  # fmt: skip
+        *container_columns(lambda obj: _template(obj)),
+        Column(
+            "Selector",
+            lambda obj, now: format_labels(_job(obj).get("selector")),
+            priority=1,
+            description="Which Pods belong to its Jobs.",
+        ),
+    )
 
 
-def _job(obj: Obj) -> dict[str, Any]:
+def _job(obj: ObjView) -> Obj:
     return ((obj.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+
+
+def _template(obj: ObjView) -> Obj | None:
+    template: Obj | None = _job(obj).get("template")
+    return template
 
 
 def _suspended(obj: Obj) -> str:
@@ -119,12 +126,7 @@ def _last(obj: Obj, now: datetime) -> str:
     return since(last, now) if last else NONE
 
 
-def _of_containers(obj: Obj, field: str) -> str:
-    pod = (_job(obj).get("template") or {}).get("spec") or {}
-    return ",".join(container.get(field, "") for container in pod.get("containers") or ())
-
-
-def _validate_spec(spec: dict[str, Any], old: dict[str, Any] | None, errs: Errors, options: PodOptions) -> None:
+def _validate_spec(spec: Obj, old: Obj | None, errs: Errors, options: PodOptions) -> None:
     schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
     if schedule:
         _validate_schedule(schedule, zone, errs, may_have_zone="TZ" in (old or {}).get("schedule", ""))
@@ -145,8 +147,8 @@ def _validate_spec(spec: dict[str, Any], old: dict[str, Any] | None, errs: Error
     non_negative_fields(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec", errs)
 
 
-def _validate_declared(spec: dict[str, Any], errs: Errors) -> None:
-    """Validate what upstream declares at the type itself and therefore reports last."""
+def _validate_declared(spec: Obj, errs: Errors) -> None:
+    """Validate the rules that upstream declares at the type and therefore reports last."""
     if not spec.get("schedule"):
         errs.append(required("spec.schedule"))
 

@@ -1,4 +1,4 @@
-"""Bootstrap roles of users and components that do not belong to one controller."""
+"""Bootstrap roles of users and components, and of the identities that exist only in Setpoint clusters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from setpoint.kinds.bootstrap.policy_rules import (
     rule,
     urls,
 )
-from setpoint.kinds.strategy import Obj
+from setpoint.meta.objects import Obj
 
-# fmt: off
 CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
     "cluster-admin": (
         rule("*", "*", "*"),
@@ -30,43 +29,64 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule("impersonate", "core", "serviceaccounts"),
         rule(WRITE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
         rule("create", "core", "pods/eviction"),
-        rule(WRITE, "core",
-             "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
-             "serviceaccounts services services/proxy"),
+        rule(
+            WRITE,
+            "core",
+            "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
+            "serviceaccounts services services/proxy",
+        ),
         rule("create", "core", "serviceaccounts/token"),
         rule(WRITE, "core events.k8s.io", "events"),
-        rule(WRITE, "apps",
-             "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale "
-             "statefulsets statefulsets/scale"),
+        rule(
+            WRITE,
+            "apps",
+            "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale "
+            "statefulsets statefulsets/scale",
+        ),
         rule(WRITE, "autoscaling", "horizontalpodautoscalers"),
         rule(WRITE, "batch", "cronjobs jobs"),
-        rule(WRITE, "extensions",
-             "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets "
-             "replicasets/scale replicationcontrollers/scale"),
+        rule(
+            WRITE,
+            "extensions",
+            "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets "
+            "replicasets/scale replicationcontrollers/scale",
+        ),
         rule(WRITE, "policy", "poddisruptionbudgets"),
         rule(WRITE, "networking.k8s.io", "ingresses networkpolicies"),
         rule(READ_WRITE, "coordination.k8s.io", "leases"),
         rule(WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
     ),
     "system:aggregate-to-view": (
-        rule(READ, "core",
-             "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods "
-             "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status"),
-        rule(READ, "core",
-             "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status "
-             "resourcequotas resourcequotas/status"),
+        rule(
+            READ,
+            "core",
+            "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods "
+            "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status",
+        ),
+        rule(
+            READ,
+            "core",
+            "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status "
+            "resourcequotas resourcequotas/status",
+        ),
         rule(READ, "core", "namespaces"),
         rule(READ, "core events.k8s.io", "events"),
         rule(READ, "discovery.k8s.io", "endpointslices"),
-        rule(READ, "apps",
-             "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
-             "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status"),
+        rule(
+            READ,
+            "apps",
+            "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
+            "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+        ),
         rule(READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
         rule(READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
-        rule(READ, "extensions",
-             "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses "
-             "ingresses/status networkpolicies replicasets replicasets/scale replicasets/status "
-             "replicationcontrollers/scale"),
+        rule(
+            READ,
+            "extensions",
+            "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses "
+            "ingresses/status networkpolicies replicasets replicasets/scale replicasets/status "
+            "replicationcontrollers/scale",
+        ),
         rule(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
         rule(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
         rule(READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
@@ -97,9 +117,7 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
     "system:certificates.k8s.io:legacy-unknown-approver": (
         rule("approve", "certificates.k8s.io", "signers", "kubernetes.io/legacy-unknown"),
     ),
-    "system:cluster-trust-bundle-discovery": (
-        rule(READ, "certificates.k8s.io", "clustertrustbundles"),
-    ),
+    "system:cluster-trust-bundle-discovery": (rule(READ, "certificates.k8s.io", "clustertrustbundles"),),
     "system:discovery": (
         urls("get", "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"),
     ),
@@ -107,9 +125,7 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule(READ, "core", "events namespaces nodes pods"),
         rule(READ, "extensions", "deployments"),
     ),
-    "system:kube-aggregator": (
-        rule(READ, "core", "endpoints services"),
-    ),
+    "system:kube-aggregator": (rule(READ, "core", "endpoints services"),),
     "system:kube-controller-manager": (
         events(),
         rule("create", "coordination.k8s.io", "leases"),
@@ -123,9 +139,7 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule(FOLLOW, "*", "*"),
         rule("create", "core", "serviceaccounts/token"),
     ),
-    "system:kube-dns": (
-        rule(FOLLOW, "core", "endpoints services"),
-    ),
+    "system:kube-dns": (rule(FOLLOW, "core", "endpoints services"),),
     "system:kube-scheduler": (
         events(),
         rule("create", "coordination.k8s.io", "leases"),
@@ -195,9 +209,7 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule("get", "core", "serviceaccounts"),
         rule("create get list watch", "certificates.k8s.io", "podcertificaterequests"),
     ),
-    "system:node-bootstrapper": (
-        rule("create get list watch", "certificates.k8s.io", "certificatesigningrequests"),
-    ),
+    "system:node-bootstrapper": (rule("create get list watch", "certificates.k8s.io", "certificatesigningrequests"),),
     "system:node-problem-detector": (
         rule("get", "core", "nodes"),
         rule("patch", "core", "nodes/status"),
@@ -217,13 +229,12 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule("watch", "core", "events"),
         events(),
     ),
-    "system:public-info-viewer": (
-        urls("get", "/healthz /livez /readyz /version /version/"),
-    ),
+    "system:public-info-viewer": (urls("get", "/healthz /livez /readyz /version /version/"),),
     "system:service-account-issuer-discovery": (
-        urls("get",
-             "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks "
-             "/openid/v1/jwks/"),
+        urls(
+            "get",
+            "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/",
+        ),
     ),
     "system:volume-scheduler": (
         rule(READ_UPDATE, "core", "persistentvolumes"),
@@ -231,4 +242,39 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule(READ_UPDATE, "core", "persistentvolumeclaims"),
     ),
 }
-# fmt: on
+
+
+FLEET = "system:node-fleet"
+"""User that watches on behalf of many simulated nodes at once."""
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""User of the API server in requests to nodes."""
+
+
+def _as_node(verbs: str, groups: str, resources: str) -> Obj:
+    """Return a rule that allows this on behalf of any node, if the node itself is allowed to."""
+    return rule(" ".join(f"impersonate-on:arbitrary-node:{verb}" for verb in verbs.split()), groups, resources)
+
+
+OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
+    FLEET: (
+        rule(READ, "core", "configmaps nodes persistentvolumeclaims pods secrets services"),
+        rule(READ, "certificates.k8s.io", "clustertrustbundles"),
+        rule(READ, "discovery.k8s.io", "endpointslices"),
+        events(),
+        # TokenReviews and SubjectAccessReviews for requests to a node, such as for logs.
+        rule("create", "authentication.k8s.io", "tokenreviews"),
+        rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+        # With remote nodes, each write is made as the user of the node that it concerns.
+        rule("impersonate:arbitrary-node", "authentication.k8s.io", "nodes"),
+        _as_node("create get patch", "core", "nodes"),
+        _as_node("patch", "core", "nodes/status pods/status"),
+        _as_node("create delete", "core", "pods"),
+        _as_node("create", "core", "serviceaccounts/token"),
+        _as_node("create get update", "coordination.k8s.io", "leases"),
+        _as_node("create get update", "storage.k8s.io", "csinodes"),
+        _as_node("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
+    ),
+    KUBELET_CLIENT: CLUSTER_ROLES["system:kubelet-api-admin"],
+    # Its role does not allow to read the addresses of the API servers.
+    "system:kube-scheduler": (rule(READ, "discovery.k8s.io", "endpointslices"),),
+}

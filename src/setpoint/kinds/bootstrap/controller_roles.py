@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from setpoint.kinds.bootstrap.policy_rules import FOLLOW, MODIFY, READ, READ_UPDATE, events, rule
-from setpoint.kinds.strategy import Obj
+from setpoint.meta.objects import Obj
 
-# fmt: off
 CONTROLLER_ROLES: dict[str, tuple[Obj, ...]] = {
     "attachdetach-controller": (
         rule(FOLLOW, "core", "persistentvolumeclaims persistentvolumes"),
@@ -19,13 +18,15 @@ CONTROLLER_ROLES: dict[str, tuple[Obj, ...]] = {
     ),
     "certificate-controller": (
         rule("delete get list watch", "certificates.k8s.io", "certificatesigningrequests"),
-        rule("update", "certificates.k8s.io",
-             "certificatesigningrequests/approval certificatesigningrequests/status"),
+        rule("update", "certificates.k8s.io", "certificatesigningrequests/approval certificatesigningrequests/status"),
         rule("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet"),
-        rule("sign", "certificates.k8s.io",
-             "signers",
-             "kubernetes.io/kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet "
-             "kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown"),
+        rule(
+            "sign",
+            "certificates.k8s.io",
+            "signers",
+            "kubernetes.io/kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet "
+            "kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown",
+        ),
         rule("create", "authorization.k8s.io", "subjectaccessreviews"),
         events(),
     ),
@@ -169,9 +170,7 @@ CONTROLLER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule(READ, "core", "nodes"),
         rule("patch", "core", "pods/status"),
     ),
-    "podcertificaterequestcleaner": (
-        rule("delete get list watch", "certificates.k8s.io", "podcertificaterequests"),
-    ),
+    "podcertificaterequestcleaner": (rule("delete get list watch", "certificates.k8s.io", "podcertificaterequests"),),
     "pv-protection-controller": (
         rule("get list update watch", "core", "persistentvolumes"),
         events(),
@@ -281,4 +280,3 @@ CONTROLLER_ROLES: dict[str, tuple[Obj, ...]] = {
         events(),
     ),
 }
-# fmt: on

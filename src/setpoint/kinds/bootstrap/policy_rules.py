@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.strategy import Obj
+from setpoint.meta.objects import Obj
 
 READ = "get list watch"
 WRITE = "create delete deletecollection patch update"

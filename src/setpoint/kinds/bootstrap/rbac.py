@@ -1,4 +1,4 @@
-"""The default RBAC policy, as objects. Each call returns fresh ones: callers may fill them in."""
+"""The default RBAC policy, as objects. Each call returns new ones, which callers may modify."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from copy import deepcopy
 from setpoint.kinds.bootstrap.cluster_roles import CLUSTER_ROLES
 from setpoint.kinds.bootstrap.controller_roles import CONTROLLER_ROLES
 from setpoint.kinds.bootstrap.policy_rules import READ, events, rule
-from setpoint.kinds.strategy import Obj
+from setpoint.meta.objects import Obj
 
 GROUP = "rbac.authorization.k8s.io"
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -21,9 +21,12 @@ _SYSTEM, _PUBLIC = "kube-system", "kube-public"
 # The rules of an aggregated role are those of all roles with its label; a controller fills them in.
 _AGGREGATED = ("admin", "edit", "view")
 _AGGREGATED_INTO = {
-    "edit": "admin", "view": "edit",
-    "system:aggregate-to-admin": "admin", "system:aggregate-to-edit": "edit", "system:aggregate-to-view": "view",
-}  # fmt: skip
+    "edit": "admin",
+    "view": "edit",
+    "system:aggregate-to-admin": "admin",
+    "system:aggregate-to-edit": "edit",
+    "system:aggregate-to-view": "view",
+}
 
 
 def _group(name: str) -> Obj:
@@ -53,7 +56,7 @@ _CLUSTER_BINDINGS: dict[str, tuple[Obj, ...]] = {
     "system:kube-dns": (_account("kube-dns"),),
     "system:kube-scheduler": (_SCHEDULER,),
     "system:volume-scheduler": (_SCHEDULER,),
-    "system:node": (),  # nodes are authorized by what is bound to them, not by a role
+    "system:node": (),  # Nodes are authorized by the Node authorizer, not by a role.
     "system:service-account-issuer-discovery": (_ALL_ACCOUNTS,),
     "system:cluster-trust-bundle-discovery": (_ALL_ACCOUNTS,),
 }
@@ -63,28 +66,42 @@ _LEASES = (
     rule("create get list update watch", "coordination.k8s.io", "leasecandidates"),
 )
 _ROLES: tuple[tuple[str, str, tuple[Obj, ...]], ...] = (
-    (_SYSTEM, "extension-apiserver-authentication-reader",
-     (rule(READ, "core", "configmaps", "extension-apiserver-authentication"),)),
+    (
+        _SYSTEM,
+        "extension-apiserver-authentication-reader",
+        (rule(READ, "core", "configmaps", "extension-apiserver-authentication"),),
+    ),
     (_SYSTEM, _CONTROLLER + "bootstrap-signer", (rule(READ, "core", "secrets"),)),
     (_SYSTEM, _CONTROLLER + "cloud-provider", (rule("create get list watch", "core", "configmaps"),)),
     (_SYSTEM, _CONTROLLER + "token-cleaner", (rule("delete get list watch", "core", "secrets"), events())),
     (_SYSTEM, _LEADER_LOCKING + "kube-controller-manager", _LEASES),
     (_SYSTEM, _LEADER_LOCKING + "kube-scheduler", _LEASES),
-    (_PUBLIC, _CONTROLLER + "bootstrap-signer",
-     (rule(READ, "core", "configmaps"), rule("update", "core", "configmaps", "cluster-info"), events())),
-)  # fmt: skip
+    (
+        _PUBLIC,
+        _CONTROLLER + "bootstrap-signer",
+        (rule(READ, "core", "configmaps"), rule("update", "core", "configmaps", "cluster-info"), events()),
+    ),
+)
 
 _BINDINGS: tuple[tuple[str, str, str, tuple[Obj, ...]], ...] = (
-    (_SYSTEM, "system::extension-apiserver-authentication-reader", "extension-apiserver-authentication-reader",
-     (_MANAGER, _SCHEDULER)),
-    (_SYSTEM, _LEADER_LOCKING + "kube-controller-manager", "",
-     (_MANAGER, _account("kube-controller-manager"), _account("leader-election-controller"))),
+    (
+        _SYSTEM,
+        "system::extension-apiserver-authentication-reader",
+        "extension-apiserver-authentication-reader",
+        (_MANAGER, _SCHEDULER),
+    ),
+    (
+        _SYSTEM,
+        _LEADER_LOCKING + "kube-controller-manager",
+        "",
+        (_MANAGER, _account("kube-controller-manager"), _account("leader-election-controller")),
+    ),
     (_SYSTEM, _LEADER_LOCKING + "kube-scheduler", "", (_SCHEDULER, _account("kube-scheduler"))),
     (_SYSTEM, _CONTROLLER + "bootstrap-signer", "", (_account("bootstrap-signer"),)),
     (_SYSTEM, _CONTROLLER + "cloud-provider", "", (_account("cloud-provider"),)),
     (_SYSTEM, _CONTROLLER + "token-cleaner", "", (_account("token-cleaner"),)),
     (_PUBLIC, _CONTROLLER + "bootstrap-signer", "", (_account("bootstrap-signer"),)),
-)  # fmt: skip
+)
 
 
 def _object(kind: str, name: str, namespace: str = "") -> Obj:

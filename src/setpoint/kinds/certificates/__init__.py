@@ -1,1 +1,1 @@
-"""certificates.k8s.io: certificate requests and trust bundles."""
+"""`certificates.k8s.io`: certificate requests and trust bundles."""

@@ -4,34 +4,103 @@ from __future__ import annotations
 
 from base64 import b64decode
 from datetime import datetime
-from typing import Any
 
-from setpoint.kinds.certificates.csr_conditions import (
-    APPROVED,
-    DENIED,
-    FAILED,
-    conditions_of,
-    of_type,
-    retain_instances,
-    stamp,
-    validate_conditions,
-)
 from setpoint.kinds.certificates.requests import certificate_error, request_error
 from setpoint.kinds.columns import AGE, NAME, NONE
-from setpoint.kinds.core.podspec.signers import validate_signer_name
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import validate_signer_name
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
-from setpoint.meta.times import human_duration
+from setpoint.meta.objects import Obj
+from setpoint.meta.times import format_time, human_duration
+
+APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+_DECISIONS = (APPROVED, DENIED, FAILED)
+_STATUSES = ("False", "True", "Unknown")
+Conditions = list[Obj]
+
+
+def conditions_of(obj: Obj | None) -> Conditions:
+    return ((obj or {}).get("status") or {}).get("conditions") or []
+
+
+def _of_type(conditions: Conditions, kind: str) -> Conditions:
+    return [condition for condition in conditions if condition.get("type", "") == kind]
+
+
+def _retain_instances(obj: Obj, old: Obj, kind: str) -> None:
+    """Restore the conditions of this type from `old`, unless their number changed, which validation reports."""
+    before = _of_type(conditions_of(old), kind)
+    conditions = conditions_of(obj)
+    places = [i for i, condition in enumerate(conditions) if condition.get("type", "") == kind]
+    if len(before) == len(places):
+        for i, condition in zip(places, before):
+            conditions[i] = dict(condition)
+
+
+def stamp(obj: Obj, old: Obj, now: datetime) -> None:
+    """Fill in when each condition was updated and when it last changed."""
+    text = format_time(now)
+    for condition in conditions_of(obj):
+        if not condition.get("lastUpdateTime"):
+            condition["lastUpdateTime"] = text
+        if not condition.get("lastTransitionTime"):
+            condition["lastTransitionTime"] = next(
+                (
+                    before["lastTransitionTime"]
+                    for before in _of_type(conditions_of(old), condition.get("type", ""))
+                    if before.get("status") == condition.get("status") and before.get("lastTransitionTime")
+                ),
+                text,
+            )
+
+
+def validate_conditions(conditions: Conditions, old: Conditions, path: str, errs: Errors) -> None:
+    old_types = [condition.get("type", "") for condition in old]
+    seen: set[str] = set()
+    for i, condition in enumerate(conditions):
+        kind, status = condition.get("type", ""), condition.get("status", "")
+        if not kind and "" not in old_types:
+            errs.append(required(f"{path}[{i}].type"))
+        allowed = ("True",) if kind in _DECISIONS else _STATUSES
+        if not status:
+            errs.append(required(f"{path}[{i}].status"))
+        elif status not in allowed:
+            errs.append(not_supported(f"{path}[{i}].status", status, allowed))
+        if kind in seen and len(set(old_types)) == len(old_types):
+            errs.append(duplicate(f"{path}[{i}].type", kind))
+        seen.add(kind)
+
 
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 _MIN_SECONDS = 600
 _IDENTITY = ("username", "uid", "groups", "extra")
-_USAGES = frozenset({
-    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
-    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
-    "server auth", "signing", "timestamping",
-})  # fmt: skip
+_USAGES = frozenset(
+    {
+        "any",
+        "cert sign",
+        "client auth",
+        "code signing",
+        "content commitment",
+        "crl sign",
+        "data encipherment",
+        "decipher only",
+        "digital signature",
+        "email protection",
+        "encipher only",
+        "ipsec end system",
+        "ipsec tunnel",
+        "ipsec user",
+        "key agreement",
+        "key encipherment",
+        "microsoft sgc",
+        "netscape sgc",
+        "ocsp signing",
+        "s/mime",
+        "server auth",
+        "signing",
+        "timestamping",
+    }
+)
 
 
 def _certificate(obj: Obj | None) -> str:
@@ -63,8 +132,8 @@ class CertificateSigningRequestStrategy(Strategy):
     columns = (
         NAME,
         AGE,
-        Column("SignerName", _signer, description="Who is asked to sign."),
-        Column("Requestor", _requestor, description="Who asks."),
+        Column("SignerName", _signer, description="Signer that the request is for."),
+        Column("Requestor", _requestor, description="User that made the request."),
         Column("RequestedDuration", _duration, description="How long the certificate should be valid."),
         Column("Condition", _condition, description="Pending, approved or denied; failed; issued."),
     )
@@ -101,7 +170,7 @@ class CertificateSigningRequestStrategy(Strategy):
     def validate_request(self, obj: Obj, old: Obj | None, errs: Errors) -> None:
         """Validate the request; errors that `old` already has are tolerated."""
         spec = obj["spec"]
-        old_spec: dict[str, Any] = (old or {}).get("spec") or {}
+        old_spec: Obj = (old or {}).get("spec") or {}
         request = spec.get("request") or ""
         if text := request_error(b64decode(request)):
             errs.append(invalid("spec.request", spec.get("request"), text))
@@ -143,11 +212,11 @@ class CertificateSigningRequestStrategy(Strategy):
         path = "status.conditions"
         new_conditions, old_conditions = conditions_of(obj), conditions_of(old)
         for kind in (APPROVED, DENIED, FAILED):
-            if len(of_type(new_conditions, kind)) < len(of_type(old_conditions, kind)):
+            if len(_of_type(new_conditions, kind)) < len(_of_type(old_conditions, kind)):
                 errs.append(forbidden(path, f'updates may not remove a condition of type "{kind}"'))
         if not may_approve:
             for kind in (APPROVED, DENIED):
-                new, before = of_type(new_conditions, kind), of_type(old_conditions, kind)
+                new, before = _of_type(new_conditions, kind), _of_type(old_conditions, kind)
                 if len(new) > len(before):
                     errs.append(forbidden(path, f'updates may not add a condition of type "{kind}"'))
                 elif len(new) == len(before) and new != before:
@@ -188,7 +257,7 @@ class CSRStatusStrategy(Strategy):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         obj["spec"] = old["spec"]
         for kind in (APPROVED, DENIED):
-            retain_instances(obj, old, kind)
+            _retain_instances(obj, old, kind)
         stamp(obj, old, ctx.now)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:

@@ -1,14 +1,15 @@
-"""ClusterTrustBundle: certificates to trust, for all, or for one signer."""
+"""ClusterTrustBundle: trusted root certificates, in general or of one signer."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from setpoint.kinds.columns import NAME, NONE
-from setpoint.kinds.core.podspec.signers import trust_bundle_name_errors, validate_signer_name
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import trust_bundle_name_errors, validate_signer_name
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, invalid, too_long
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 from setpoint.meta.x509.pem import blocks
 
 _MAX_BYTES = 1024 * 1024
@@ -25,7 +26,7 @@ def _validate_bundle(text: str, path: str, errs: Errors) -> None:
         errs.append(too_long(path, _MAX_BYTES))
         return
     # Imported here because every start lists bundles, few are written, and the certificate parser is slow to load.
-    from setpoint.kinds.certificates.trust_anchor import anchor_error
+    from setpoint.kinds.certificates.requests import anchor_error
 
     before = len(errs)
     places: dict[bytes, list[int]] = {}
@@ -50,7 +51,7 @@ class ClusterTrustBundleStrategy(Strategy):
     field_labels = frozenset({"metadata.name", "spec.signerName"})
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        return []  # depends on the signer: see validate
+        return []  # Depends on the signer: see `validate`.
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, errs, parse=True)

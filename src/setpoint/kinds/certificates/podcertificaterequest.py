@@ -1,27 +1,215 @@
-"""PodCertificateRequest: a node asks, for one of its pods, for a certificate of that pod's identity."""
+"""PodCertificateRequest: a node's request for a certificate of the identity of one of its pods."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from base64 import b64decode
+from datetime import datetime, timedelta
+from typing import Any
 
-from setpoint.kinds.certificates.pod_certificates import validate_issued
-from setpoint.kinds.certificates.pod_keys import validate_request
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from setpoint.kinds.certificates.requests import parse_certificate, parse_request, signature_error
 from setpoint.kinds.columns import NAME
-from setpoint.kinds.core.podspec.signers import is_kubernetes_signer, validate_signer_name
 from setpoint.kinds.internal_form import internal_form
-from setpoint.kinds.status_metadata import BareStatusStrategy
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import is_kubernetes_signer, validate_signer_name
+from setpoint.kinds.strategy import BareStatusStrategy, Column, Context, Strategy
+from setpoint.meta.conditions import conditions_of
 from setpoint.meta.field import OMIT, Errors, invalid, not_supported, required, too_long
 from setpoint.meta.names import dns1123_subdomain, qualified_name
 from setpoint.meta.objectmeta import IMMUTABLE, validate_conditions
+from setpoint.meta.objects import Obj
+from setpoint.meta.times import format_time, parse_time
+from setpoint.meta.x509.pem import blocks
+
+REQUEST_PATH = "spec.stubPKCS10Request"
+_MAX_REQUEST_BYTES = 10 * 1024
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_RSA_SIZES = (3072, 4096)
+
+
+def _weakness(key: Any, errs: Errors) -> bool:
+    """Return whether the type or size of the key is not accepted."""
+    if isinstance(key, rsa.RSAPublicKey):
+        size = (key.key_size + 7) // 8 * 8
+        if size not in _RSA_SIZES:
+            text = "RSA keys must have modulus size 3072 or 4096"
+            errs.append(invalid(REQUEST_PATH, f"{size}-bit modulus", text))
+            return True
+    elif isinstance(key, ec.EllipticCurvePublicKey):
+        if key.curve.name not in _CURVES:
+            name = "P-224" if key.curve.name == "secp224r1" else key.curve.name
+            text = "elliptic public keys must use curve P256, P384, or P521"
+            errs.append(invalid(REQUEST_PATH, f"curve {name}", text))
+            return True
+    elif not isinstance(key, ed25519.Ed25519PublicKey):
+        text = "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
+        errs.append(invalid(REQUEST_PATH, OMIT, text))
+        return True
+    return False
+
+
+def validate_request(spec: Obj, errs: Errors) -> None:
+    der = b64decode(spec["stubPKCS10Request"])
+    if len(der) > _MAX_REQUEST_BYTES:
+        errs.append(too_long(REQUEST_PATH, _MAX_REQUEST_BYTES))
+        return
+    request = parse_request(der)
+    if request is None:
+        errs.append(invalid(REQUEST_PATH, OMIT, "must be a valid PKCS#10 CSR"))
+    elif not _weakness(request.public_key(), errs):
+        if signature_error(request):
+            errs.append(invalid(REQUEST_PATH, OMIT, "invalid signature"))
+
+
+_CHAIN, _REFRESH = "status.certificateChain", "status.beginRefreshAt"
+_MAX_CHAIN_BYTES = 100 * 1024
+_EMAIL = re.compile(r"[^@\s<>]+@[^@\s<>]+")
+_MARGIN = timedelta(minutes=10)
+
+
+def _validate_issued(status: Obj, spec: Obj, now: datetime, errs: Errors) -> None:
+    """Validate the chain, up to the first error: further ones would only repeat it."""
+    chain = status.get("certificateChain", "")
+    raw = chain.encode()
+    if len(raw) > _MAX_CHAIN_BYTES:
+        errs.append(too_long(_CHAIN, _MAX_CHAIN_BYTES))
+        return
+    found = list(blocks(raw))
+    if not found:
+        errs.append(invalid(_CHAIN, chain, "issued certificate chain must contain at least one certificate"))
+        return
+    if found[0].type != "CERTIFICATE":
+        text = "issued certificate chain must consist entirely of CERTIFICATE PEM blocks"
+        errs.append(invalid(_CHAIN, chain, text))
+        return
+    leaf = parse_certificate(found[0].data)
+    if leaf is None:
+        errs.append(invalid(_CHAIN, chain, "leaf certificate does not parse as valid X.509"))
+        return
+    _validate_names(leaf, errs)
+    if not _issued_to_key(leaf, chain, spec, errs) or not _validate_times(leaf, status, spec, now, errs):
+        return
+    for block in found[1:]:
+        if block.type != "CERTIFICATE":
+            text = "issued certificate chain must consist entirely of CERTFICATE PEM blocks"
+            errs.append(invalid(_CHAIN, chain, text))
+            return
+        if parse_certificate(block.data) is None:
+            errs.append(invalid(_CHAIN, chain, "intermediate certificate does not parse as valid X.509"))
+            return
+
+
+def _validate_names(leaf: x509.Certificate, errs: Errors) -> None:
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return
+    for name in names.get_values_for_type(x509.DNSName):
+        if not name:
+            errs.append(invalid(_CHAIN, name, "leaf certificate should not contain empty DNSName"))
+        if ".." in name:
+            errs.append(invalid(_CHAIN, name, "leaf certificate's DNSName should not contain '..'"))
+        if name.startswith(".") or name.endswith("."):
+            errs.append(invalid(_CHAIN, name, "leaf certificate's DNSName should not start or end with '.'"))
+    for address in names.get_values_for_type(x509.RFC822Name):
+        if not _EMAIL.fullmatch(address):
+            errs.append(invalid(_CHAIN, address, "leaf certificate should not contain invalid EmailAddress"))
+
+
+def _issued_to_key(leaf: x509.Certificate, chain: str, spec: Obj, errs: Errors) -> bool:
+    request = parse_request(b64decode(spec["stubPKCS10Request"]))
+    if request is None:
+        errs.append(invalid(REQUEST_PATH, OMIT, "must be a valid PKCS#10 CSR"))
+        return False
+    key = request.public_key()
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_bytes(*form) != leaf.public_key().public_bytes(*form):
+        errs.append(invalid(_CHAIN, chain, "leaf certificate was not issued to the requested public key"))
+        return False
+    return True
+
+
+def _validate_times(leaf: x509.Certificate, status: Obj, spec: Obj, now: datetime, errs: Errors) -> bool:
+    consistent = "must be present and consistent with the issued certificate"
+    refresh_text = "must be present and in the range [notbefore+10min, notafter-10min]"
+    before = len(errs)
+    for name, text in (("notBefore", consistent), ("notAfter", consistent), ("beginRefreshAt", refresh_text)):
+        if not status.get(name):
+            errs.append(required(f"status.{name}", text))
+    if len(errs) > before:
+        return False
+    start, end, refresh = (parse_time(status[name]) for name in ("notBefore", "notAfter", "beginRefreshAt"))
+    lifetime = leaf.not_valid_after_utc - leaf.not_valid_before_utc
+    longest = spec["maxExpirationSeconds"]
+    rules: tuple[tuple[bool, str, Any, str], ...] = (
+        (
+            start == leaf.not_valid_before_utc,
+            "status.notBefore",
+            format_time(start),
+            "must be set to the NotBefore time encoded in the leaf certificate",
+        ),
+        (
+            abs(start - now) < timedelta(minutes=5),
+            "status.notBefore",
+            format_time(start),
+            "must be set to within 5 minutes of kube-apiserver's current time",
+        ),
+        (
+            end == leaf.not_valid_after_utc,
+            "status.notAfter",
+            format_time(end),
+            "must be set to the NotAfter time encoded in the leaf certificate",
+        ),
+        (lifetime >= timedelta(hours=1), _CHAIN, _nanoseconds(lifetime), "leaf certificate lifetime must be >= 1 hour"),
+        (
+            lifetime <= timedelta(seconds=longest),
+            _CHAIN,
+            _nanoseconds(lifetime),
+            f"leaf certificate lifetime must be <= spec.maxExpirationSeconds ({longest})",
+        ),
+        (
+            refresh >= start + _MARGIN,
+            _REFRESH,
+            format_time(refresh),
+            "must be at least 10 minutes after status.notBefore",
+        ),
+        (
+            refresh <= end - _MARGIN,
+            _REFRESH,
+            format_time(refresh),
+            "must be at least 10 minutes before status.notAfter",
+        ),
+    )
+    for holds, path, value, text in rules:
+        if not holds:
+            errs.append(invalid(path, value, text))
+            return False
+    return True
+
+
+def _nanoseconds(duration: timedelta) -> int:
+    return int(duration.total_seconds()) * 10**9
+
 
 _OUTCOMES = ("Issued", "Denied", "Failed")
 _MIN_SECONDS, _MAX_SECONDS, _MAX_SECONDS_KUBERNETES = 3600, 91 * 86400, 86400
 _SPEC_FIELDS = {
-    "signerName": "", "podName": "", "podUID": "", "serviceAccountName": "", "serviceAccountUID": "", "nodeName": "",
-    "nodeUID": "", "maxExpirationSeconds": None, "PKIXPublicKey": None, "proofOfPossession": None,
-    "stubPKCS10Request": None, "unverifiedUserAnnotations": None,
-}  # fmt: skip
+    "signerName": "",
+    "podName": "",
+    "podUID": "",
+    "serviceAccountName": "",
+    "serviceAccountUID": "",
+    "nodeName": "",
+    "nodeUID": "",
+    "maxExpirationSeconds": None,
+    "PKIXPublicKey": None,
+    "proofOfPossession": None,
+    "stubPKCS10Request": None,
+    "unverifiedUserAnnotations": None,
+}
 _UID_LIMIT = 128
 _ANNOTATIONS_LIMIT = 256 * 1024
 
@@ -35,7 +223,7 @@ def _spec_column(name: str, description: str) -> Column:
 
 def _state(obj: Obj, now: datetime) -> str:
     state = "Pending"
-    for condition in (obj.get("status") or {}).get("conditions") or ():
+    for condition in conditions_of(obj):
         if condition.get("type") in _OUTCOMES:
             state = condition["type"]
     return state
@@ -48,7 +236,7 @@ def _annotations(obj: Obj, now: datetime) -> str:
 
 def outcome(obj: Obj) -> str:
     """Return `Issued`, `Denied`, `Failed`, or an empty text while it is pending."""
-    for condition in (obj.get("status") or {}).get("conditions") or ():
+    for condition in conditions_of(obj):
         if condition.get("type") in _OUTCOMES and condition.get("status") == "True":
             return str(condition["type"])
     return ""
@@ -75,7 +263,7 @@ class PodCertificateRequestStrategy(Strategy):
         _spec_column("podName", "The pod that will use the certificate."),
         _spec_column("serviceAccountName", "The identity of the pod."),
         _spec_column("nodeName", "Where the pod runs."),
-        _spec_column("signerName", "Who is asked to sign."),
+        _spec_column("signerName", "Signer that the request is for."),
         Column("State", _state, description="Pending, issued, denied or failed."),
         Column("UnverifiedUserAnnotations", _annotations, description="What the pod's author tells the signer."),
     )
@@ -152,7 +340,7 @@ class PodCertificateRequestStatusStrategy(BareStatusStrategy):
                 text = "non-condition status fields must be empty when denying or failing the PodCertificateRequest"
                 errs.append(invalid("status", OMIT, text))
         elif wanted == "Issued":
-            validate_issued(status, obj["spec"], ctx.now, errs)
+            _validate_issued(status, obj["spec"], ctx.now, errs)
         elif status != old_status:
             text = 'status is immutable unless transitioning to "Issued", "Denied", or "Failed"'
             errs.append(invalid("status", OMIT, text))

@@ -1,10 +1,14 @@
-"""Signing requests and certificates inside objects: do they parse, does the signature hold."""
+"""Parsing and verification of signing requests, certificates, trust anchors and key pairs inside objects."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_private_key
+from cryptography.x509.oid import NameOID
 
 from setpoint.meta.x509.pem import blocks
 
@@ -100,3 +104,99 @@ def certificate_error(pem: bytes) -> str:
         if parse_certificate(block.data) is None:
             return "x509: malformed certificate"
     return "" if found else "must contain at least one CERTIFICATE PEM block"
+
+
+def anchor_error(type: str, headers: dict[str, str], data: bytes) -> str:
+    """Return the error; empty if the block is valid."""
+    if type != "CERTIFICATE":
+        return f"has bad block type: {type}"
+    if headers:
+        return "has PEM block headers"
+    certificate = parse_certificate(data)
+    if certificate is None:
+        return "does not parse as X.509"
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        return "does not have the CA bit set"
+    return "" if constraints.ca else "does not have the CA bit set"
+
+
+def _listed(types: list[str]) -> str:
+    return "[" + " ".join(types) + "]"
+
+
+def pair_error(certificate: bytes, key: bytes) -> str:
+    found = list(blocks(certificate))
+    certificates = [block.data for block in found if block.type == "CERTIFICATE"]
+    if not certificates:
+        types = [block.type for block in found]
+        if not types:
+            return "tls: failed to find any PEM data in certificate input"
+        if len(types) == 1 and types[0].endswith("PRIVATE KEY"):
+            return (
+                "tls: failed to find certificate PEM data in certificate input, but did find a private key; "
+                "PEM inputs may have been switched"
+            )
+        return (
+            'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping PEM blocks '
+            f"of the following types: {_listed(types)}"
+        )
+    skipped = []
+    for block in blocks(key):
+        if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
+            return _mismatch(certificates[0], block.data)
+        skipped.append(block.type)
+    if not skipped:
+        return "tls: failed to find any PEM data in key input"
+    if skipped == ["CERTIFICATE"]:
+        return "tls: found a certificate rather than a key in the PEM for the private key"
+    return (
+        'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after skipping PEM blocks '
+        f"of the following types: {_listed(skipped)}"
+    )
+
+
+def _mismatch(certificate: bytes, key: bytes) -> str:
+    try:
+        public = x509.load_der_x509_certificate(certificate).public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return "x509: malformed certificate"
+    try:
+        private = load_der_private_key(key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return "tls: failed to parse private key"
+    for family, private_family in (
+        (rsa.RSAPublicKey, rsa.RSAPrivateKey),
+        (ec.EllipticCurvePublicKey, ec.EllipticCurvePrivateKey),
+        (ed25519.Ed25519PublicKey, ed25519.Ed25519PrivateKey),
+    ):
+        if isinstance(public, family):
+            if not isinstance(private, private_family):
+                return "tls: private key type does not match public key type"
+            encoding, form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+            if private.public_key().public_bytes(encoding, form) != public.public_bytes(encoding, form):
+                return "tls: private key does not match public key"
+            return ""
+    return "tls: unknown public key algorithm"
+
+
+class Subject(NamedTuple):
+    """The subject of a certificate signing request."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+
+
+def subject_of(pem: bytes) -> Subject:
+    """Return the subject of a PEM-encoded request. Raises ValueError if it is none."""
+    block = next(blocks(pem), None)
+    if block is None or block.type != "CERTIFICATE REQUEST":
+        raise ValueError("PEM block type must be CERTIFICATE REQUEST")
+    request = parse_request(block.data)
+    if request is None:
+        raise ValueError("asn1: structure error: malformed request")
+    names = [str(name.value) for name in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    groups = [str(name.value) for name in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    # If there are several common names, the last one counts.
+    return Subject(names[-1] if names else "", tuple(groups))

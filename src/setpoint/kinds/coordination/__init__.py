@@ -1,1 +1,1 @@
-"""Kinds of coordination.k8s.io: one module each."""
+"""`coordination.k8s.io`: Lease."""

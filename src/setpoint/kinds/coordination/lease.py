@@ -1,11 +1,12 @@
-"""Lease: who leads, and until when."""
+"""Lease: the holder of a lock, and until when it holds it."""
 
 from __future__ import annotations
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported
 from setpoint.meta.names import qualified_name
+from setpoint.meta.objects import Obj
 
 _COORDINATED = ("strategy", "preferredHolder")
 """Fields of coordinated leader election, a disabled feature."""

@@ -1,1 +1,1 @@
-"""Kinds of the core group: one module each."""
+"""The core group, v1."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Container
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
+from setpoint.meta.caching import memoized
 from setpoint.meta.field import Errors, internal, invalid
 from setpoint.meta.goformat import quote
-from setpoint.meta.memoize import memoized
 from setpoint.meta.names import CIDR_TEXT, IP_TEXT, parse_ip
 
 Address = IPv4Address | IPv6Address
@@ -74,7 +74,7 @@ def validate_ip(value: str, path: str, errs: Errors, old: Container[str] = ()) -
         errs.append(invalid(path, value, problem))
 
 
-# The addresses of a cluster come again and again, in Services, Endpoints and EndpointSlices.
+# Services, Endpoints and EndpointSlices repeat the same addresses.
 @memoized(maxsize=16384)
 def _ip_problem(value: str) -> str:
     if parse_sloppy(value) is None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from setpoint.kinds.columns import NAME
-from setpoint.kinds.strategy import Column, Obj, Strategy
+from setpoint.kinds.strategy import Column, Strategy
+from setpoint.meta.objects import Obj
 
 
 def _health(obj: Obj) -> dict[str, str]:

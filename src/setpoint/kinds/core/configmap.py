@@ -1,14 +1,42 @@
-"""ConfigMap: plain keys and values that Pods read."""
+"""ConfigMap: keys and values that Pods read; and the rules for keyed data of bounded size, which Secret shares."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.keyed_data import MAX_SIZE, decoded_length, forbid_change, validate_keys
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
-from setpoint.meta.field import Errors, invalid, too_long
+from setpoint.kinds.strategy import Column, Context, Strategy
+from setpoint.meta.field import Errors, forbidden, invalid, too_long
 from setpoint.meta.names import config_map_key
+from setpoint.meta.objects import Obj
+
+MAX_SIZE = 1024 * 1024
+_IMMUTABLE_TEXT = "field is immutable when `immutable` is set"
+
+
+def decoded_length(base64_text: str | None) -> int:
+    """Return the bytes that a base64 text stands for."""
+    if not base64_text:
+        return 0
+    return len(base64_text) * 3 // 4 - base64_text.count("=", -2)
+
+
+def validate_keys(data: Mapping[str, str], path: str, errs: Errors) -> None:
+    for key in data:
+        for text in config_map_key(key):
+            errs.append(invalid(f"{path}[{key}]", key, text))
+
+
+def forbid_change(obj: Obj, old: Obj, fields: Iterable[str], errs: Errors) -> None:
+    """Reject changes to an immutable object."""
+    if not old.get("immutable"):
+        return
+    if not obj.get("immutable"):
+        errs.append(forbidden("immutable", _IMMUTABLE_TEXT))
+    for field in fields:
+        if (obj.get(field) or {}) != (old.get(field) or {}):
+            errs.append(forbidden(field, _IMMUTABLE_TEXT))
 
 
 def _entries(obj: Obj, now: datetime) -> int:
@@ -30,7 +58,7 @@ class ConfigMapStrategy(Strategy):
         validate_keys(binary, "binaryData", errs)
         size += sum(map(decoded_length, binary.values()))
         if size > MAX_SIZE:
-            # The whole object is too long, which upstream writes as the path of nothing.
+            # Upstream reports an object that is too long as a whole with an empty path.
             errs.append(too_long("[]", MAX_SIZE))
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, NONE
 from setpoint.kinds.core.addresses import ip_warnings, validate_endpoint_ip, validate_ip
 from setpoint.kinds.core.service_validation import validate_app_protocol, validate_protocol
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import dns1123_label, dns1123_subdomain, port_number
+from setpoint.meta.objects import Obj
 
 _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 _SHOWN = 3
@@ -72,7 +72,7 @@ class EndpointsStrategy(Strategy):
         return warnings
 
 
-def _validate_subset(subset: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_subset(subset: Obj, path: str, errs: Errors) -> None:
     ready, not_ready = subset.get("addresses") or (), subset.get("notReadyAddresses") or ()
     if not ready and not not_ready:
         errs.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
@@ -83,7 +83,7 @@ def _validate_subset(subset: dict[str, Any], path: str, errs: Errors) -> None:
         _validate_port(port, len(ports) > 1, f"{path}.ports[{i}]", errs)
 
 
-def _validate_addresses(addresses: Sequence[dict[str, Any]], path: str, errs: Errors) -> None:
+def _validate_addresses(addresses: Sequence[Obj], path: str, errs: Errors) -> None:
     for i, address in enumerate(addresses):
         at, ip = f"{path}[{i}]", address.get("ip", "")
         validate_ip(ip, f"{at}.ip", errs)
@@ -96,7 +96,7 @@ def _validate_addresses(addresses: Sequence[dict[str, Any]], path: str, errs: Er
         validate_endpoint_ip(ip, f"{at}.ip", errs)
 
 
-def _validate_port(port: dict[str, Any], require_name: bool, path: str, errs: Errors) -> None:
+def _validate_port(port: Obj, require_name: bool, path: str, errs: Errors) -> None:
     name = port.get("name", "")
     if require_name and not name:
         errs.append(required(f"{path}.name"))

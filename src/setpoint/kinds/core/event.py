@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import since
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, FieldError, invalid, required
 from setpoint.meta.names import path_segment, path_segment_prefix, qualified_name
+from setpoint.meta.objects import Obj, ObjView
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _LIMITS = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 
 
-def _involved(obj: Obj) -> Mapping[str, Any]:
+def _involved(obj: Obj) -> ObjView:
     return obj.get("involvedObject") or {}
 
 
@@ -56,23 +56,36 @@ COLUMNS = (
     Column("Type", _field("type"), description="Normal or Warning."),
     Column("Reason", _field("reason"), description="Why, in one word."),
     Column("Object", _target, description="What it happened to."),
-    Column("Subobject", lambda obj, now: _involved(obj).get("fieldPath", ""), priority=1,
-           description="Which part of the object."),
+    Column(
+        "Subobject",
+        lambda obj, now: _involved(obj).get("fieldPath", ""),
+        priority=1,
+        description="Which part of the object.",
+    ),
     Column("Source", _source, priority=1, description="Who reported it."),
     Column("Message", lambda obj, now: obj.get("message", "").strip(), description="What happened, for people."),
     Column("First Seen", _first_seen, priority=1, description="When it happened first."),
     Column("Count", _count, priority=1, description="How often it happened."),
-    Column("Name", lambda obj, now: obj["metadata"].get("name", ""), priority=1, format="name",
-           description="Name of the event."),
-)  # fmt: skip
+    Column(
+        "Name",
+        lambda obj, now: obj["metadata"].get("name", ""),
+        priority=1,
+        format="name",
+        description="Name of the event.",
+    ),
+)
 
 
 class EventStrategy(Strategy):
     qualified_finalizers = False
     columns = COLUMNS
     field_labels = Strategy.field_labels | {
-        *(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type",
-    }  # fmt: skip
+        *(f"involvedObject.{name}" for name in _INVOLVED),
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    }
     allow_create_on_update = True
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
@@ -84,12 +97,14 @@ class EventStrategy(Strategy):
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         fields = {f"involvedObject.{name}": _involved(obj).get(name, "") for name in _INVOLVED}
         reporter = obj.get("reportingComponent", "")
-        fields.update({
-            "reason": obj.get("reason", ""),
-            "reportingComponent": reporter,
-            "source": (obj.get("source") or {}).get("component") or reporter,
-            "type": obj.get("type", ""),
-        })  # fmt: skip
+        fields.update(
+            {
+                "reason": obj.get("reason", ""),
+                "reportingComponent": reporter,
+                "source": (obj.get("source") or {}).get("component") or reporter,
+                "type": obj.get("type", ""),
+            }
+        )
         return fields
 
 

@@ -1,20 +1,20 @@
-"""LimitRange: bounds and defaults for what Pods, containers and claims ask for in a namespace."""
+"""LimitRange: bounds and defaults for the resources of Pods, containers and claims in a namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.core.podspec.resources import round_up_to_milli
 from setpoint.kinds.core.resources import (
     is_overcommit_allowed,
     validate_container_resource_name,
     validate_resource_name,
-)  # fmt: skip
-from setpoint.kinds.strategy import Context, Obj, Strategy
+)
+from setpoint.kinds.strategy import Context, Strategy
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, required
 from setpoint.meta.names import qualified_name
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import NANO, Quantity, parse
 
 _TYPES = frozenset({"Pod", "Container", "PersistentVolumeClaim"})
@@ -40,7 +40,9 @@ class LimitRangeStrategy(Strategy):
 
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
         meta = obj["metadata"]
-        if not meta.get("name"):  # upstream takes any UUID; this one follows from the object's own
+        if not meta.get(
+            "name"
+        ):  # Upstream uses a random UUID; this one is derived from the object's, which makes it deterministic.
             meta["name"] = str(uuid5(NAMESPACE_OID, meta.get("uid", "")))
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
@@ -62,7 +64,7 @@ def _validate_type(kind: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, kind, "must be a standard limit type or fully qualified"))
 
 
-def _validate_item(item: dict[str, Any], kind: str, path: str, errs: Errors) -> None:
+def _validate_item(item: Obj, kind: str, path: str, errs: Errors) -> None:
     rule: Callable[[str, str, Errors], None] = validate_resource_name
     if kind in ("Pod", "Container"):
         rule = validate_container_resource_name
@@ -99,8 +101,15 @@ def _validate_item(item: dict[str, Any], kind: str, path: str, errs: Errors) -> 
             errs.append(invalid(f"{path}.defaultRequest[{resource}]", request.text, text))
 
 
-def _validate_amounts(resource: str, path: str, low: Quantity | None, high: Quantity | None,
-                      default: Quantity | None, request: Quantity | None, errs: Errors) -> None:  # fmt: skip
+def _validate_amounts(
+    resource: str,
+    path: str,
+    low: Quantity | None,
+    high: Quantity | None,
+    default: Quantity | None,
+    request: Quantity | None,
+    errs: Errors,
+) -> None:
     def refuse(name: str, shown: Quantity, less: Quantity, what: str, more: Quantity, than: str) -> None:
         text = f"{what} value {less.text} is greater than {than} value {more.text}"
         errs.append(invalid(f"{path}.{name}[{resource}]", shown.text, text))

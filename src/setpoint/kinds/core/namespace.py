@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.names import dns1123_label, qualified_name
 from setpoint.meta.objectmeta import STANDARD_FINALIZERS
+from setpoint.meta.objects import Obj
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _FINALIZER = "kubernetes"

@@ -1,22 +1,137 @@
-"""Node: a machine that runs Pods. Its status may be set when it is created."""
+"""Node: a machine that runs Pods. Its status may be set when it is created.
+
+Legacy annotations and `configSource`, removed as a feature, are still validated where they are stored.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, NONE, UNKNOWN
 from setpoint.kinds.core.addresses import cidr_warnings, validate_cidr, validate_dual_stack_cidrs
-from setpoint.kinds.core.node_annotations import validate_node_annotations
-from setpoint.kinds.core.node_config import validate_config_source, validate_config_status
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.core.podspec.resources import round_up_to_milli
 from setpoint.kinds.core.resources import validate_resource_amount
-from setpoint.kinds.core.taints import validate_taints
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
-from setpoint.meta.field import Errors, duplicate, forbidden, invalid
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
+from setpoint.meta.field import Errors, FieldError, duplicate, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import quote
+from setpoint.meta.json_syntax import unmarshal
+from setpoint.meta.names import config_map_key, dns1123_label, dns1123_subdomain, label_value
+from setpoint.meta.objectmeta import validate_label_name
+from setpoint.meta.objects import Obj, ObjView
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def validate_taints(taints: Sequence[Obj], path: str, errs: Errors) -> None:
+    seen = set()
+    for i, taint in enumerate(taints):
+        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+        validate_label_name(key, f"{path}[{i}].key", errs)
+        problems = label_value(value)
+        if problems:
+            errs.append(invalid(f"{path}[{i}].value", value, ";".join(problems)))
+        if not effect:
+            errs.append(required(f"{path}[{i}].effect"))
+        elif effect not in EFFECTS:
+            errs.append(not_supported(f"{path}[{i}].effect", effect, EFFECTS))
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            detail = "taints must be unique by key and effect pair"
+            errs.append(FieldError("FieldValueDuplicate", f"{path}[{i}]", shown, detail))
+        seen.add((key, effect))
+
+
+_ONE = "exactly one reference subfield must be non-nil"
+
+
+def _validate_config_source(source: Obj, path: str, errs: Errors) -> None:
+    config_map = source.get("configMap")
+    if config_map is None:
+        errs.append(invalid(path, {"ConfigMap": None}, _ONE))
+        return
+    at = f"{path}.configMap"
+    for name in ("uid", "resourceVersion"):
+        if config_map.get(name):
+            errs.append(forbidden(f"{at}.{name}", f"{name} must not be set in spec"))
+    _validate_reference(config_map, at, errs)
+
+
+def _validate_config_status(status: Obj, path: str, errs: Errors) -> None:
+    for part in ("assigned", "active", "lastKnownGood"):
+        if part not in status:
+            continue
+        config_map = status[part].get("configMap")
+        if config_map is None:
+            errs.append(invalid(f"{path}.{part}", {"ConfigMap": None}, _ONE))
+            continue
+        at = f"{path}.{part}.configMap"
+        for name in ("uid", "resourceVersion"):
+            if not config_map.get(name):
+                errs.append(required(f"{at}.{name}"))
+        _validate_reference(config_map, at, errs)
+
+
+def _validate_reference(config_map: Obj, path: str, errs: Errors) -> None:
+    for name, rule in (
+        ("namespace", dns1123_label),
+        ("name", dns1123_subdomain),
+        ("kubeletConfigKey", config_map_key),
+    ):
+        value = config_map.get(name, "")
+        if not value:
+            errs.append(required(f"{path}.{name}"))
+        for text in rule(value) if value else ():
+            errs.append(invalid(f"{path}.{name}", value, text))
+
+
+_TAINTS = "scheduler.alpha.kubernetes.io/taints"
+_AVOID_PODS = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+
+
+def _validate_node_annotations(annotations: Mapping[str, str], path: str, errs: Errors) -> None:
+    if annotations.get(_TAINTS):
+        _validate_taints(annotations[_TAINTS], path, errs)
+    if annotations.get(_AVOID_PODS):
+        _validate_avoid_pods(annotations[_AVOID_PODS], path, errs)
+
+
+def _folded(item: ObjView, name: str) -> Any:
+    """Return the value of a key, matched case-insensitively as Go matches the keys of JSON objects."""
+    return next((value for key, value in item.items() if key.lower() == name.lower()), None)
+
+
+def _validate_taints(text: str, path: str, errs: Errors) -> None:
+    try:
+        items = unmarshal(text.encode(), list, "[]core.Taint") or []
+        if not all(isinstance(item, dict) for item in items):
+            raise ValueError("json: cannot unmarshal value into Go value of type core.Taint")
+    except ValueError as error:
+        errs.append(invalid(path, _TAINTS, str(error)))
+        return
+    taints = []
+    for item in items:
+        taint = {name: _folded(item, name) for name in ("key", "value", "effect", "timeAdded")}
+        taints.append({name: value for name, value in taint.items() if value is not None})
+    validate_taints(taints, f"{path}.{_TAINTS}", errs)
+
+
+def _validate_avoid_pods(text: str, path: str, errs: Errors) -> None:
+    try:
+        avoid = unmarshal(text.encode(), dict, "v1.AvoidPods") or {}
+    except ValueError as error:
+        errs.append(invalid(f"{path}.AvoidPods", _AVOID_PODS, str(error)))
+        return
+    for i, entry in enumerate(avoid.get("preferAvoidPods") or ()):
+        at = f"{path}.{_AVOID_PODS}[{i}].PodSignature"
+        owner = (entry.get("podSignature") or {}).get("podController")
+        if owner is None:
+            errs.append(required(at))
+        elif not owner.get("controller"):
+            errs.append(invalid(f"{at}.PodController.Controller", False, "must point to a controller"))
+
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _ROLE_LABEL = "kubernetes.io/role"
@@ -72,9 +187,13 @@ class NodeStrategy(Strategy):
         Column("External-IP", _address("ExternalIP"), priority=1, description="Address outside the cluster network."),
         Column("OS-Image", _info("osImage"), priority=1, description="Operating system that the node reports."),
         Column("Kernel-Version", _kernel, priority=1, description="Kernel that the node reports."),
-        Column("Container-Runtime", _info("containerRuntimeVersion"), priority=1,
-               description="Container runtime that the node reports."),
-    )  # fmt: skip
+        Column(
+            "Container-Runtime",
+            _info("containerRuntimeVersion"),
+            priority=1,
+            description="Container runtime that the node reports.",
+        ),
+    )
     field_labels = frozenset({"metadata.name", "spec.unschedulable"})
     has_status = True
 
@@ -105,7 +224,7 @@ class NodeStrategy(Strategy):
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
-        validate_node_annotations(obj["metadata"].get("annotations") or {}, "metadata.annotations", errs)
+        _validate_node_annotations(obj["metadata"].get("annotations") or {}, "metadata.annotations", errs)
         # Upstream reports taints under metadata.
         validate_taints(spec.get("taints", ()), "metadata.taints", errs)
         _validate_resources(status, errs)
@@ -144,7 +263,7 @@ class NodeStatusStrategy(StatusStrategy):
         _validate_change(obj, old, errs)
 
 
-def _align_pod_cidrs(spec: dict[str, Any]) -> None:
+def _align_pod_cidrs(spec: Obj) -> None:
     """Make `podCIDR` the first of `podCIDRs`; if they differ, the single field of older clients wins."""
     single, several = spec.get("podCIDR"), spec.get("podCIDRs")
     if single and (not several or several[0] != single):
@@ -153,7 +272,7 @@ def _align_pod_cidrs(spec: dict[str, Any]) -> None:
         spec["podCIDR"] = several[0]
 
 
-def _validate_resources(status: dict[str, Any], errs: Errors) -> None:
+def _validate_resources(status: Obj, errs: Errors) -> None:
     for part in ("capacity", "allocatable"):
         for name, quantity in (status.get(part) or {}).items():
             validate_resource_amount(name, quantity, f"status.{part}.{name}", errs)
@@ -189,7 +308,7 @@ def _validate_pod_cidrs(cidrs: list[str], errs: Errors) -> None:
 
 def _validate_change(obj: Obj, old: Obj, errs: Errors) -> None:
     spec, status, old_spec = obj.get("spec") or {}, obj.get("status") or {}, old.get("spec") or {}
-    validate_node_annotations(obj["metadata"].get("annotations") or {}, "metadata.annotations", errs)
+    _validate_node_annotations(obj["metadata"].get("annotations") or {}, "metadata.annotations", errs)
     _validate_resources(status, errs)
     _validate_features(status.get("declaredFeatures", ()), errs)
     seen = set()
@@ -200,15 +319,15 @@ def _validate_change(obj: Obj, old: Obj, errs: Errors) -> None:
         seen.add(pair)
     _validate_spec_change(spec, old_spec, errs)
     if "configSource" in spec:
-        validate_config_source(spec["configSource"], "spec.configSource", errs)
+        _validate_config_source(spec["configSource"], "spec.configSource", errs)
     if "config" in status:
-        validate_config_status(status["config"], "status.config", errs)
+        _validate_config_status(status["config"], "status.config", errs)
     validate_taints(spec.get("taints", ()), "metadata.taints", errs)
     if spec.get("externalID", "") != old_spec.get("externalID", ""):
         errs.append(forbidden("spec.externalID", "may not be updated"))
 
 
-def _validate_spec_change(spec: dict[str, Any], old: dict[str, Any], errs: Errors) -> None:
+def _validate_spec_change(spec: Obj, old: Obj, errs: Errors) -> None:
     cidrs, old_cidrs = spec.get("podCIDRs", []), old.get("podCIDRs", [])
     if old_cidrs:
         text = 'node updates may not change podCIDR except from "" to valid'

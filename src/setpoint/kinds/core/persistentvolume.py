@@ -1,39 +1,42 @@
-"""PersistentVolume: a piece of storage that outlives Pods."""
+"""PersistentVolume: a piece of storage that outlives Pods.
+
+Most of its volume sources are those of Pods; the others differ in the namespace of their Secrets.
+"""
 
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, UNSET
-from setpoint.kinds.core.persistentvolume_sources import SOURCES, default_sources, validate_sources
-from setpoint.kinds.core.podspec.affinity import validate_node_selector
+from setpoint.kinds.core.podspec import volumes
 from setpoint.kinds.core.podspec.claims import ACCESS_MODES, VOLUME_MODES
-from setpoint.kinds.core.podspec.internal import internal, internal_diff
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
-from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
-from setpoint.kinds.node.labels import DEPRECATED_LABELS
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.core.podspec.paths import validate_no_backsteps
+from setpoint.kinds.core.podspec.resources import round_up_to_milli
+from setpoint.kinds.core.podspec.scheduling import validate_node_selector
+from setpoint.kinds.core.podspec.warnings import DEPRECATED_NODE_LABELS
+from setpoint.kinds.internal_form import internal, internal_diff
+from setpoint.kinds.storage.binding import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
-from setpoint.meta.names import dns1123_subdomain, label_value
+from setpoint.meta.names import dns1123_label, dns1123_subdomain, in_range, label_value
+from setpoint.meta.node_labels import DEPRECATED
 from setpoint.meta.objectmeta import IMMUTABLE, validate_immutable
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.quantity import parse
 from setpoint.meta.times import format_time
 
+_BAD_FORMAT = "must be valid format"
+_CHECKED_SECRETS = (
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
+)
 _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
-_TAKE_MOUNT_OPTIONS = frozenset({
-    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
-    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
-})  # fmt: skip
 _RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
-_GENERAL_LABELS = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-    "beta.kubernetes.io/os": "kubernetes.io/os",
-    "beta.kubernetes.io/arch": "kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
-}
 _DEPRECATED_SOURCES = {
     "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -44,7 +47,190 @@ _DEPRECATED_SOURCES = {
 }
 
 
-def _spec(obj: Obj) -> dict[str, Any]:
+def _require(source: ObjView, names: tuple[str, ...], path: str, errs: Errors) -> None:
+    errs.extend(required(f"{path}.{name}") for name in names if not source.get(name))
+
+
+def _requires(*names: str) -> Callable[[ObjView, str, Errors], None]:
+    return lambda source, path, errs: _require(source, names, path, errs)
+
+
+def _glusterfs(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("endpoints", "path"), path, errs)
+    namespace = source.get("endpointsNamespace")
+    if namespace == "":
+        text = "if the endpointnamespace is set, it must be a valid namespace name"
+        errs.append(invalid(f"{path}.endpointsNamespace", "", text))
+    elif namespace is not None:
+        errs.extend(invalid(f"{path}.endpointsNamespace", namespace, text) for text in dns1123_label(namespace))
+
+
+def _iscsi(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("targetPortal",), path, errs)
+    if not source.get("iqn"):
+        errs.append(required(f"{path}.iqn"))
+    elif volumes.iscsi_name_error(source["iqn"]):
+        errs.append(invalid(f"{path}.iqn", source["iqn"], _BAD_FORMAT))
+    lun = source.get("lun", 0)
+    if not 0 <= lun <= 255:
+        errs.append(invalid(f"{path}.lun", lun, in_range(0, 255)))
+    secret = source.get("secretRef")
+    if secret is None:
+        if source.get("chapAuthDiscovery") or source.get("chapAuthSession"):
+            errs.append(required(f"{path}.secretRef"))
+    else:
+        _require(secret, ("name",), f"{path}.secretRef", errs)
+    initiator = source.get("initiatorName")
+    if initiator is not None and volumes.iscsi_name_error(initiator):
+        errs.append(invalid(f"{path}.initiatorname", initiator, _BAD_FORMAT))
+
+
+def _cinder(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("volumeID",), path, errs)
+    if "secretRef" in source:
+        _require(source["secretRef"], ("name", "namespace"), f"{path}.secretRef", errs)
+
+
+def _flex(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("driver",), path, errs)
+    for key in source.get("options", ()):
+        if ("." + key.partition("/")[0].lower()).endswith((".kubernetes.io", ".k8s.io")):
+            text = "kubernetes.io and k8s.io namespaces are reserved"
+            errs.append(invalid(f"{path}.options[{key}]", key, text))
+
+
+def _azure_file(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("secretName", "shareName"), path, errs)
+    if source.get("secretNamespace") == "":
+        errs.append(required(f"{path}.secretNamespace"))
+
+
+def _local(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("path",), path, errs)
+    if source.get("path"):
+        validate_no_backsteps(source["path"], f"{path}.path", errs)
+
+
+def _storage_os(source: ObjView, path: str, errs: Errors) -> None:
+    _require(source, ("volumeName",), path, errs)
+    for name in ("volumeName", "volumeNamespace"):
+        value = source.get(name)
+        errs.extend(invalid(f"{path}.{name}", value, text) for text in (dns1123_label(value) if value else ()))
+    if "secretRef" in source:
+        _require(source["secretRef"], ("name", "namespace"), f"{path}.secretRef", errs)
+
+
+def _csi(source: ObjView, path: str, errs: Errors) -> None:
+    volumes.validate_csi_driver_name(source.get("driver", ""), f"{path}.driver", errs)
+    _require(source, ("volumeHandle",), path, errs)
+    # Upstream does not validate nodeStageSecretRef.
+    for name in _CHECKED_SECRETS:
+        secret = source.get(name)
+        if secret is None:
+            continue
+        for part, rule in (("name", dns1123_subdomain), ("namespace", dns1123_label)):
+            value = secret.get(part, "")
+            if not value:
+                errs.append(required(f"{path}.{name}.{part}"))
+            else:
+                errs.extend(invalid(f"{path}.{name}.{part}", value, text) for text in rule(value))
+
+
+SOURCES: dict[str, Callable[[ObjView, str, Errors], None]] = {
+    "hostPath": volumes.validate_host_path,
+    "gcePersistentDisk": volumes.validate_gce_persistent_disk,
+    "awsElasticBlockStore": volumes.validate_aws_elastic_block_store,
+    "glusterfs": _glusterfs,
+    "flocker": volumes.validate_flocker,
+    "nfs": volumes.validate_nfs,
+    "rbd": _requires("monitors", "image"),
+    "quobyte": volumes.validate_quobyte,
+    "cephfs": _requires("monitors"),
+    "iscsi": _iscsi,
+    "cinder": _cinder,
+    "fc": volumes.validate_fc,
+    "flexVolume": _flex,
+    "azureFile": _azure_file,
+    "vsphereVolume": volumes.validate_vsphere,
+    "photonPersistentDisk": volumes.validate_photon,
+    "portworxVolume": volumes.validate_portworx,
+    "azureDisk": volumes.validate_azure_disk,
+    "scaleIO": _requires("gateway", "system", "volumeName"),
+    "local": _local,
+    "storageos": _storage_os,
+    "csi": _csi,
+}
+"""Validators of sources in upstream's order: the first one present is used, further ones are an error."""
+
+
+def validate_sources(spec: ObjView, name: str, errs: Errors) -> None:
+    count = 0
+    for kind, rule in SOURCES.items():
+        source = spec.get(kind)
+        if source is None:
+            continue
+        if count and kind != "flexVolume":
+            at = "cephFS" if kind == "cephfs" else kind
+            errs.append(forbidden(f"spec.{at}", "may not specify more than 1 volume type"))
+            continue
+        count += 1
+        path = "spec.persistentDisk" if kind == "gcePersistentDisk" else f"spec.{kind}"
+        if kind == "iscsi":
+            _check_iscsi_length(source, name, path, errs)
+        rule(source, path, errs)
+        if kind == "local" and "nodeAffinity" not in spec:
+            errs.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+    if not count:
+        errs.append(required("spec", "must specify a volume type"))
+
+
+def _check_iscsi_length(source: ObjView, name: str, path: str, errs: Errors) -> None:
+    portal = source.get("targetPortal", "")
+    if "initiatorName" in source and len(f"{name}:{portal}".encode()) > 64:
+        errs.append(invalid(f"{path}.targetportal", portal, volumes.ISCSI_TOO_LONG))
+
+
+def default_sources(spec: Obj) -> None:
+    if "hostPath" in spec:
+        spec["hostPath"].setdefault("type", "")
+    rbd, iscsi, azure, scale_io = (spec.get(name) for name in ("rbd", "iscsi", "azureDisk", "scaleIO"))
+    if rbd is not None:
+        _fill(rbd, pool="rbd", user="admin", keyring="/etc/ceph/keyring")
+    if iscsi is not None:
+        _fill(iscsi, iscsiInterface="default")
+    if azure is not None:
+        for name, value in (("cachingMode", "ReadWrite"), ("fsType", "ext4"), ("readOnly", False), ("kind", "Shared")):
+            azure.setdefault(name, value)
+    if scale_io is not None:
+        _fill(scale_io, storageMode="ThinProvisioned", fsType="xfs")
+
+
+def _fill(source: Obj, **values: str) -> None:
+    for name, value in values.items():
+        if not source.get(name):
+            source[name] = value
+
+
+_TAKE_MOUNT_OPTIONS = frozenset(
+    {
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "iscsi",
+        "cinder",
+        "cephfs",
+        "azureFile",
+        "vsphereVolume",
+        "azureDisk",
+        "photonPersistentDisk",
+    }
+)
+
+
+def _spec(obj: Obj) -> Obj:
     return obj.get("spec") or {}
 
 
@@ -74,10 +260,16 @@ def _field(name: str, missing: str) -> Any:
 class PersistentVolumeStrategy(Strategy):
     columns = (
         NAME,
-        Column("Capacity", lambda obj, now: _spec(obj).get("capacity", {}).get("storage", "0"),
-               description="How much it holds."),
-        Column("Access Modes", lambda obj, now: access_modes_text(_spec(obj).get("accessModes")),
-               description="Ways it can be mounted."),
+        Column(
+            "Capacity",
+            lambda obj, now: _spec(obj).get("capacity", {}).get("storage", "0"),
+            description="How much it holds.",
+        ),
+        Column(
+            "Access Modes",
+            lambda obj, now: access_modes_text(_spec(obj).get("accessModes")),
+            description="Ways it can be mounted.",
+        ),
         Column("Reclaim Policy", _field("persistentVolumeReclaimPolicy", ""), description="What follows its release."),
         Column("Status", phase_text, description="Where it is in its life."),
         Column("Claim", _claim, description="The claim it is bound to."),
@@ -86,7 +278,7 @@ class PersistentVolumeStrategy(Strategy):
         Column("Reason", lambda obj, now: (obj.get("status") or {}).get("reason", ""), description="Why it failed."),
         AGE,
         Column("VolumeMode", _field("volumeMode", UNSET), priority=1, description="Filesystem or raw device."),
-    )  # fmt: skip
+    )
     field_labels = frozenset({"metadata.name", "metadata.namespace"})
     has_status = True
     returns_deleted = True
@@ -138,9 +330,9 @@ class PersistentVolumeStrategy(Strategy):
         for i, term in enumerate(terms):
             for j, expression in enumerate(term.get("matchExpressions", ())):
                 key = expression.get("key", "")
-                if key in DEPRECATED_LABELS:
+                if key in DEPRECATED_NODE_LABELS:
                     path = f"spec.nodeAffinity.required.nodeSelectorTerms[{i}].matchExpressions[{j}].key"
-                    warnings.append(f"{path}: {key} is {DEPRECATED_LABELS[key]}")
+                    warnings.append(f"{path}: {key} is {DEPRECATED_NODE_LABELS[key]}")
         for kind, (shown, text) in _DEPRECATED_SOURCES.items():
             if kind in spec:
                 warnings.append(f"spec.{shown}: {text}")
@@ -227,12 +419,12 @@ def _validate_capacity(capacity: dict[str, str] | None, errs: Errors) -> None:
             errs.append(invalid(f"{path}[{name}]", quantity.text, "must be greater than zero"))
 
 
-def _validate_change(spec: dict[str, Any], old: dict[str, Any], errs: Errors) -> None:
+def _validate_change(spec: Obj, old: Obj, errs: Errors) -> None:
     sources = {name: spec[name] for name in SOURCES if name in spec}
     before = {name: old[name] for name in SOURCES if name in old}
     csi = sources.get("csi")
     if csi is not None and "csi" in before and "controllerExpandSecretRef" not in before["csi"]:
-        # Expanding may become possible later.
+        # The class may allow expansion later.
         sources["csi"] = {name: value for name, value in csi.items() if name != "controllerExpandSecretRef"}
     if sources != before:
         text = "spec.persistentvolumesource is immutable after creation\n"
@@ -251,8 +443,8 @@ def _validate_change(spec: dict[str, Any], old: dict[str, Any], errs: Errors) ->
 def _same_affinity(affinity: Any, old: Any) -> bool:
     """Return whether affinities are equal, except for labels renamed from beta to stable names."""
     if isinstance(affinity, dict) and isinstance(old, dict):
-        # An emptied key passes here too, as it does upstream; the rules for keys refuse it.
-        if "key" in old and "operator" in old and _GENERAL_LABELS.get(old["key"], "") == affinity.get("key", ""):
+        # A key that became empty passes here, as it does upstream; the rules for keys reject it.
+        if "key" in old and "operator" in old and DEPRECATED.get(old["key"], "") == affinity.get("key", ""):
             old = {**old, "key": affinity.get("key", "")}
         return affinity.keys() == old.keys() and all(_same_affinity(affinity[name], old[name]) for name in old)
     if isinstance(affinity, list) and isinstance(old, list):

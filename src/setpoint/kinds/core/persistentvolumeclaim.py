@@ -8,38 +8,40 @@ from typing import Any
 from setpoint.kinds.columns import AGE, NAME, UNSET
 from setpoint.kinds.core.persistentvolume import phase_text
 from setpoint.kinds.core.podspec.claims import validate_claim_spec
-from setpoint.kinds.core.podspec.equality import same
-from setpoint.kinds.core.podspec.internal import internal_diff
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.core.podspec.resources import round_up_to_milli
 from setpoint.kinds.core.resources import is_native, validate_resource_amount
-from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.internal_form import internal_diff, same
+from setpoint.kinds.storage.binding import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import qualified_name
 from setpoint.meta.objectmeta import validate_immutable, validate_label_selector
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare, is_integer, value
 
-Spec = dict[str, Any]
 _RESIZE_STATUSES = (
-    "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible",
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
     "NodeResizePending",
-)  # fmt: skip
+)
 _SOURCES = ("dataSource", "dataSourceRef")
 _SPEC_FIXED = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
 )
 
 
-def _spec(obj: Obj) -> Spec:
+def _spec(obj: Obj) -> Obj:
     return obj.get("spec") or {}
 
 
-def _status(obj: Obj) -> Spec:
+def _status(obj: Obj) -> Obj:
     return obj.get("status") or {}
 
 
-def _storage(spec: Spec, part: str = "requests") -> str | None:
+def _storage(spec: Obj, part: str = "requests") -> str | None:
     return ((spec.get("resources") or {}).get(part) or {}).get("storage")
 
 
@@ -91,8 +93,10 @@ class PersistentVolumeClaimStrategy(Strategy):
         if not status.get("phase"):
             status["phase"] = "Pending"
         spec.setdefault("volumeMode", "Filesystem")
-        for holder, names in ((spec.get("resources"), ("limits", "requests")),
-                              (status, ("capacity", "allocatedResources"))):  # fmt: skip
+        for holder, names in (
+            (spec.get("resources"), ("limits", "requests")),
+            (status, ("capacity", "allocatedResources")),
+        ):
             for name in names:
                 round_up_to_milli((holder or {}).get(name) or {})
 
@@ -113,10 +117,12 @@ class PersistentVolumeClaimStrategy(Strategy):
         problems: Errors = []
         validate_label_selector(before.get("selector"), "", problems)
         validate_claim_spec(
-            _spec(obj), "spec", errs,
+            _spec(obj),
+            "spec",
+            errs,
             allow_invalid_selector=bool(problems),
             allow_invalid_groups=any((before.get(name) or {}).get("apiGroup") is not None for name in _SOURCES),
-        )  # fmt: skip
+        )
         _validate_change(obj, old, before, errs)
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
@@ -141,7 +147,7 @@ class PersistentVolumeClaimStatusStrategy(StatusStrategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         status = _status(obj)
         if not _spec(obj).get("accessModes"):
-            errs.append(required("Spec.accessModes"))
+            errs.append(required("Obj.accessModes"))
         for name, amount in (status.get("capacity") or {}).items():
             _validate_not_negative(amount, f"status.capacity[{name}]", errs)
         path = "status.allocatedResourceStatuses"
@@ -173,11 +179,11 @@ def _validate_resource_key(name: str, path: str, errs: Errors) -> bool:
     return True
 
 
-def _prepare_sources(spec: Spec, old: Spec) -> None:
+def _prepare_sources(spec: Obj, old: Obj) -> None:
     """Make `dataSource` and `dataSourceRef` agree; the former supports only claims and snapshots and ignores others."""
     reference = spec.get("dataSourceRef")
     if reference is not None and reference.get("namespace") and "dataSourceRef" not in old:
-        # Sources in other namespaces are not switched on.
+        # Data sources in other namespaces are a disabled feature.
         del spec["dataSourceRef"]
         reference = None
     source = spec.get("dataSource")
@@ -188,7 +194,7 @@ def _prepare_sources(spec: Spec, old: Spec) -> None:
     _normalize_sources(spec)
 
 
-def _normalize_sources(spec: Spec) -> None:
+def _normalize_sources(spec: Obj) -> None:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = {name: source[name] for name in ("apiGroup", "kind", "name") if name in source}
@@ -196,20 +202,20 @@ def _normalize_sources(spec: Spec) -> None:
         spec["dataSource"] = {name: reference[name] for name in ("apiGroup", "kind", "name") if name in reference}
 
 
-def _validate_change(obj: Obj, old: Obj, before: Spec, errs: Errors) -> None:
+def _validate_change(obj: Obj, old: Obj, before: Obj, errs: Errors) -> None:
     """Validate a change; `before` is the old spec after `_prepare_sources`."""
     spec = _spec(obj)
     now_comparable, then_comparable = dict(spec), dict(before)
     if not before.get("volumeName"):
-        # Binding happens once.
+        # The volume name can be set once.
         _copy("volumeName", spec, then_comparable)
     _compare_class(obj, old, before, now_comparable, errs)
     if _status(obj).get("phase") == "Bound":
         requests = (spec.get("resources") or {}).get("requests")
         if requests is not None:
-            # Upstream prints an absent size as nothing at all, which is zero.
-            kept = {**requests, "storage": _storage(before) or "0"}
-            now_comparable["resources"] = {**spec["resources"], "requests": kept}
+            # Upstream prints an absent size as zero.
+            unchanged = {**requests, "storage": _storage(before) or "0"}
+            now_comparable["resources"] = {**spec["resources"], "requests": unchanged}
         _copy("volumeAttributesClassName", before, now_comparable)
     if not same(now_comparable, then_comparable):
         diff = internal_diff("PersistentVolumeClaimSpec", then_comparable, now_comparable)
@@ -229,7 +235,7 @@ def _validate_change(obj: Obj, old: Obj, before: Spec, errs: Errors) -> None:
             errs.append(forbidden("spec.volumeAttributesClassName", text))
 
 
-def _compare_class(obj: Obj, old: Obj, before: Spec, comparable: Spec, errs: Errors) -> None:
+def _compare_class(obj: Obj, old: Obj, before: Obj, comparable: Obj, errs: Errors) -> None:
     """Allow a class to move from the annotation to the field, and to be set where there was none."""
     key = STORAGE_CLASS_ANNOTATION
     annotations, old_annotations = _annotations(obj), _annotations(old)
@@ -243,7 +249,7 @@ def _compare_class(obj: Obj, old: Obj, before: Spec, comparable: Spec, errs: Err
         comparable.pop("storageClassName", None)
 
 
-def _copy(name: str, source: Spec, target: Spec) -> None:
+def _copy(name: str, source: Obj, target: Obj) -> None:
     if name in source:
         target[name] = source[name]
     else:

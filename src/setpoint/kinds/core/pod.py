@@ -4,49 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from setpoint.kinds.core.pod_binding import SCHEDULING_GATED, with_pod_condition
 from setpoint.kinds.core.pod_columns import COLUMNS
-from setpoint.kinds.core.pod_conditions import SCHEDULING_GATED, with_condition
-from setpoint.kinds.core.pod_creation import app_armor_warnings, copy_app_armor_annotations, merge_match_label_keys
-from setpoint.kinds.core.pod_resize_rules import validate_resize
 from setpoint.kinds.core.pod_rules import (
+    app_armor_warnings,
+    copy_app_armor_annotations,
+    merge_match_label_keys,
     validate_annotations_update,
     validate_changed_pod,
     validate_new_pod,
     validate_pod_and_annotations,
-)  # fmt: skip
+    validate_resize,
+)
 from setpoint.kinds.core.pod_status_rules import validate_pod_status
 from setpoint.kinds.core.podspec.annotations import MIRROR
 from setpoint.kinds.core.podspec.defaults import default_pod_spec
-from setpoint.kinds.core.podspec.disabled import drop_disabled_fields, drop_disabled_status_fields
-from setpoint.kinds.core.podspec.equality import same
-from setpoint.kinds.core.podspec.internal import internal_diff
-from setpoint.kinds.core.podspec.levels import default_pod_level_resources
 from setpoint.kinds.core.podspec.options import CREATE_POD
-from setpoint.kinds.core.podspec.qos import qos_class
-from setpoint.kinds.core.podspec.ratcheting import pod_options
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.core.podspec.ratcheting import drop_disabled_fields, drop_disabled_status_fields, pod_options
+from setpoint.kinds.core.podspec.resources import default_pod_level_resources, qos_class, round_up_to_milli
 from setpoint.kinds.core.podspec.warnings import ip_warnings, pod_warnings
-from setpoint.kinds.strategy import Context, Obj, Strategy
+from setpoint.kinds.internal_form import internal_diff, same
+from setpoint.kinds.strategy import Context, Strategy
 from setpoint.meta.field import Errors, forbidden
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_label
+from setpoint.meta.objects import Obj
 
 _FROM_STORED = ("generation", "labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp")
 """Metadata that subresources other than status do not change."""
-_KEPT_WHEN_LEFT_OUT = (
-    "resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses", "qosClass",
-)  # fmt: skip
+_RETAINED_IF_OMITTED = (
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+    "qosClass",
+)
 
 
 class PodStrategy(Strategy):
     has_status = True
     returns_deleted = True
     columns = COLUMNS
-    field_labels = frozenset({
-        "metadata.name", "metadata.namespace", "spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName",
-        "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs",
-        "status.nominatedNodeName",
-    })  # fmt: skip
+    field_labels = frozenset(
+        {
+            "metadata.name",
+            "metadata.namespace",
+            "spec.nodeName",
+            "spec.host",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        }
+    )
 
     def default(self, obj: Obj) -> None:
         spec = obj.get("spec")
@@ -75,7 +88,7 @@ class PodStrategy(Strategy):
         spec = obj["spec"]
         drop_disabled_fields(spec, obj["metadata"])
         if spec.get("schedulingGates"):
-            status = with_condition(
+            status = with_pod_condition(
                 status,
                 "PodScheduled",
                 "False",
@@ -160,7 +173,7 @@ def _default_requests(containers: Sequence[Obj]) -> None:
 
 
 def _default_status(status: Obj) -> None:
-    # The single address and the list must agree; the single one wins.
+    # The single address and the list must agree; the single one takes precedence.
     ip, ips = status.get("podIP"), status.get("podIPs")
     if ip and (not ips or ips[0].get("ip") != ip):
         status["podIPs"] = [{"ip": ip}]
@@ -215,7 +228,7 @@ class _PodSubresource(Strategy):
 
 class PodStatusStrategy(_PodSubresource):
     def default(self, obj: Obj) -> None:
-        # Nodes write nothing as often as this, and the spec is going to be the stored one.
+        # Status updates are the most frequent writes of nodes, and the spec is replaced by the stored one anyway.
         status = obj.get("status")
         if status:
             _default_status(status)
@@ -226,7 +239,7 @@ class PodStatusStrategy(_PodSubresource):
             _copy_field(obj["metadata"], old["metadata"], name)
         before = old.get("status") or {}
         status = obj.setdefault("status", {})
-        for name in _KEPT_WHEN_LEFT_OUT:
+        for name in _RETAINED_IF_OMITTED:
             if name not in status and name in before:
                 status[name] = before[name]
         _retain_observed_generations(status, before)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from setpoint.kinds.columns import AGE, NAME, NONE, since
-from setpoint.kinds.core.pod_conditions import SCHEDULING_GATED, find_condition
-from setpoint.kinds.core.podspec.aggregate import is_sidecar
-from setpoint.kinds.strategy import Column, Obj
+from setpoint.kinds.core.pod_binding import SCHEDULING_GATED
+from setpoint.kinds.core.podspec.resources import is_sidecar
+from setpoint.kinds.strategy import Column
+from setpoint.meta.conditions import condition_of, is_true
+from setpoint.meta.objects import Obj, ObjView
 
-Item = Mapping[str, Any]
-_NOTHING: Item = {}
+_NOTHING: ObjView = {}
 
 
 class _Summary(NamedTuple):
@@ -27,12 +27,12 @@ def _later(left: str, right: str | None) -> str:
     return right if right and right > left else left
 
 
-def _last_end(status: Item) -> str | None:
+def _last_termination_time(status: ObjView) -> str | None:
     found: str | None = ((status.get("lastState") or _NOTHING).get("terminated") or _NOTHING).get("finishedAt")
     return found
 
 
-def _how_it_ended(terminated: Item) -> str:
+def _termination_reason(terminated: ObjView) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -44,7 +44,7 @@ def _summarize(pod: Obj) -> _Summary:
     spec, status = pod.get("spec") or _NOTHING, pod.get("status") or _NOTHING
     phase = status.get("phase", "")
     reason = status.get("reason") or phase
-    if (find_condition(status, "PodScheduled") or _NOTHING).get("reason") == SCHEDULING_GATED:
+    if (condition_of(pod, "PodScheduled") or _NOTHING).get("reason") == SCHEDULING_GATED:
         reason = SCHEDULING_GATED
     init = {container.get("name", ""): container for container in spec.get("initContainers", ())}
     total = len(spec.get("containers") or ()) + sum(map(is_sidecar, init.values()))
@@ -53,11 +53,11 @@ def _summarize(pod: Obj) -> _Summary:
     initializing = False
     for i, one in enumerate(status.get("initContainerStatuses", ())):
         restarts += one.get("restartCount", 0)
-        last = _later(last, _last_end(one))
+        last = _later(last, _last_termination_time(one))
         sidecar = is_sidecar(init.get(one.get("name", ""), _NOTHING))
         if sidecar:
             sidecar_restarts += one.get("restartCount", 0)
-            sidecar_last = _later(sidecar_last, _last_end(one))
+            sidecar_last = _later(sidecar_last, _last_termination_time(one))
         state = one.get("state") or _NOTHING
         terminated = state.get("terminated")
         if terminated is not None and not terminated.get("exitCode"):
@@ -67,34 +67,34 @@ def _summarize(pod: Obj) -> _Summary:
             continue
         waiting = (state.get("waiting") or _NOTHING).get("reason", "")
         if terminated is not None:
-            reason = "Init:" + _how_it_ended(terminated)
+            reason = "Init:" + _termination_reason(terminated)
         elif waiting and waiting != "PodInitializing":
             reason = "Init:" + waiting
         else:
             reason = f"Init:{i}/{len(init)}"
         initializing = True
         break
-    if not initializing or (find_condition(status, "Initialized") or _NOTHING).get("status") == "True":
+    if not initializing or is_true(pod, "Initialized"):
         restarts, last = sidecar_restarts, sidecar_last
         running, failure = False, ""
         for one in reversed(status.get("containerStatuses", ())):
             restarts += one.get("restartCount", 0)
-            last = _later(last, _last_end(one))
+            last = _later(last, _last_termination_time(one))
             state = one.get("state") or _NOTHING
             terminated = state.get("terminated")
             waiting = (state.get("waiting") or _NOTHING).get("reason", "")
             if waiting:
                 reason = waiting
             elif terminated is not None:
-                reason = _how_it_ended(terminated)
+                reason = _termination_reason(terminated)
                 if terminated.get("exitCode"):
                     failure = reason
             elif one.get("ready") and "running" in state:
                 running = True
                 ready += 1
         if reason == "Completed":
-            # At least one container still runs, or has failed: show that.
-            if running and (find_condition(status, "Ready") or _NOTHING).get("status") == "True":
+            # A container that still runs or has failed determines the status.
+            if running and is_true(pod, "Ready"):
                 reason = "Running"
             elif failure:
                 reason = failure
@@ -140,10 +140,7 @@ def _readiness_gates(pod: Obj, now: datetime) -> str:
     gates = (pod.get("spec") or _NOTHING).get("readinessGates")
     if not gates:
         return NONE
-    status = pod.get("status") or _NOTHING
-    met = sum(
-        (find_condition(status, gate.get("conditionType", "")) or _NOTHING).get("status") == "True" for gate in gates
-    )
+    met = sum(is_true(pod, gate.get("conditionType", "")) for gate in gates)
     return f"{met}/{len(gates)}"
 
 
@@ -155,6 +152,6 @@ COLUMNS = (
     AGE,
     Column("IP", _ip, priority=1, description="Address of the pod."),
     Column("Node", _node, priority=1, description="Node that the pod is bound to."),
-    Column("Nominated Node", _nominated, priority=1, description="Node on which room is being made for the pod."),
+    Column("Nominated Node", _nominated, priority=1, description="Node on which Pods are preempted for this one."),
     Column("Readiness Gates", _readiness_gates, priority=1, description="How many of the extra conditions are met."),
 )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from setpoint.kinds.core.podspec.internal import as_json, internal
 from setpoint.kinds.core.resources import is_huge_page
+from setpoint.kinds.internal_form import as_json, internal
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_found, not_supported, required, too_long
 from setpoint.meta.field import internal as internal_error
 from setpoint.meta.names import dns1123_label, dns1123_subdomain, group_id, ip_legacy, parse_ip, qualified_name
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import compare
 
-Item = Mapping[str, Any]
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NON_NEGATIVE = "must be a non-negative integer"
 _HEALTH = ("Healthy", "Unhealthy", "Unknown")
@@ -21,7 +20,7 @@ _MAX_HEALTH_MESSAGE_LENGTH = 1024
 _MAX_UID = 2**32 - 1
 
 
-def validate_pod_status(new: Item, old: Item, errs: Errors) -> None:
+def validate_pod_status(new: ObjView, old: ObjView, errs: Errors) -> None:
     status, before, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
     _validate_conditions(status.get("conditions", ()), errs)
     nominated = status.get("nominatedNodeName", "")
@@ -55,7 +54,7 @@ def validate_pod_status(new: Item, old: Item, errs: Errors) -> None:
             errs.append(forbidden(at, "must not be specified in container status"))
 
 
-def _validate_conditions(conditions: Sequence[Item], errs: Errors) -> None:
+def _validate_conditions(conditions: Sequence[ObjView], errs: Errors) -> None:
     for i, condition in enumerate(conditions):
         if condition.get("observedGeneration", 0) < 0:
             at = f"status.conditions[{i}].observedGeneration"
@@ -69,7 +68,7 @@ def _validate_conditions(conditions: Sequence[Item], errs: Errors) -> None:
 # -- container states -------------------------------------------------------------------------------------------------
 
 
-def container_should_restart(container: Item, pod_policy: str, exit_code: int) -> bool:
+def container_should_restart(container: ObjView, pod_policy: str, exit_code: int) -> bool:
     """Return whether a container that exited with this code is restarted."""
     policy = container.get("restartPolicy")
     if policy is not None:
@@ -89,12 +88,12 @@ def container_should_restart(container: Item, pod_policy: str, exit_code: int) -
     return pod_policy != "Never"
 
 
-def _terminated(status: Item) -> Item | None:
-    found: Item | None = (status.get("state") or {}).get("terminated")
+def _terminated(status: ObjView) -> ObjView | None:
+    found: ObjView | None = (status.get("state") or {}).get("terminated")
     return found
 
 
-def _validate_transitions(status: Item, before: Item, spec: Item, errs: Errors) -> None:
+def _validate_transitions(status: ObjView, before: ObjView, spec: ObjView, errs: Errors) -> None:
     """Validate that a terminated container stays terminated, unless it is to be restarted."""
     restart_all = any(
         rule.get("action") == "RestartAllContainers"
@@ -124,7 +123,7 @@ def _validate_transitions(status: Item, before: Item, spec: Item, errs: Errors) 
                     break
 
 
-def _may_restart(name: str, spec: Item, holder: str, exit_code: int) -> bool:
+def _may_restart(name: str, spec: ObjView, holder: str, exit_code: int) -> bool:
     for container in spec.get(holder) or ():
         if container.get("name", "") == name:
             return container_should_restart(container, spec.get("restartPolicy", ""), exit_code)
@@ -134,7 +133,7 @@ def _may_restart(name: str, spec: Item, holder: str, exit_code: int) -> bool:
 # -- resource claims and health ---------------------------------------------------------------------------------------
 
 
-def _validate_claim_statuses(status: Item, spec: Item, errs: Errors) -> None:
+def _validate_claim_statuses(status: ObjView, spec: ObjView, errs: Errors) -> None:
     claims = spec.get("resourceClaims", ())
     known = {claim.get("name", "") for claim in claims}
     seen: set[str] = set()
@@ -162,7 +161,7 @@ def _validate_claim_statuses(status: Item, spec: Item, errs: Errors) -> None:
         _validate_node_allocatable(one, at, errs)
 
 
-def _validate_node_allocatable(one: Item, path: str, errs: Errors) -> None:
+def _validate_node_allocatable(one: ObjView, path: str, errs: Errors) -> None:
     for part, amounts in (("mapping", ("quantity",)), ("overhead", ("perPod", "perContainer"))):
         for i, item in enumerate(one.get(part, ())):
             at, name = f"{path}.{part}[{i}]", item.get("name", "")
@@ -175,7 +174,7 @@ def _validate_node_allocatable(one: Item, path: str, errs: Errors) -> None:
                     errs.append(invalid(f"{at}.{key}", item[key], "must be non-negative"))
 
 
-def _validate_extended(status: Item, spec: Item, errs: Errors) -> None:
+def _validate_extended(status: ObjView, spec: ObjView, errs: Errors) -> None:
     path = "status.extendedResourceClaimStatus"
     containers = {c.get("name", ""): c for key in ("initContainers", "containers") for c in spec.get(key) or ()}
     mappings = status.get("requestMappings")
@@ -209,14 +208,16 @@ def _validate_extended(status: Item, spec: Item, errs: Errors) -> None:
             errs.append(invalid(f"{path}.resourceClaimName", name, text))
 
 
-def _validate_volume_health(healths: Sequence[Item], spec: Item, errs: Errors) -> None:
+def _validate_volume_health(healths: Sequence[ObjView], spec: ObjView, errs: Errors) -> None:
     volumes = {volume.get("name", "") for volume in spec.get("volumes", ())}
     for i, health in enumerate(healths):
         if health.get("name") and health["name"] not in volumes:
             errs.append(not_found(f"status.volumeHealth[{i}].name", health["name"]))
 
 
-def _validate_resource_health(one: Item, containers: Sequence[Item], status: Item, path: str, errs: Errors) -> None:
+def _validate_resource_health(
+    one: ObjView, containers: Sequence[ObjView], status: ObjView, path: str, errs: Errors
+) -> None:
     container = next((c for c in containers if c.get("name", "") == one.get("name", "")), None)
     for j, resource in enumerate(one["allocatedResourcesStatus"]):
         at, name = f"{path}.allocatedResourcesStatus[{j}]", resource.get("name", "")
@@ -240,7 +241,7 @@ def _validate_resource_health(one: Item, containers: Sequence[Item], status: Ite
             seen.add(identity)
 
 
-def _unknown_resource(name: str, container: Item, status: Item) -> str:
+def _unknown_resource(name: str, container: ObjView, status: ObjView) -> str:
     resources = container.get("resources") or {}
     requests = resources.get("requests") or {}
     if not name.startswith("claim:"):
@@ -266,7 +267,7 @@ def _unknown_resource(name: str, container: Item, status: Item) -> str:
 # -- addresses and users ----------------------------------------------------------------------------------------------
 
 
-def _validate_pod_ips(status: Item, before: Item, errs: Errors) -> None:
+def _validate_pod_ips(status: ObjView, before: ObjView, errs: Errors) -> None:
     ips = status.get("podIPs", ())
     _validate_ips(ips, before.get("podIPs", ()), "status.podIPs", "PodIP", errs)
     if bool(status.get("podIP")) != bool(ips):
@@ -276,7 +277,7 @@ def _validate_pod_ips(status: Item, before: Item, errs: Errors) -> None:
         errs.append(invalid("status.podIPs[0].ip", ips[0].get("ip", ""), "must be equal to `podIP`"))
 
 
-def _validate_host_ips(status: Item, before: Item, errs: Errors) -> None:
+def _validate_host_ips(status: ObjView, before: ObjView, errs: Errors) -> None:
     ips = status.get("hostIPs", ())
     if not ips:
         return
@@ -285,7 +286,7 @@ def _validate_host_ips(status: Item, before: Item, errs: Errors) -> None:
     _validate_ips(ips, before.get("hostIPs", ()), "status.hostIPs", "HostIP", errs)
 
 
-def _validate_ips(ips: Sequence[Item], before: Sequence[Item], path: str, type_name: str, errs: Errors) -> None:
+def _validate_ips(ips: Sequence[ObjView], before: Sequence[ObjView], path: str, type_name: str, errs: Errors) -> None:
     known = {one.get("ip", "") for one in before}
     for i, one in enumerate(ips):
         address = one.get("ip", "")
@@ -305,7 +306,7 @@ def _validate_ips(ips: Sequence[Item], before: Sequence[Item], path: str, type_n
             errs.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
 
 
-def _validate_user(user: Item, os_name: str, path: str, errs: Errors) -> None:
+def _validate_user(user: ObjView, os_name: str, path: str, errs: Errors) -> None:
     linux = user.get("linux")
     if linux is None:
         return

@@ -2,70 +2,49 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
+from setpoint.kinds.apps.workload import WorkloadStrategy, container_columns
 from setpoint.kinds.columns import NAME, labels_text
-from setpoint.kinds.core.podspec import (
-    default_pod_template,
-    drop_disabled_template_fields,
-    pod_template_options,
-    pod_template_warnings,
-    validate_pod_template,
-)  # fmt: skip
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.core.podspec import PodOptions, default_pod_template, pod_template_options, validate_pod_template
+from setpoint.kinds.strategy import Column, Context
 from setpoint.meta.field import Errors
+from setpoint.meta.objects import Obj, ObjView
 
 
-def _containers(obj: Obj, field: str) -> str:
-    spec = (obj.get("template") or {}).get("spec") or {}
-    return ",".join(container.get(field, "") for container in spec.get("containers") or ())
+def _template(obj: ObjView) -> Obj | None:
+    template: Obj | None = obj.get("template")
+    return template
 
 
-def _names(obj: Obj, now: datetime) -> str:
-    return _containers(obj, "name")
-
-
-def _images(obj: Obj, now: datetime) -> str:
-    return _containers(obj, "image")
-
-
-def _labels(obj: Obj, now: datetime) -> str:
+def _labels(obj: Obj) -> str:
     return labels_text(((obj.get("template") or {}).get("metadata") or {}).get("labels"))
 
 
-class PodTemplateStrategy(Strategy):
+class PodTemplateStrategy(WorkloadStrategy):
+    has_status = False
     returns_deleted = True
-    has_generation = True
     spec_fields = ("template",)
+    template_path = "template"
+    warns_about_name = False
     columns = (
         NAME,
-        Column("Containers", _names, description="Names of the containers in the template."),
-        Column("Images", _images, description="Images of the containers in the template."),
-        Column("Pod Labels", _labels, description="Labels that pods from the template get."),
+        *container_columns(_template, priority=0),
+        Column("Pod Labels", lambda obj, now: _labels(obj), description="Labels that pods from the template get."),
     )
+
+    def pod_template(self, obj: ObjView) -> Obj | None:
+        return _template(obj)
 
     def default(self, obj: Obj) -> None:
         default_pod_template(obj.setdefault("template", {}))
 
-    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        drop_disabled_template_fields(obj["template"])
-
-    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
-        validate_pod_template(obj["template"], "template", errs)
-
-    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
-        return pod_template_warnings(obj["template"], "template")
-
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        drop_disabled_template_fields(obj["template"], old["template"])
+    def validate_spec(self, obj: Obj, errs: Errors, options: PodOptions) -> None:
+        validate_pod_template(obj["template"], "template", errs, options=options)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        validate_pod_template(obj["template"], "template", errs, options=pod_template_options(old["template"]))
+        self.validate_spec(obj, errs, pod_template_options(old["template"]))
 
-    def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
-        if obj["template"] == old["template"]:
-            return []
-        return pod_template_warnings(obj["template"], "template", old["template"])
+    def is_template_changed(self, obj: Obj, old: Obj) -> bool:
+        return bool(obj["template"] != old["template"])
 
 
 STRATEGY = PodTemplateStrategy()

@@ -6,36 +6,41 @@ a quota's scope. Resources without rules of their own are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
 
-from setpoint.kinds.core.pod_totals import has_pod_level_resources, pod_limits, pod_requests
-from setpoint.kinds.core.podspec.aggregate import Amounts
-from setpoint.kinds.core.podspec.qos import BEST_EFFORT, qos_class
+from setpoint.kinds.core.pod_demand import has_pod_level_resources, pod_limits, pod_requests
+from setpoint.kinds.core.podspec.resources import BEST_EFFORT, Amounts, qos_class
 from setpoint.kinds.core.resources import is_extended, is_native
-from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION
+from setpoint.kinds.storage.binding import STORAGE_CLASS_ANNOTATION
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import add, compare, of_value, parse
 from setpoint.meta.times import parse_time
-
-Item = Mapping[str, Any]
 
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 _CLAIMS_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 _PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
 _MAX_DEVICES = 32
 """Maximum number of devices that a claim for all devices can get."""
-# Counted under a plain name before there was `count/`.
+# Resources that had a plain name before `count/` existed.
 _PLAIN_NAMES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
-# A Pod must name these itself where a quota has them.
+# Resources that a Pod must specify if a quota limits them.
 _MUST_SPECIFY = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
-_NOT_COUNTED = frozenset({
-    ("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events"),
-    ("authentication.k8s.io", "tokenreviews"), ("authentication.k8s.io", "selfsubjectreviews"),
-    ("authorization.k8s.io", "subjectaccessreviews"), ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "localsubjectaccessreviews"), ("authorization.k8s.io", "selfsubjectrulesreviews"),
-})  # fmt: skip
+_NOT_COUNTED = frozenset(
+    {
+        ("", "bindings"),
+        ("", "componentstatuses"),
+        ("", "events"),
+        ("events.k8s.io", "events"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    }
+)
 
 
 class Meter:
@@ -54,40 +59,51 @@ class Meter:
     def measures(self, name: str) -> bool:
         return name in self._names
 
-    def usage(self, obj: Item, now: datetime) -> Amounts:
+    def usage(self, obj: ObjView, now: datetime) -> Amounts:
         return dict.fromkeys(self._names, "1")
 
-    def in_scope(self, scope: Item, obj: Item) -> bool:
+    def in_scope(self, scope: ObjView, obj: ObjView) -> bool:
         """Return whether the object is in the `scope`: scopeName, operator, values."""
         return False
 
-    def changes(self, obj: Item, old: Item, subresource: str) -> bool:
+    def changes(self, obj: ObjView, old: ObjView, subresource: str) -> bool:
         """Return whether this update (of a kind in `updates`) can change usage."""
         return True
 
-    def missing(self, required: Iterable[str], obj: Item) -> str:
+    def missing(self, required: Iterable[str], obj: ObjView) -> str:
         """Return the names that a quota requires an object to specify and it does not."""
         return ""
 
 
 class PodMeter(Meter):
     updates = frozenset({"", "resize"})
-    _own = frozenset({
-        "pods", "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage",
-        "limits.cpu", "limits.memory", "limits.ephemeral-storage", "count/pods",
-    })  # fmt: skip
+    _own = frozenset(
+        {
+            "pods",
+            "cpu",
+            "memory",
+            "ephemeral-storage",
+            "requests.cpu",
+            "requests.memory",
+            "requests.ephemeral-storage",
+            "limits.cpu",
+            "limits.memory",
+            "limits.ephemeral-storage",
+            "count/pods",
+        }
+    )
 
     def measures(self, name: str) -> bool:
         if name in self._own or name.startswith(("hugepages-", "requests.hugepages-")):
             return True
         return name.startswith("requests.") and (not is_native(name) or name.startswith("requests." + _DEVICE_CLASS))
 
-    def usage(self, obj: Item, now: datetime) -> Amounts:
+    def usage(self, obj: ObjView, now: datetime) -> Amounts:
         if not _is_charged(obj, now):
             return {self.count: "1"}
         return {self.count: "1", **_compute(pod_requests(obj), pod_limits(obj))}
 
-    def in_scope(self, scope: Item, obj: Item) -> bool:
+    def in_scope(self, scope: ObjView, obj: ObjView) -> bool:
         name, spec = scope.get("scopeName"), obj["spec"]
         if name == "Terminating":
             return _has_deadline(spec)
@@ -102,10 +118,10 @@ class PodMeter(Meter):
             return _selects(scope, [given] if given else [])
         return name == "CrossNamespacePodAffinity" and _selects_other_namespaces(spec.get("affinity") or {})
 
-    def changes(self, obj: Item, old: Item, subresource: str) -> bool:
+    def changes(self, obj: ObjView, old: ObjView, subresource: str) -> bool:
         return subresource == "resize" or _has_deadline(obj["spec"]) != _has_deadline(old["spec"])
 
-    def missing(self, required: Iterable[str], obj: Item) -> str:
+    def missing(self, required: Iterable[str], obj: ObjView) -> str:
         spec = obj["spec"]
         wanted = set(required).intersection(_MUST_SPECIFY)
         if not wanted or has_pod_level_resources(spec):
@@ -114,8 +130,8 @@ class PodMeter(Meter):
         for key in ("containers", "initContainers"):
             for container in spec.get(key) or ():
                 resources = container.get("resources") or {}
-                said = _compute(resources.get("requests") or {}, resources.get("limits") or {})
-                for name in wanted - said.keys():
+                specified = _compute(resources.get("requests") or {}, resources.get("limits") or {})
+                for name in wanted - specified.keys():
                     lacking.setdefault(name, set()).add(container.get("name", ""))
         if not lacking:
             return ""
@@ -130,12 +146,12 @@ class ServiceMeter(Meter):
     def measures(self, name: str) -> bool:
         return name in self._own
 
-    def usage(self, obj: Item, now: datetime) -> Amounts:
+    def usage(self, obj: ObjView, now: datetime) -> Amounts:
         spec = obj["spec"]
         ports, kind = spec.get("ports") or (), spec.get("type")
         node_ports = 0
         if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
-            # They may not be allocated yet: count the requested ones.
+            # Node ports that are not allocated yet count too.
             node_ports = len(ports)
         elif kind == "LoadBalancer":
             node_ports = sum(1 for port in ports if port.get("nodePort"))
@@ -154,7 +170,7 @@ class VolumeClaimMeter(Meter):
     def measures(self, name: str) -> bool:
         return name in (self.count, *self._own) or name.endswith(tuple(_PER_STORAGE_CLASS + own for own in self._own))
 
-    def usage(self, obj: Item, now: datetime) -> Amounts:
+    def usage(self, obj: ObjView, now: datetime) -> Amounts:
         result = {"persistentvolumeclaims": "1", self.count: "1"}
         storage = _claimed_storage(obj)
         if storage:
@@ -169,10 +185,10 @@ class VolumeClaimMeter(Meter):
                     result[storage_class + _PER_STORAGE_CLASS + name] = result[name]
         return result
 
-    def in_scope(self, scope: Item, obj: Item) -> bool:
+    def in_scope(self, scope: ObjView, obj: ObjView) -> bool:
         return scope.get("scopeName") == "VolumeAttributesClass" and _selects(scope, sorted(_attribute_classes(obj)))
 
-    def changes(self, obj: Item, old: Item, subresource: str) -> bool:
+    def changes(self, obj: ObjView, old: ObjView, subresource: str) -> bool:
         if subresource != "status":
             return True
         allocated, before = (
@@ -187,7 +203,7 @@ class ResourceClaimMeter(Meter):
     def measures(self, name: str) -> bool:
         return name == self.count or name.endswith(_CLAIMS_PER_CLASS)
 
-    def usage(self, obj: Item, now: datetime) -> Amounts:
+    def usage(self, obj: ObjView, now: datetime) -> Amounts:
         result = {self.count: "1"}
         for request in (obj["spec"].get("devices") or {}).get("requests") or ():
             most: dict[str, int] = {}
@@ -216,14 +232,14 @@ def meter(group: str, plural: str) -> Meter | None:
     return special.get((group, plural), Meter)(group, plural)
 
 
-def scopes_of(quota: Item) -> list[Item]:
+def scopes_of(quota: ObjView) -> list[ObjView]:
     """Return a quota's scopes in the long form: an object must be in all of them."""
     spec = quota["spec"]
-    plain: list[Item] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    plain: list[ObjView] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     return plain + list((spec.get("scopeSelector") or {}).get("matchExpressions") or ())
 
 
-def _compute(requests: Item, limits: Item) -> Amounts:
+def _compute(requests: ObjView, limits: ObjView) -> Amounts:
     result = {"pods": "1"}
     for name, amount in requests.items():
         if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
@@ -236,7 +252,7 @@ def _compute(requests: Item, limits: Item) -> Amounts:
     return result
 
 
-def _is_charged(pod: Item, now: datetime) -> bool:
+def _is_charged(pod: ObjView, now: datetime) -> bool:
     """Return whether a Pod is charged: not after completion, nor after its deletion deadline.
 
     The Pods of a lost node must not prevent others from starting."""
@@ -247,12 +263,12 @@ def _is_charged(pod: Item, now: datetime) -> bool:
     return not deleted or grace is None or now <= parse_time(deleted) + timedelta(seconds=grace)
 
 
-def _has_deadline(spec: Item) -> bool:
+def _has_deadline(spec: ObjView) -> bool:
     deadline = spec.get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 
 
-def _selects(scope: Item, values: list[str]) -> bool:
+def _selects(scope: ObjView, values: list[str]) -> bool:
     operator, wanted = scope.get("operator"), scope.get("values") or ()
     if operator == "Exists":
         return bool(values)
@@ -260,11 +276,11 @@ def _selects(scope: Item, values: list[str]) -> bool:
         return not values
     if operator == "In":
         return any(value in wanted for value in values)
-    # NotIn also takes what has no value at all.
+    # NotIn also matches objects without a value.
     return not values or any(value not in wanted for value in values)
 
 
-def _selects_other_namespaces(affinity: Item) -> bool:
+def _selects_other_namespaces(affinity: ObjView) -> bool:
     for which in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(which) or {}
         required = terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
@@ -275,7 +291,7 @@ def _selects_other_namespaces(affinity: Item) -> bool:
     return False
 
 
-def _claimed_storage(claim: Item) -> str:
+def _claimed_storage(claim: ObjView) -> str:
     """Return the requested storage in whole bytes."""
     storage = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
@@ -287,7 +303,7 @@ def _claimed_storage(claim: Item) -> str:
     return amount.text if amount.is_integer() else of_value(amount.value(), amount.format).text
 
 
-def _attribute_classes(claim: Item) -> set[str]:
+def _attribute_classes(claim: ObjView) -> set[str]:
     status = claim.get("status") or {}
     names = (
         claim["spec"].get("volumeAttributesClassName"),

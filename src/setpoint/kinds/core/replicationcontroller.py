@@ -1,53 +1,57 @@
-"""ReplicationController: the ReplicaSet's elder, with a plain map for a selector."""
+"""ReplicationController: the predecessor of ReplicaSet, whose selector is a plain map."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from setpoint.kinds.apps.podtemplate import name_warning
-from setpoint.kinds.columns import AGE, NAME, container_images, container_names, labels_text
+from setpoint.kinds.apps.workload import (
+    CONTAINERS,
+    IMAGES,
+    WorkloadStatusStrategy,
+    WorkloadStrategy,
+    count_column,
+    report_labels_mismatch,
+    validate_long_running,
+)
+from setpoint.kinds.columns import AGE, NAME, labels_text
 from setpoint.kinds.core.podspec import (
-    CREATE,
     PodOptions,
     default_pod_template,
-    drop_disabled_template_fields,
     pod_template_options,
     pod_template_warnings,
     validate_pod_template,
-)  # fmt: skip
+)
 from setpoint.kinds.numbers import non_negative_fields
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
-from setpoint.meta.field import Errors, FieldError, forbidden, invalid, not_supported, required
+from setpoint.kinds.strategy import Column, Context, Strategy
+from setpoint.meta.field import Errors, FieldError, invalid, required
+from setpoint.meta.objects import Obj
 
 _NON_CONVERTIBLE = "non-convertible.kubernetes.io"
-_STATUS_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
 
 
-def _spec(obj: Obj) -> dict[str, Any]:
+def _spec(obj: Obj) -> Obj:
     return obj.get("spec") or {}
 
 
-def _status(obj: Obj) -> dict[str, Any]:
+def _status(obj: Obj) -> Obj:
     return obj.get("status") or {}
 
 
-class ReplicationControllerStrategy(Strategy):
+class ReplicationControllerStrategy(WorkloadStrategy):
     columns = (
         NAME,
-        Column("Desired", lambda obj, now: _spec(obj).get("replicas", 0), type="integer", description="Pods wanted."),
-        Column("Current", lambda obj, now: _status(obj).get("replicas", 0), type="integer",
-               description="Pods that exist."),
-        Column("Ready", lambda obj, now: _status(obj).get("readyReplicas", 0), type="integer",
-               description="Pods that are ready."),
+        count_column("Desired", "spec", "replicas", "Pods wanted."),
+        count_column("Current", "status", "replicas", "Pods that exist."),
+        count_column("Ready", "status", "readyReplicas", "Pods that are ready."),
         AGE,
-        Column("Containers", container_names, priority=1, description="Names of the template's containers."),
-        Column("Images", container_images, priority=1, description="Images of the template's containers."),
-        Column("Selector", lambda obj, now: labels_text(_spec(obj).get("selector")), priority=1,
-               description="Labels of the Pods it counts as its own."),
-    )  # fmt: skip
+        CONTAINERS,
+        IMAGES,
+        Column(
+            "Selector",
+            lambda obj, now: labels_text(_spec(obj).get("selector")),
+            priority=1,
+            description="Labels of the Pods that belong to it.",
+        ),
+    )
     field_labels = Strategy.field_labels | {"status.replicas"}
-    has_status = True
-    has_generation = True
     orphans_by_default = True
 
     def __init__(self) -> None:
@@ -66,16 +70,8 @@ class ReplicationControllerStrategy(Strategy):
             default_pod_template(template)
         spec.setdefault("replicas", 1)
 
-    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        self.reset_status(obj)
-        drop_disabled_template_fields(_spec(obj).get("template"))
-
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.retain_status(obj, old)
-        drop_disabled_template_fields(_spec(obj).get("template"), _spec(old).get("template"))
-
-    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
-        _validate_spec(_spec(obj), errs, CREATE)
+    def validate_spec(self, obj: Obj, errs: Errors, options: PodOptions) -> None:
+        _validate_spec(_spec(obj), errs, options)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         spec, old_spec = _spec(obj), _spec(old)
@@ -89,33 +85,22 @@ class ReplicationControllerStrategy(Strategy):
             elif spec.get("selector") != old_spec.get("selector"):
                 errs.append(invalid("spec.selector", spec.get("selector"), "cannot update non-convertible selector"))
 
-    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
-        warnings = pod_template_warnings(_spec(obj).get("template"), "spec.template")
-        return name_warning(obj["metadata"]["name"]) + warnings
-
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         if _spec(obj) == _spec(old):
             return []
-        return pod_template_warnings(_spec(old).get("template"), "spec.template", _spec(obj).get("template"))
+        # Upstream warns about the old template here.
+        return pod_template_warnings(_spec(old).get("template"), "spec.template")
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         return {"status.replicas": str(_status(obj).get("replicas", 0))}
 
 
-class ReplicationControllerStatusStrategy(StatusStrategy):
-    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        status = _status(obj)
-        non_negative_fields(status, _STATUS_COUNTS, "status", errs)
-        total, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
-        for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-            if status.get(name, 0) > total:
-                errs.append(invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas"))
-        if status.get("availableReplicas", 0) > ready:
-            text = "cannot be greater than readyReplicas"
-            errs.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), text))
+class ReplicationControllerStatusStrategy(WorkloadStatusStrategy):
+    counts = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    counts_of_replicas = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
-def _validate_spec(spec: dict[str, Any], errs: Errors, options: PodOptions) -> None:
+def _validate_spec(spec: Obj, errs: Errors, options: PodOptions) -> None:
     selector = spec.get("selector") or {}
     if not selector:
         errs.append(required("spec.selector"))
@@ -125,17 +110,10 @@ def _validate_spec(spec: dict[str, Any], errs: Errors, options: PodOptions) -> N
     else:
         labels = (template.get("metadata") or {}).get("labels")
         if any((labels or {}).get(key) != value for key, value in selector.items()):
-            text = "`selector` does not match template `labels`"
-            errs.append(invalid("spec.template.metadata.labels", labels, text))
+            report_labels_mismatch(labels, errs)
         validate_pod_template(template, "spec.template", errs, options=options)
-        pod = template.get("spec") or {}
-        if pod.get("restartPolicy") != "Always":
-            policy = pod.get("restartPolicy", "")
-            errs.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
-        if "activeDeadlineSeconds" in pod:
-            text = "activeDeadlineSeconds in ReplicationController is not Supported"
-            errs.append(forbidden("spec.template.spec.activeDeadlineSeconds", text))
-    # Upstream checks these by declaration, after everything else.
+        validate_long_running(template, errs, kind="ReplicationController")
+    # Upstream declares these rules at the type and therefore reports them last.
     if "replicas" not in spec:
         errs.append(required("spec.replicas"))
     non_negative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)

@@ -1,23 +1,47 @@
-"""ResourceQuota: how much a namespace may use of each resource."""
+"""ResourceQuota: limits the usage of each resource in a namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
-from setpoint.kinds.core.quota_resources import is_standard_quota, validate_quota_resource_name
-from setpoint.kinds.core.resources import validate_resource_amount
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.core.podspec.resources import round_up_to_milli
+from setpoint.kinds.core.resources import (
+    is_quota_huge_page,
+    is_standard,
+    validate_resource_amount,
+    validate_resource_name,
+)
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare
 
-_POD_RESOURCES = frozenset({
-    "pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory",
-})  # fmt: skip
+
+def _is_standard_quota(name: str) -> bool:
+    """Return whether quota supports the name: every standard resource but plain `storage`."""
+    return (is_standard(name) and name != "storage") or is_quota_huge_page(name)
+
+
+def _validate_quota_resource_name(name: str, path: str, errs: Errors) -> None:
+    validate_resource_name(name, path, errs)
+    if "/" not in name and not _is_standard_quota(name):
+        errs.append(invalid(path, name, "must be a standard resource for quota"))
+
+
+_POD_RESOURCES = frozenset(
+    {
+        "pods",
+        "cpu",
+        "memory",
+        "limits.cpu",
+        "limits.memory",
+        "requests.cpu",
+        "requests.memory",
+    }
+)
 _SCOPE_RESOURCES = {
     "Terminating": _POD_RESOURCES,
     "NotTerminating": _POD_RESOURCES,
@@ -102,14 +126,14 @@ class ResourceQuotaStatusStrategy(StatusStrategy):
 
 def _validate_amounts(amounts: dict[str, str], path: str, errs: Errors) -> None:
     for name, amount in amounts.items():
-        validate_quota_resource_name(name, f"{path}[{name}]", errs)
+        _validate_quota_resource_name(name, f"{path}[{name}]", errs)
         validate_resource_amount(name, amount, f"{path}[{name}]", errs)
 
 
 def _count_unsupported(scope: str, hard: dict[str, str]) -> int:
     """Return how many of the limited resources this scope does not support."""
     allowed = _SCOPE_RESOURCES.get(scope)
-    return 0 if allowed is None else sum(is_standard_quota(name) and name not in allowed for name in hard)
+    return 0 if allowed is None else sum(_is_standard_quota(name) and name not in allowed for name in hard)
 
 
 def _validate_scopes(scopes: list[str], hard: dict[str, str], errs: Errors) -> None:
@@ -123,7 +147,7 @@ def _validate_scopes(scopes: list[str], hard: dict[str, str], errs: Errors) -> N
             errs.append(invalid("spec.scopes", scopes, "conflicting scopes"))
 
 
-def _validate_selector(selector: dict[str, Any], scopes: list[str] | None, hard: dict[str, str], errs: Errors) -> None:
+def _validate_selector(selector: Obj, scopes: list[str] | None, hard: dict[str, str], errs: Errors) -> None:
     path = "spec.scopeSelector.matchExpressions"
     expressions = selector.get("matchExpressions") or ()
     for expression in expressions:
@@ -131,10 +155,16 @@ def _validate_selector(selector: dict[str, Any], scopes: list[str] | None, hard:
         values = expression.get("values")
         if scope not in _SCOPE_RESOURCES:
             errs.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        shown = {"MatchExpressions": [
-            {"ScopeName": each.get("scopeName", ""), "Operator": each.get("operator", ""), "Values": each.get("values")}
-            for each in expressions
-        ]}  # fmt: skip
+        shown = {
+            "MatchExpressions": [
+                {
+                    "ScopeName": each.get("scopeName", ""),
+                    "Operator": each.get("operator", ""),
+                    "Values": each.get("values"),
+                }
+                for each in expressions
+            ]
+        }
         errs.extend([invalid(path, shown, "unsupported scope applied to resource")] * _count_unsupported(scope, hard))
         if scope in _ONLY_EXISTS and operator != "Exists":
             text = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from setpoint.meta.caching import memoized
 from setpoint.meta.field import Errors, invalid, not_supported
-from setpoint.meta.memoize import memoized
 from setpoint.meta.names import _qualified_name
 from setpoint.meta.quantity import compare, milli_value, value
 
@@ -13,14 +13,33 @@ NOT_INTEGER = "must be an integer"
 HUGE_PAGES = "hugepages-"
 _DEFAULT_NAMESPACE = "kubernetes.io/"
 _CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
-_COUNTED = frozenset({
-    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
-})  # fmt: skip
-_STANDARD = _CONTAINER | _COUNTED | {
-    "storage", "requests.storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
-    "limits.memory", "limits.ephemeral-storage",
-}  # fmt: skip
+_COUNTED = frozenset(
+    {
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
+_STANDARD = (
+    _CONTAINER
+    | _COUNTED
+    | {
+        "storage",
+        "requests.storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+    }
+)
 POD_LEVEL = ("cpu", "hugepages-", "memory")
 
 
@@ -36,7 +55,7 @@ def is_standard(name: str) -> bool:
     return name in _STANDARD or is_quota_huge_page(name)
 
 
-def is_standard_container(name: str) -> bool:
+def _is_standard_container(name: str) -> bool:
     return name in _CONTAINER or is_huge_page(name)
 
 
@@ -82,7 +101,7 @@ def container_name_errors(name: str) -> tuple[str, ...]:
     """Return the errors of a resource name in a container."""
     texts = _name_errors(name)
     if "/" not in name:
-        if not is_standard_container(name):
+        if not _is_standard_container(name):
             return (*texts, "must be a standard resource for containers")
     elif not is_native(name) and not is_extended(name):
         return (*texts, "doesn't follow extended resource name standard")

@@ -1,17 +1,57 @@
-"""Secret: keys and values that must not be seen. `stringData` is a way to write, never stored."""
+"""Secret: keys and values that must not be disclosed, and the Secrets that hold bootstrap tokens.
+
+`stringData` is an input format and is never stored.
+"""
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import datetime
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.embedded_json import object_error
-from setpoint.kinds.core.keyed_data import MAX_SIZE, decoded_length, forbid_change, validate_keys
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.core.configmap import MAX_SIZE, decoded_length, forbid_change, validate_keys
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, invalid, required, too_long
+from setpoint.meta.json_syntax import unmarshal
 from setpoint.meta.objectmeta import validate_immutable
+from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.times import parse_time
+
+TYPE, NAMESPACE, PREFIX = "bootstrap.kubernetes.io/token", "kube-system", "bootstrap-token-"
+DEFAULT_GROUP = "system:bootstrappers"
+TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+
+
+def text_value(secret: ObjView, key: str) -> str:
+    """Return the decoded value of a key; empty if it is missing or not text."""
+    try:
+        return b64decode((secret.get("data") or {}).get(key) or "").decode()
+    except ValueError:
+        return ""
+
+
+def seconds_until_expiry(secret: ObjView, now: datetime) -> float | None:
+    """Return the seconds until expiry: 0 or less if expired or unreadable, None if the token never expires."""
+    expiration = text_value(secret, "expiration")
+    if not expiration:
+        return None
+    try:
+        return max(0.0, (parse_time(expiration) - now).total_seconds())
+    except ValueError:
+        return 0.0
+
+
+def groups(secret: ObjView) -> list[str] | None:
+    """Return the groups of a token's user, or None if the Secret names a group that is not allowed."""
+    extra = text_value(secret, "auth-extra-groups")
+    named = extra.split(",") if extra else []
+    if not all(map(_GROUP.fullmatch, named)):
+        return None
+    return sorted({DEFAULT_GROUP, *named})
+
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
@@ -59,8 +99,8 @@ class SecretStrategy(Strategy):
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         if obj.get("type") != "kubernetes.io/tls":
             return []
-        # Here, because few Secrets are of this type, and what reads certificates is slow to load.
-        from setpoint.kinds.core.tls_pair import pair_error
+        # Imported here, because few Secrets have this type, and the certificate parser is slow to import.
+        from setpoint.kinds.certificates.requests import pair_error
 
         data = obj.get("data") or {}
         error = pair_error(b64decode(data.get("tls.crt") or ""), b64decode(data.get("tls.key") or ""))
@@ -80,9 +120,10 @@ def _validate_type(obj: Obj, data: Mapping[str, str], errs: Errors) -> None:
         if key not in data:
             errs.append(required(f"data[{key}]"))
         else:
-            error = object_error(b64decode(data[key] or ""))
-            if error:
-                errs.append(invalid(f"data[{key}]", "<secret contents redacted>", error))
+            try:
+                unmarshal(b64decode(data[key] or ""), dict, "map[string]interface {}")
+            except ValueError as error:
+                errs.append(invalid(f"data[{key}]", "<secret contents redacted>", str(error)))
     elif kind == "kubernetes.io/basic-auth":
         if "username" not in data and "password" not in data:
             errs.append(required("data[username]"))

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, NONE, UNKNOWN, labels_text
 from setpoint.kinds.core.addresses import cidr_warnings, ip_warnings
-from setpoint.kinds.core.service_types import NONE_IP, drop_type_dependent_fields, externally_accessible
 from setpoint.kinds.core.service_validation import (
+    NONE_IP,
     TOPOLOGY_HINTS,
     TOPOLOGY_MODE,
+    drop_type_dependent_fields,
+    externally_accessible,
     validate_load_balancer_status,
     validate_service,
     validate_service_change,
-)  # fmt: skip
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+)
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors
 from setpoint.meta.names import dns1123_label
+from setpoint.meta.objects import Obj
 
 
-def _spec(obj: Obj) -> dict[str, Any]:
+def _spec(obj: Obj) -> Obj:
     return obj.get("spec") or {}
 
 
@@ -68,9 +70,13 @@ class ServiceStrategy(Strategy):
         Column("External-IP", _external_ip, description="Addresses outside the cluster."),
         Column("Port(s)", _ports, description="Ports that are served."),
         AGE,
-        Column("Selector", lambda obj, now: labels_text(_spec(obj).get("selector")), priority=1,
-               description="Labels of the Pods behind it."),
-    )  # fmt: skip
+        Column(
+            "Selector",
+            lambda obj, now: labels_text(_spec(obj).get("selector")),
+            priority=1,
+            description="Labels of the Pods behind it.",
+        ),
+    )
     field_labels = Strategy.field_labels | {"spec.clusterIP", "spec.type"}
     allow_create_on_update = True
     has_status = True
@@ -164,7 +170,7 @@ class ServiceStrategy(Strategy):
         return {"spec.clusterIP": spec.get("clusterIP", ""), "spec.type": spec.get("type", "")}
 
 
-def _drop_unused_policy(spec: dict[str, Any]) -> None:
+def _drop_unused_policy(spec: Obj) -> None:
     """Drop the internal traffic policy of an external name; upstream hides a valid one on every read."""
     if spec.get("type") == "ExternalName" and spec.get("internalTrafficPolicy") in ("Cluster", "Local"):
         del spec["internalTrafficPolicy"]

@@ -12,18 +12,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from setpoint.kinds.core.addresses import is_ipv6, parse_sloppy
-from setpoint.kinds.core.service_types import (
+from setpoint.kinds.core.service_validation import (
     NONE_IP,
-    Spec,
     is_headless,
     needs_cluster_ip,
     needs_health_check_port,
     needs_node_ports,
     node_ports,
-)  # fmt: skip
-from setpoint.kinds.core.service_validation import validate_cluster_ip_fields
-from setpoint.kinds.strategy import Obj
+    validate_cluster_ip_fields,
+)
 from setpoint.meta.field import Errors, invalid
+from setpoint.meta.objects import Obj
 
 _OTHER = {"IPv4": "IPv6", "IPv6": "IPv4"}
 
@@ -64,19 +63,19 @@ def patch_allocated_values(obj: Obj, old: Obj) -> None:
         if not spec.get("clusterIPs") and old_spec.get("clusterIPs"):
             spec["clusterIPs"] = list(old_spec["clusterIPs"])
     if needs_node_ports(old_spec) and needs_node_ports(spec):
-        taken = node_ports(old_spec) & node_ports(spec)
+        unchanged = node_ports(old_spec) & node_ports(spec)
         known = {port.get("name", ""): port.get("nodePort", 0) for port in old_spec.get("ports", ())}
         for port in spec.get("ports", ()):
             if not port.get("nodePort"):
                 before = known.get(port.get("name", ""), 0)
-                if before and before not in taken:
+                if before and before not in unchanged:
                     port["nodePort"] = before
     if needs_health_check_port(old_spec) and needs_health_check_port(spec):
         if not spec.get("healthCheckNodePort") and old_spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = old_spec["healthCheckNodePort"]
 
 
-def _retains_dual_stack_preference(spec: Spec, old: Spec) -> bool:
+def _retains_dual_stack_preference(spec: Obj, old: Obj) -> bool:
     """Return whether to keep the families of a service that only prefers two, when the cluster's families changed."""
     return (
         spec.get("ipFamilyPolicy") == "PreferDualStack" == old.get("ipFamilyPolicy", "PreferDualStack")
@@ -88,10 +87,9 @@ def _retains_dual_stack_preference(spec: Spec, old: Spec) -> bool:
 
 
 def init_ip_families(obj: Obj, old: Obj | None, families: Sequence[str]) -> Errors:
-    """Fill `ipFamilyPolicy` and `ipFamilies`. `families`: what the cluster has (`IPv4`, `IPv6`), its default first.
+    """Fill `ipFamilyPolicy` and `ipFamilies`; return the errors, which are then the only ones of the request.
 
-    With errors the request is Invalid, with these and no others.
-    """
+    `families` are the IP families of the cluster (`IPv4`, `IPv6`), its default first."""
     spec = obj.setdefault("spec", {})
     old_spec = None if old is None else old.get("spec") or {}
     if not needs_cluster_ip(spec) or (old_spec is not None and _retains_dual_stack_preference(spec, old_spec)):
@@ -126,7 +124,7 @@ def init_ip_families(obj: Obj, old: Obj | None, families: Sequence[str]) -> Erro
     return errs
 
 
-def _shrink(spec: Spec, old: Spec, errs: Errors) -> None:
+def _shrink(spec: Obj, old: Obj, errs: Errors) -> None:
     for name, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         values, before = spec.get(name, []), old.get(name, [])
         if spec["ipFamilyPolicy"] == "SingleStack":
@@ -138,7 +136,7 @@ def _shrink(spec: Spec, old: Spec, errs: Errors) -> None:
             errs.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
 
 
-def _check_policy(spec: Spec, errs: Errors) -> None:
+def _check_policy(spec: Obj, errs: Errors) -> None:
     if spec["ipFamilyPolicy"] == "SingleStack":
         for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
             if len(spec.get(name, ())) == 2:
@@ -146,12 +144,12 @@ def _check_policy(spec: Spec, errs: Errors) -> None:
                 errs.append(invalid("spec.ipFamilyPolicy", "SingleStack", text))
 
 
-def _infer_families(spec: Spec, families: Sequence[str], errs: Errors) -> None:
+def _infer_families(spec: Obj, families: Sequence[str], errs: Errors) -> None:
     known = list(spec.get("ipFamilies", ()))
     for i, ip in enumerate(spec.get("clusterIPs", ())):
         if ip == NONE_IP:
             break
-        family = family_of(ip)
+        family = _family_of(ip)
         if i >= len(known):
             if family not in families:
                 text = f"{family} is not configured on this cluster"
@@ -161,14 +159,14 @@ def _infer_families(spec: Spec, families: Sequence[str], errs: Errors) -> None:
                 spec["ipFamilies"] = list(known)
 
 
-def _add_families(spec: Spec, default: str, both: bool) -> None:
+def _add_families(spec: Obj, default: str, both: bool) -> None:
     families = spec.get("ipFamilies") or [default]
     if both and len(families) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
         families = [*families, _OTHER[families[0]]]
     spec["ipFamilies"] = families
 
 
-def family_of(ip: str) -> str:
+def _family_of(ip: str) -> str:
     parsed = parse_sloppy(ip)
     return "unknown" if parsed is None else f"IPv{parsed.version}"
 

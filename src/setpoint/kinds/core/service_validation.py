@@ -1,22 +1,93 @@
-"""Rules for a Service's spec and status."""
+"""Rules for a Service's spec and status, and which fields each type of Service requires or drops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from setpoint.kinds.core.addresses import is_ipv6, parse_sloppy, validate_cidr, validate_endpoint_ip, validate_ip
-from setpoint.kinds.core.service_types import (
-    NONE_IP,
-    Spec,
-    externally_accessible,
-    is_headless,
-    needs_cluster_ip,
-    needs_health_check_port,
-)  # fmt: skip
+from setpoint.kinds.core.addresses import (
+    is_ipv6,
+    parse_sloppy,
+    validate_cidr,
+    validate_endpoint_ip,
+    validate_ip,
+)
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
-from setpoint.meta.names import dns1123_label, dns1123_subdomain, port_name, port_number, qualified_name
+from setpoint.meta.names import (
+    dns1123_label,
+    dns1123_subdomain,
+    port_name,
+    port_number,
+    qualified_name,
+)
 from setpoint.meta.objectmeta import validate_labels
+from setpoint.meta.objects import Obj, ObjView
+
+NONE_IP = "None"
+
+
+def externally_accessible(spec: Obj) -> bool:
+    kind = spec.get("type")
+    return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def needs_cluster_ip(spec: Obj) -> bool:
+    return spec.get("type") != "ExternalName"
+
+
+def needs_health_check_port(spec: Obj) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def has_node_ports(spec: Obj) -> bool:
+    """Return whether the type uses node ports, requested or not."""
+    return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def needs_node_ports(spec: Obj) -> bool:
+    """Return whether ports without a node port get one."""
+    kind = spec.get("type")
+    return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
+
+
+def is_headless(spec: Obj) -> bool:
+    return spec.get("clusterIPs") == [NONE_IP]
+
+
+def node_ports(spec: Obj) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports", ()) if port.get("nodePort")}
+
+
+def drop_type_dependent_fields(obj: Obj, old: Obj) -> None:
+    """Drop fields that the new type cannot have, unless the user changed them together with the type."""
+    spec, old_spec = obj.setdefault("spec", {}), old.get("spec") or {}
+
+    def same(name: str) -> bool:
+        return bool(spec.get(name) == old_spec.get(name))
+
+    def drop(*names: str) -> None:
+        for name in names:
+            spec.pop(name, None)
+
+    if needs_cluster_ip(old_spec) and not needs_cluster_ip(spec):
+        if same("clusterIP") and same("clusterIPs"):
+            drop("clusterIP", "clusterIPs")
+        for name in ("ipFamilies", "ipFamilyPolicy"):
+            if same(name):
+                drop(name)
+    if has_node_ports(old_spec) and not has_node_ports(spec) and node_ports(spec) <= node_ports(old_spec):
+        for port in spec.get("ports", ()):
+            port.pop("nodePort", None)
+    if needs_health_check_port(old_spec) and not needs_health_check_port(spec) and same("healthCheckNodePort"):
+        drop("healthCheckNodePort")
+    if old_spec.get("type") == "LoadBalancer" != spec.get("type"):
+        for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+            if same(name):
+                drop(name)
+    if externally_accessible(old_spec) and not externally_accessible(spec) and same("externalTrafficPolicy"):
+        drop("externalTrafficPolicy")
+    if spec.get("type") != "LoadBalancer":
+        obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
+
 
 TOPOLOGY_HINTS = "service.kubernetes.io/topology-aware-hints"
 TOPOLOGY_MODE = "service.kubernetes.io/topology-mode"
@@ -30,8 +101,9 @@ _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _FIXED = "may not change once set"
 
 
-def validate_service(spec: Spec, old: Spec | None, annotations: Mapping[str, str],
-                     old_annotations: Mapping[str, str], errs: Errors) -> None:  # fmt: skip
+def validate_service(
+    spec: Obj, old: Obj | None, annotations: Mapping[str, str], old_annotations: Mapping[str, str], errs: Errors
+) -> None:
     """Validate a service; values in the `old` spec may stay even if rules have become stricter."""
     hints, mode = annotations.get(TOPOLOGY_HINTS), annotations.get(TOPOLOGY_MODE)
     if hints is not None and mode is not None and hints != mode:
@@ -68,18 +140,18 @@ def validate_service(spec: Spec, old: Spec | None, annotations: Mapping[str, str
     _validate_traffic_policies(spec, errs)
 
 
-def _validate_external_name(spec: Spec, errs: Errors) -> None:
+def _validate_external_name(spec: Obj, errs: Errors) -> None:
     for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(name):
             errs.append(forbidden(f"spec.{name}", "may not be set for ExternalName services"))
-    name = spec.get("externalName", "").removesuffix(".")  # a trailing dot means fully qualified
+    name = spec.get("externalName", "").removesuffix(".")  # A trailing dot makes the name fully qualified.
     if not name:
         errs.append(required("spec.externalName"))
     for text in dns1123_subdomain(name) if name else ():
         errs.append(invalid("spec.externalName", name, text))
 
 
-def _validate_port(port: dict[str, Any], path: str, require_name: bool, names: set[str], errs: Errors) -> None:
+def _validate_port(port: Obj, path: str, require_name: bool, names: set[str], errs: Errors) -> None:
     name = port.get("name", "")
     if name:
         for text in dns1123_label(name):
@@ -98,20 +170,20 @@ def _validate_port(port: dict[str, Any], path: str, require_name: bool, names: s
     validate_app_protocol(port, path, errs)
 
 
-def validate_protocol(port: Mapping[str, Any], path: str, errs: Errors) -> None:
+def validate_protocol(port: ObjView, path: str, errs: Errors) -> None:
     if not port.get("protocol"):
         errs.append(required(f"{path}.protocol"))
     elif port["protocol"] not in PROTOCOLS:
         errs.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
 
 
-def validate_app_protocol(port: Mapping[str, Any], path: str, errs: Errors) -> None:
+def validate_app_protocol(port: ObjView, path: str, errs: Errors) -> None:
     protocol = port.get("appProtocol")
     for text in qualified_name(protocol) if protocol is not None else ():
         errs.append(invalid(f"{path}.appProtocol", protocol, text))
 
 
-def _validate_affinity(spec: Spec, errs: Errors) -> None:
+def _validate_affinity(spec: Obj, errs: Errors) -> None:
     affinity = spec.get("sessionAffinity", "")
     config = spec.get("sessionAffinityConfig")
     path = "spec.sessionAffinityConfig"
@@ -135,7 +207,7 @@ def _validate_affinity(spec: Spec, errs: Errors) -> None:
         errs.append(invalid(f"{path}.clientIP.timeoutSeconds", config["clientIP"]["timeoutSeconds"], text))
 
 
-def validate_cluster_ip_fields(spec: Spec, old: Spec | None, errs: Errors) -> None:
+def validate_cluster_ip_fields(spec: Obj, old: Obj | None, errs: Errors) -> None:
     """Validate that `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` agree."""
     if not needs_cluster_ip(spec):
         return
@@ -178,7 +250,7 @@ def validate_cluster_ip_fields(spec: Spec, old: Spec | None, errs: Errors) -> No
             errs.append(invalid(f"{path}[{i}]", ip, text))
 
 
-def _validate_port_uniqueness(kind: str, ports: list[dict[str, Any]], errs: Errors) -> None:
+def _validate_port_uniqueness(kind: str, ports: list[Obj], errs: Errors) -> None:
     if kind == "ClusterIP":
         for i, port in enumerate(ports):
             if port.get("nodePort"):
@@ -197,14 +269,20 @@ def _validate_port_uniqueness(kind: str, ports: list[dict[str, Any]], errs: Erro
         key = port.get("protocol", ""), port.get("port", 0)
         if key in seen:
             shown = {
-                "Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1], "TargetPort": 0, "NodePort": 0,
-            }  # fmt: skip
+                "Name": "",
+                "Protocol": key[0],
+                "AppProtocol": None,
+                "Port": key[1],
+                "TargetPort": 0,
+                "NodePort": 0,
+            }
             errs.append(duplicate(f"spec.ports[{i}]", shown))
         seen.add(key)
 
 
-def _validate_source_ranges(spec: Spec, old: Spec | None, annotations: Mapping[str, str],
-                            old_annotations: Mapping[str, str], errs: Errors) -> None:  # fmt: skip
+def _validate_source_ranges(
+    spec: Obj, old: Obj | None, annotations: Mapping[str, str], old_annotations: Mapping[str, str], errs: Errors
+) -> None:
     ranges = spec.get("loadBalancerSourceRanges")
     if ranges:
         path = "spec.LoadBalancerSourceRanges"
@@ -223,16 +301,16 @@ def _validate_source_ranges(spec: Spec, old: Spec | None, annotations: Mapping[s
                 validate_cidr(value.strip(), path, errs)
 
 
-def _validate_load_balancer_fields(spec: Spec, errs: Errors) -> None:
+def _validate_load_balancer_fields(spec: Obj, errs: Errors) -> None:
     balanced = spec.get("type") == "LoadBalancer"
     if "allocateLoadBalancerNodePorts" in spec and not balanced:
         errs.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_LOAD_BALANCER))
     if balanced and "allocateLoadBalancerNodePorts" not in spec:
         errs.append(required("allocateLoadBalancerNodePorts"))
-    validate_load_balancer_class(spec, errs)
+    _validate_load_balancer_class(spec, errs)
 
 
-def validate_load_balancer_class(spec: Spec, errs: Errors) -> None:
+def _validate_load_balancer_class(spec: Obj, errs: Errors) -> None:
     name = spec.get("loadBalancerClass")
     if name is None:
         return
@@ -243,7 +321,7 @@ def validate_load_balancer_class(spec: Spec, errs: Errors) -> None:
         errs.append(invalid("spec.loadBalancerClass", name, text))
 
 
-def _validate_traffic_policies(spec: Spec, errs: Errors) -> None:
+def _validate_traffic_policies(spec: Obj, errs: Errors) -> None:
     external = spec.get("externalTrafficPolicy", "")
     if not externally_accessible(spec):
         if external:
@@ -274,7 +352,7 @@ def _validate_traffic_policies(spec: Spec, errs: Errors) -> None:
         errs.append(not_supported("spec.trafficDistribution", distribution, _TRAFFIC_DISTRIBUTIONS))
 
 
-def validate_service_change(spec: Spec, old: Spec, errs: Errors) -> None:
+def validate_service_change(spec: Obj, old: Obj, errs: Errors) -> None:
     """Validate that the first family stays; a second one may be added or removed."""
     if needs_cluster_ip(spec) and needs_cluster_ip(old):
         headless, was_headless = is_headless(spec), is_headless(old)
@@ -286,20 +364,20 @@ def validate_service_change(spec: Spec, old: Spec, errs: Errors) -> None:
         name = spec.get("loadBalancerClass")
         if name != old.get("loadBalancerClass"):
             errs.append(invalid("spec.loadBalancerClass", name, _FIXED))
-    validate_load_balancer_class(spec, errs)
+    _validate_load_balancer_class(spec, errs)
     if needs_health_check_port(spec) and needs_health_check_port(old):
         if spec.get("healthCheckNodePort", 0) != old.get("healthCheckNodePort", 0):
             errs.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
 
 
-def _validate_list_change(spec: Spec, old: Spec, name: str, errs: Errors) -> None:
+def _validate_list_change(spec: Obj, old: Obj, name: str, errs: Errors) -> None:
     values, before = spec.get(name) or [], old.get(name) or []
     ips = spec.get("clusterIPs")
     what = "clusterIP" if name == "clusterIPs" else "ipFamily"
     if len(values) == len(before):
         for i, value in enumerate(before):
             if value != values[i]:
-                # Upstream always names the first family, and the very address that changed.
+                # Upstream always reports the first family, and the address that changed.
                 errs.append(invalid(f"spec.{name}[{i if name == 'clusterIPs' else 0}]", values, _FIXED))
         return
     if len(before) > len(values) and not ips:
@@ -311,8 +389,7 @@ def _validate_list_change(spec: Spec, old: Spec, name: str, errs: Errors) -> Non
         errs.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
 
 
-def validate_load_balancer_status(status: Mapping[str, Any], old: Mapping[str, Any], kind: str, path: str,
-                                  errs: Errors) -> None:  # fmt: skip
+def validate_load_balancer_status(status: ObjView, old: ObjView, kind: str, path: str, errs: Errors) -> None:
     """Validate the status; `kind` is the type of the Service, and an Ingress has its own rules."""
     ingress = status.get("ingress") or []
     if kind != "LoadBalancer":

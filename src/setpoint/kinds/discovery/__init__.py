@@ -1,1 +1,1 @@
-"""Kinds of discovery.k8s.io: one module each."""
+"""`discovery.k8s.io`: EndpointSlice."""

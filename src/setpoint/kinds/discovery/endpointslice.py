@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, list_text
 from setpoint.kinds.core.addresses import ip_warnings, parse_sloppy, validate_endpoint_ip, validate_ip
 from setpoint.kinds.core.service_validation import PROTOCOLS, validate_app_protocol
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required, too_many
 from setpoint.meta.names import dns1123_label, dns1123_subdomain, ip, label_value
+from setpoint.meta.node_labels import HOSTNAME
 from setpoint.meta.objectmeta import IMMUTABLE, validate_labels
+from setpoint.meta.objects import Obj, ObjView
 
 _TYPES = ("FQDN", "IPv4", "IPv6")
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
-_HOSTNAME = "kubernetes.io/hostname"
 _MAX_ENDPOINTS, _MAX_PORTS, _MAX_ADDRESSES, _MAX_HINTS, _MAX_TOPOLOGY = 1000, 20000, 100, 8, 16
 _SHOWN = 3
 
 
-def _few(items: Sequence[str]) -> str:
+def _abbreviated(items: Sequence[str]) -> str:
     return list_text(items[:_SHOWN], len(items) > _SHOWN, len(items), _SHOWN)
 
 
 def _ports(obj: Obj, now: datetime) -> str:
-    return _few([str(port["port"]) if "port" in port else port.get("name", "*") for port in obj.get("ports") or ()])
+    return _abbreviated(
+        [str(port["port"]) if "port" in port else port.get("name", "*") for port in obj.get("ports") or ()]
+    )
 
 
 def _addresses(obj: Obj, now: datetime) -> str:
-    return _few([address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()])
+    return _abbreviated(
+        [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    )
 
 
 class EndpointSliceStrategy(Strategy):
@@ -58,7 +62,7 @@ class EndpointSliceStrategy(Strategy):
             # Labels identify the Service of a slice, so they count as content.
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if obj.get("endpoints") != old.get("endpoints"):
-            known = {(each.get("deprecatedTopology") or {}).get(_HOSTNAME) for each in old.get("endpoints") or ()}
+            known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME) for each in old.get("endpoints") or ()}
             _drop_topology(obj, known)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
@@ -102,7 +106,7 @@ def _drop_topology(obj: Obj, known_nodes: frozenset[str] | set[str | None]) -> N
     """Drop `deprecatedTopology`, which cannot be written; a node name in it moves to `nodeName`."""
     for endpoint in obj.get("endpoints") or ():
         topology = endpoint.pop("deprecatedTopology", None)
-        node = (topology or {}).get(_HOSTNAME)
+        node = (topology or {}).get(HOSTNAME)
         if node and node in known_nodes and "nodeName" not in endpoint and not dns1123_subdomain(node):
             endpoint["nodeName"] = node
 
@@ -115,7 +119,7 @@ def _validate_type(obj: Obj, errs: Errors) -> None:
         errs.append(not_supported("addressType", kind, _TYPES))
 
 
-def _validate_address_counts(endpoints: Sequence[Mapping[str, Any]], errs: Errors) -> None:
+def _validate_address_counts(endpoints: Sequence[ObjView], errs: Errors) -> None:
     """Validate address counts, which upstream declares and reports after all others."""
     for i, endpoint in enumerate(endpoints):
         addresses = endpoint.get("addresses") or ()
@@ -125,7 +129,7 @@ def _validate_address_counts(endpoints: Sequence[Mapping[str, Any]], errs: Error
             errs.append(too_many(f"endpoints[{i}].addresses", len(addresses), _MAX_ADDRESSES))
 
 
-def _validate_endpoints(endpoints: Sequence[Mapping[str, Any]], kind: str, errs: Errors) -> None:
+def _validate_endpoints(endpoints: Sequence[ObjView], kind: str, errs: Errors) -> None:
     if len(endpoints) > _MAX_ENDPOINTS:
         errs.append(too_many("endpoints", len(endpoints), _MAX_ENDPOINTS))
         return
@@ -183,7 +187,7 @@ def _validate_fqdn(name: str, path: str, errs: Errors) -> None:
                 return
 
 
-def _validate_ports(ports: Sequence[Mapping[str, Any]], errs: Errors) -> None:
+def _validate_ports(ports: Sequence[ObjView], errs: Errors) -> None:
     if len(ports) > _MAX_PORTS:
         errs.append(too_many("ports", len(ports), _MAX_PORTS))
         return
@@ -203,7 +207,7 @@ def _validate_ports(ports: Sequence[Mapping[str, Any]], errs: Errors) -> None:
         validate_app_protocol(port, path, errs)
 
 
-def _validate_hints(hints: Mapping[str, Any], path: str, errs: Errors) -> None:
+def _validate_hints(hints: ObjView, path: str, errs: Errors) -> None:
     for name, rule in (("forZones", label_value), ("forNodes", dns1123_subdomain)):
         items = hints.get(name) or ()
         if len(items) > _MAX_HINTS:

@@ -1,1 +1,1 @@
-"""Kinds of events.k8s.io: one module each."""
+"""`events.k8s.io`: Event in its newer form."""

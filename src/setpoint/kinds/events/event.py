@@ -7,10 +7,11 @@ from typing import Any
 
 from setpoint.kinds.core.event import COLUMNS, validate_event
 from setpoint.kinds.core.event import STRATEGY as CORE
-from setpoint.kinds.core.podspec.internal import internal
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.internal_form import internal
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 
 _TO_CORE = {
     "regarding": "involvedObject",
@@ -22,24 +23,56 @@ _TO_CORE = {
     "reportingController": "reportingComponent",
 }
 _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
-_EMPTY_IN_CORE: dict[str, Any] = {
-    "involvedObject": {}, "source": {}, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None,
-    "reportingComponent": "", "reportingInstance": "",
-}  # fmt: skip
-_EMPTY_HERE: dict[str, Any] = {
-    "eventTime": None, "regarding": {}, "deprecatedSource": {}, "deprecatedFirstTimestamp": None,
+_EMPTY_IN_CORE: Obj = {
+    "involvedObject": {},
+    "source": {},
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "eventTime": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+_EMPTY_HERE: Obj = {
+    "eventTime": None,
+    "regarding": {},
+    "deprecatedSource": {},
+    "deprecatedFirstTimestamp": None,
     "deprecatedLastTimestamp": None,
-}  # fmt: skip
+}
 _CORE_ORDER = (
-    "metadata", "involvedObject", "reason", "message", "source", "firstTimestamp",
-    "lastTimestamp", "count", "type", "eventTime", "series", "action", "related", "reportingComponent",
+    "metadata",
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "series",
+    "action",
+    "related",
+    "reportingComponent",
     "reportingInstance",
-)  # fmt: skip
+)
 _ORDER = (
-    "metadata", "eventTime", "series", "reportingController", "reportingInstance", "action",
-    "reason", "regarding", "related", "note", "type", "deprecatedSource", "deprecatedFirstTimestamp",
-    "deprecatedLastTimestamp", "deprecatedCount",
-)  # fmt: skip
+    "metadata",
+    "eventTime",
+    "series",
+    "reportingController",
+    "reportingInstance",
+    "action",
+    "reason",
+    "regarding",
+    "related",
+    "note",
+    "type",
+    "deprecatedSource",
+    "deprecatedFirstTimestamp",
+    "deprecatedLastTimestamp",
+    "deprecatedCount",
+)
 
 
 def to_core(obj: Obj) -> Obj:
@@ -54,7 +87,7 @@ def from_core(obj: Obj) -> Obj:
     event = {**_EMPTY_HERE, **{_FROM_CORE.get(name, name): value for name, value in obj.items()}}
     for name in ("reportingController", "reportingInstance"):
         if not event.get(name):
-            event.pop(name, None)  # always written in v1, left out here when empty
+            event.pop(name, None)  # Always written in v1; omitted here if empty.
     return {name: event[name] for name in _ORDER if name in event}
 
 
@@ -93,9 +126,21 @@ class EventStrategy(Strategy):
         if core.get("series") != before.get("series"):
             _validate_series(obj, errs)
         for name in (
-            "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason",
-            "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
-        ):  # fmt: skip
+            "involvedObject",
+            "reason",
+            "message",
+            "source",
+            "firstTimestamp",
+            "lastTimestamp",
+            "count",
+            "reason",
+            "type",
+            "eventTime",
+            "action",
+            "related",
+            "reportingComponent",
+            "reportingInstance",
+        ):
             if core.get(name) != before.get(name):
                 path = "reportingController" if name == "reportingComponent" else name
                 errs.append(invalid(path, _shown(name, core.get(name)), IMMUTABLE))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME, NONE
 from setpoint.kinds.core.addresses import ip_warnings, parse_sloppy, validate_ip
-from setpoint.kinds.networking.references import validate_group, validate_segment
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.shared_names import validate_group, validate_segment
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, not_supported, required
 from setpoint.meta.names import (
     dns1123_label,
@@ -15,7 +13,8 @@ from setpoint.meta.names import (
     port_name,
     port_number,
     wildcard_dns1123_subdomain,
-)  # fmt: skip
+)
+from setpoint.meta.objects import Obj
 
 _CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
@@ -41,10 +40,11 @@ class IngressStrategy(Strategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         before = old.get("spec") or {}
         _validate_spec(
-            obj.get("spec") or {}, errs,
+            obj.get("spec") or {},
+            errs,
             allow_secret_names=any(_secret_name(tls.get("secretName", "")) for tls in before.get("tls", ())),
             allow_wildcard_rules=any(_is_bad_wildcard(rule) for rule in before.get("rules", ())),
-        )  # fmt: skip
+        )
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         annotations = obj["metadata"].get("annotations") or {}
@@ -57,15 +57,24 @@ class IngressStrategy(Strategy):
 
     columns = (
         NAME,
-        Column("Class", lambda obj, now: (obj.get("spec") or {}).get("ingressClassName", NONE),
-               description="Name of the IngressClass that serves it."),
-        Column("Hosts", lambda obj, now: _hosts((obj.get("spec") or {}).get("rules", [])),
-               description="Hosts that are routed; all of them if none is named."),
+        Column(
+            "Class",
+            lambda obj, now: (obj.get("spec") or {}).get("ingressClassName", NONE),
+            description="Name of the IngressClass that serves it.",
+        ),
+        Column(
+            "Hosts",
+            lambda obj, now: _hosts((obj.get("spec") or {}).get("rules", [])),
+            description="Hosts that are routed; all of them if none is named.",
+        ),
         Column("Address", lambda obj, now: _addresses(obj), description="Where the load balancer listens."),
-        Column("Ports", lambda obj, now: "80, 443" if (obj.get("spec") or {}).get("tls") else "80",
-               description="Ports of the load balancer."),
+        Column(
+            "Ports",
+            lambda obj, now: "80, 443" if (obj.get("spec") or {}).get("tls") else "80",
+            description="Ports of the load balancer.",
+        ),
         AGE,
-    )  # fmt: skip
+    )
 
 
 class IngressStatusStrategy(StatusStrategy):
@@ -89,7 +98,7 @@ class IngressStatusStrategy(StatusStrategy):
         return warnings
 
 
-def _validate_spec(spec: dict[str, Any], errs: Errors, *, allow_secret_names: bool, allow_wildcard_rules: bool) -> None:
+def _validate_spec(spec: Obj, errs: Errors, *, allow_secret_names: bool, allow_wildcard_rules: bool) -> None:
     rules, backend = spec.get("rules", []), spec.get("defaultBackend")
     if not rules and backend is None:
         errs.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
@@ -113,7 +122,7 @@ def _secret_name(name: str) -> list[str]:
     return dns1123_subdomain(name) if name else []
 
 
-def _is_bad_wildcard(rule: dict[str, Any]) -> bool:
+def _is_bad_wildcard(rule: Obj) -> bool:
     if "*" not in rule.get("host", ""):
         return False
     found: Errors = []
@@ -121,7 +130,7 @@ def _is_bad_wildcard(rule: dict[str, Any]) -> bool:
     return bool(found)
 
 
-def _validate_rule(rule: dict[str, Any], path: str, errs: Errors, allow_wildcard_rules: bool) -> None:
+def _validate_rule(rule: Obj, path: str, errs: Errors, allow_wildcard_rules: bool) -> None:
     host = rule.get("host", "")
     if host:
         if parse_sloppy(host) is not None:
@@ -132,7 +141,7 @@ def _validate_rule(rule: dict[str, Any], path: str, errs: Errors, allow_wildcard
         _validate_http(rule.get("http"), f"{path}.http", errs)
 
 
-def _validate_http(http: dict[str, Any] | None, path: str, errs: Errors) -> None:
+def _validate_http(http: Obj | None, path: str, errs: Errors) -> None:
     if http is None:
         return
     paths = http.get("paths") or []
@@ -142,7 +151,7 @@ def _validate_http(http: dict[str, Any] | None, path: str, errs: Errors) -> None
         _validate_path(entry, f"{path}.paths[{i}]", errs)
 
 
-def _validate_path(entry: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_path(entry: Obj, path: str, errs: Errors) -> None:
     kind, value = entry.get("pathType"), entry.get("path", "")
     if kind is None:
         errs.append(required(f"{path}.pathType", "pathType must be specified"))
@@ -164,7 +173,7 @@ def _validate_path(entry: dict[str, Any], path: str, errs: Errors) -> None:
     _validate_backend(entry.get("backend") or {}, f"{path}.backend", errs)
 
 
-def _validate_backend(backend: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_backend(backend: Obj, path: str, errs: Errors) -> None:
     resource, service = backend.get("resource"), backend.get("service")
     if resource is not None and service is not None:
         errs.append(invalid(path, "", "cannot set both resource and service backends"))
@@ -180,7 +189,7 @@ def _validate_backend(backend: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(invalid(path, "", "resource or service backend is required"))
 
 
-def _validate_service(service: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_service(service: Obj, path: str, errs: Errors) -> None:
     name = service.get("name", "")
     if not name:
         errs.append(required(f"{path}.service.name"))
@@ -198,11 +207,11 @@ def _validate_service(service: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(required(path, "port name or number is required"))
 
 
-def _load_balancer(obj: Obj) -> list[dict[str, Any]]:
+def _load_balancer(obj: Obj) -> list[Obj]:
     return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
 
 
-def _hosts(rules: list[dict[str, Any]]) -> str:
+def _hosts(rules: list[Obj]) -> str:
     shown: list[str] = []
     more = False
     for rule in rules:

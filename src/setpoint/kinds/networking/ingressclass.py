@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, NONE
-from setpoint.kinds.networking.references import (
+from setpoint.kinds.shared_names import (
     validate_domain_prefixed_path,
     validate_group,
     validate_segment,
-)  # fmt: skip
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+)
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required, too_long
 from setpoint.meta.names import dns1123_label
 from setpoint.meta.objectmeta import validate_immutable
+from setpoint.meta.objects import Obj
 
 _DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 
@@ -43,14 +43,17 @@ class IngressClassStrategy(Strategy):
 
     columns = (
         Column("Name", lambda obj, now: _name(obj, now), format=NAME.format, description=NAME.description),
-        Column("Controller", lambda obj, now: (obj.get("spec") or {}).get("controller", ""),
-               description="Who serves Ingresses of this class."),
+        Column(
+            "Controller",
+            lambda obj, now: (obj.get("spec") or {}).get("controller", ""),
+            description="Who serves Ingresses of this class.",
+        ),
         Column("Parameters", lambda obj, now: _parameters(obj), description="Where its settings are."),
         AGE,
-    )  # fmt: skip
+    )
 
 
-def _validate_parameters(parameters: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_parameters(parameters: Obj, path: str, errs: Errors) -> None:
     validate_group(parameters.get("apiGroup"), f"{path}.apiGroup", errs)
     for name in ("kind", "name"):
         validate_segment(parameters.get(name, ""), f"{path}.{name}", errs)
@@ -66,7 +69,7 @@ def _validate_parameters(parameters: dict[str, Any], path: str, errs: Errors) ->
             errs.extend(invalid(f"{path}.namespace", namespace, text) for text in dns1123_label(namespace))
     elif namespace is not None:
         errs.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
-    # Upstream declares these two at the type itself; what is declared is reported last.
+    # Upstream declares these rules at the type and therefore reports them last.
     for name in ("kind", "name"):
         if not parameters.get(name):
             errs.append(required(f"{path}.{name}"))

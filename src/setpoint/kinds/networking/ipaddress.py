@@ -1,15 +1,14 @@
-"""IPAddress: one address of a Service range, and whose it is."""
+"""IPAddress: one address of a Service range, and the object it is allocated to."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME, NONE
-from setpoint.kinds.networking.references import validate_group, validate_segment
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import validate_group, validate_segment
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import ip
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 
 
 class IPAddressStrategy(Strategy):
@@ -24,7 +23,7 @@ class IPAddressStrategy(Strategy):
             errs.append(required("spec.parentRef"))
             return
         _validate_parent(parent, errs, ())
-        # Upstream declares these two at the type itself; what is declared is reported last.
+        # Upstream declares these rules at the type and therefore reports them last.
         for name in ("resource", "name"):
             if not parent.get(name):
                 errs.append(required(f"spec.parentRef.{name}"))
@@ -45,12 +44,12 @@ class IPAddressStrategy(Strategy):
     columns = (
         NAME,
         Column("ParentRef", lambda obj, now: _parent(obj), description="The object that has the address."),
-        # Upstream's rows end in an age that its column list does not know.
+        # Upstream's rows end with an age that its column definitions do not list.
         Column("", AGE.cell),
     )
 
 
-def _validate_parent(parent: dict[str, Any], errs: Errors, needed: tuple[str, ...]) -> None:
+def _validate_parent(parent: Obj, errs: Errors, needed: tuple[str, ...]) -> None:
     if parent.get("group"):
         validate_group(parent["group"], "spec.parentRef.group", errs)
     for name in ("resource", "name", "namespace"):

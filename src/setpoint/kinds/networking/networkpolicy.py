@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import _parse_cidr_sloppy, cidr_warnings, validate_cidr
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.names import port_name, port_number
 from setpoint.meta.objectmeta import validate_label_selector
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import format_labels
 
 _DIRECTIONS = (("ingress", "from"), ("egress", "to"))
@@ -49,13 +49,16 @@ class NetworkPolicyStrategy(Strategy):
 
     columns = (
         NAME,
-        Column("Pod-Selector", lambda obj, now: format_labels((obj.get("spec") or {}).get("podSelector") or {}),
-               description="Which Pods it is about."),
+        Column(
+            "Pod-Selector",
+            lambda obj, now: format_labels((obj.get("spec") or {}).get("podSelector") or {}),
+            description="Which Pods it is about.",
+        ),
         AGE,
-    )  # fmt: skip
+    )
 
 
-def _blocks(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _blocks(spec: Obj) -> Iterator[tuple[str, Obj]]:
     for direction, peers in _DIRECTIONS:
         for i, rule in enumerate(spec.get(direction, ())):
             for j, peer in enumerate(rule.get(peers, ())):
@@ -63,7 +66,7 @@ def _blocks(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"spec.{direction}[{i}].{peers}[{j}].ipBlock", peer["ipBlock"]
 
 
-def _validate_spec(spec: dict[str, Any], errs: Errors, known: Container[str], allow_invalid_values: bool) -> None:
+def _validate_spec(spec: Obj, errs: Errors, known: Container[str], allow_invalid_values: bool) -> None:
     validate_label_selector(
         spec.get("podSelector"), "spec.podSelector", errs, allow_invalid_values=allow_invalid_values
     )
@@ -81,11 +84,11 @@ def _validate_spec(spec: dict[str, Any], errs: Errors, known: Container[str], al
         for i, kind in enumerate(types):
             if kind not in ("Ingress", "Egress"):
                 errs.append(not_supported(f"spec.policyTypes[{i}]", kind, ("Ingress", "Egress")))
-    # Upstream declares this one at the type itself; what is declared is reported last.
+    # Upstream declares this rule at the type and therefore reports it last.
     errs.extend(required(f"{path}.cidr") for path, block in _blocks(spec) if not block.get("cidr"))
 
 
-def _validate_port(port: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_port(port: Obj, path: str, errs: Errors) -> None:
     protocol, number, end = port.get("protocol"), port.get("port"), port.get("endPort")
     if protocol is not None and protocol not in ("TCP", "UDP", "SCTP"):
         errs.append(not_supported(f"{path}.protocol", protocol, ("TCP", "UDP", "SCTP")))
@@ -104,9 +107,7 @@ def _validate_port(port: dict[str, Any], path: str, errs: Errors) -> None:
         errs.extend(invalid(f"{path}.port", number, text) for text in port_name(number))
 
 
-def _validate_peer(
-    peer: dict[str, Any], path: str, errs: Errors, known: Container[str], allow_invalid_values: bool
-) -> None:
+def _validate_peer(peer: Obj, path: str, errs: Errors, known: Container[str], allow_invalid_values: bool) -> None:
     given = 0
     for name in ("podSelector", "namespaceSelector"):
         if peer.get(name) is not None:
@@ -122,7 +123,7 @@ def _validate_peer(
         errs.append(forbidden(path, "may not specify both ipBlock and another peer"))
 
 
-def _validate_block(block: dict[str, Any], path: str, errs: Errors, known: Container[str]) -> None:
+def _validate_block(block: Obj, path: str, errs: Errors, known: Container[str]) -> None:
     cidr = block.get("cidr", "")
     if not cidr:
         return

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import _parse_cidr_sloppy, validate_cidr
-from setpoint.kinds.status_metadata import retain_metadata
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy, retain_metadata
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import cidr
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 
 _SAME_FAMILY = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
 
@@ -31,7 +29,7 @@ class ServiceCIDRStrategy(Strategy):
                 if text != known:
                     errs.append(invalid(f"spec.cidrs[{i}]", text, IMMUTABLE))
         elif len(before) == 1 and len(cidrs) == 2:
-            # The one change there is: a second family.
+            # The only change that is allowed: adding a second family.
             if cidrs[0] != before[0]:
                 errs.append(invalid("spec.cidrs[0]", cidrs[0], IMMUTABLE))
             _validate_cidrs(cidrs, errs)
@@ -66,7 +64,7 @@ def _validate_cidrs(cidrs: list[str], errs: Errors) -> None:
         errs.append(required("spec.cidrs", "at least one CIDR required"))
         return
     if len(cidrs) > 2:
-        shown: dict[str, Any] = {"CIDRs": cidrs}
+        shown: Obj = {"CIDRs": cidrs}
         errs.append(invalid("spec.cidrs", shown, "may only hold up to 2 values"))
         return
     for i, text in enumerate(cidrs):

@@ -1,1 +1,1 @@
-"""Kinds of node.k8s.io: one module each."""
+"""`node.k8s.io`: RuntimeClass."""

@@ -1,17 +1,18 @@
-"""RuntimeClass: which container runtime handler runs a Pod."""
+"""RuntimeClass: selects the container runtime handler that runs a Pod."""
 
 from __future__ import annotations
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.podspec.internal import internal
 from setpoint.kinds.core.podspec.options import CREATE
-from setpoint.kinds.core.podspec.requirements import validate_overhead
-from setpoint.kinds.core.podspec.tolerations import validate_tolerations
-from setpoint.kinds.node.labels import DEPRECATED_LABELS
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.core.podspec.resources import validate_overhead
+from setpoint.kinds.core.podspec.scheduling import validate_tolerations
+from setpoint.kinds.core.podspec.warnings import DEPRECATED_NODE_LABELS
+from setpoint.kinds.internal_form import internal
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, required
 from setpoint.meta.names import dns1123_label, max_bytes, max_length
 from setpoint.meta.objectmeta import IMMUTABLE, validate_labels
+from setpoint.meta.objects import Obj
 
 
 class RuntimeClassStrategy(Strategy):
@@ -41,7 +42,11 @@ class RuntimeClassStrategy(Strategy):
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
-        return [f"scheduling.nodeSelector: {DEPRECATED_LABELS[key]}" for key in selector if key in DEPRECATED_LABELS]
+        return [
+            f"scheduling.nodeSelector: {DEPRECATED_NODE_LABELS[key]}"
+            for key in selector
+            if key in DEPRECATED_NODE_LABELS
+        ]
 
 
 def _validate_handler(handler: str, errs: Errors) -> None:

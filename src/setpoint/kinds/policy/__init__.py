@@ -1,1 +1,1 @@
-"""Kinds of policy: one module each."""
+"""`policy`: PodDisruptionBudget."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.numbers import at_most_100_percent, int_or_percent, non_negative_fields
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, not_supported
 from setpoint.meta.names import path_segment, path_segment_prefix
 from setpoint.meta.objectmeta import validate_conditions, validate_label_selector
+from setpoint.meta.objects import Obj
 
 _LABEL = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 _MATCH_NONE = {"matchExpressions": [{"key": _LABEL, "operator": "Exists"}]}
@@ -19,7 +19,7 @@ _POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 _STATUS_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
 
-def _spec(obj: Obj) -> dict[str, Any]:
+def _spec(obj: Obj) -> Obj:
     return obj.get("spec") or {}
 
 
@@ -33,10 +33,14 @@ class PodDisruptionBudgetStrategy(Strategy):
         NAME,
         Column("Min Available", _bound("minAvailable"), description="Pods that must stay up."),
         Column("Max Unavailable", _bound("maxUnavailable"), description="Pods that may be down."),
-        Column("Allowed Disruptions", lambda obj, now: (obj.get("status") or {}).get("disruptionsAllowed", 0),
-               type="integer", description="Pods that may be taken down right now."),
+        Column(
+            "Allowed Disruptions",
+            lambda obj, now: (obj.get("status") or {}).get("disruptionsAllowed", 0),
+            type="integer",
+            description="Pods that may be disrupted now.",
+        ),
         AGE,
-    )  # fmt: skip
+    )
     has_status = True
     has_generation = True
     allow_unconditional_update = False
@@ -75,7 +79,7 @@ class PodDisruptionBudgetStatusStrategy(StatusStrategy):
         non_negative_fields(status, _STATUS_COUNTS, "status", errs)
 
 
-def _strip_label(spec: dict[str, Any]) -> None:
+def _strip_label(spec: Obj) -> None:
     """Remove the label that means match-none in storage, which must not be mixed with a user's expressions."""
     selector = spec.get("selector")
     if not selector or selector == _MATCH_NONE:
@@ -87,7 +91,7 @@ def _strip_label(spec: dict[str, Any]) -> None:
         selector.pop("matchExpressions", None)
 
 
-def _validate_spec(spec: dict[str, Any], errs: Errors, *, allow_invalid_values: bool) -> None:
+def _validate_spec(spec: Obj, errs: Errors, *, allow_invalid_values: bool) -> None:
     if "minAvailable" in spec and "maxUnavailable" in spec:
         shown = {
             "MinAvailable": spec["minAvailable"],

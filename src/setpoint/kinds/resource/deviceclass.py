@@ -1,13 +1,14 @@
-"""DeviceClass: a kind of device that claims can ask for, chosen by expressions."""
+"""DeviceClass: a class of devices that claims can request, selected by expressions."""
 
 from __future__ import annotations
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.resource.configuration import validate_configuration, validate_selectors
+from setpoint.kinds.resource.claims import validate_configuration, validate_selectors
 from setpoint.kinds.resource.identifiers import oversized
-from setpoint.kinds.strategy import Context, Obj, Strategy
+from setpoint.kinds.strategy import Context, Strategy
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.names import dns1123_subdomain, qualified_name
+from setpoint.meta.objects import Obj
 
 _QUOTA_PREFIX, _NATIVE_DOMAIN = "requests.", "kubernetes.io/"
 
@@ -29,7 +30,7 @@ class DeviceClassStrategy(Strategy):
     columns = (NAME, AGE)
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        return []  # reported last: see validate
+        return []  # Reported last: see `validate`.
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, {}, errs)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, since
+from setpoint.kinds.resource.devices import stamp_taint, validate_taint
 from setpoint.kinds.resource.identifiers import label_rule, validate_pool_name
-from setpoint.kinds.resource.tolerations import stamp_taint, validate_taint
-from setpoint.kinds.status_metadata import BareStatusStrategy
-from setpoint.kinds.storage.driver_name import validate_driver_name
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import validate_driver_name
+from setpoint.kinds.strategy import BareStatusStrategy, Column, Context, Strategy
 from setpoint.meta.field import Errors, too_many
 from setpoint.meta.objectmeta import validate_conditions
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 
 _MAX_CONDITIONS = 8
 
 
-def _taint(obj: Obj) -> dict[str, Any]:
-    taint: dict[str, Any] = obj["spec"].setdefault("taint", {})
+def _taint(obj: Obj) -> Obj:
+    taint: Obj = obj["spec"].setdefault("taint", {})
     return taint
 
 
-def _of_taint(name: str) -> Callable[[Obj, datetime], str]:
+def _taint_cell(name: str) -> Callable[[Obj, datetime], str]:
     return lambda obj, now: str((obj["spec"].get("taint") or {}).get(name, ""))
 
 
@@ -39,9 +38,9 @@ class DeviceTaintRuleStrategy(Strategy):
     has_status = True
     columns = (
         NAME,
-        Column("Key", _of_taint("key"), description="The key of the taint."),
-        Column("Value", _of_taint("value"), description="The value that goes with the key."),
-        Column("Effect", _of_taint("effect"), description="What the taint does to pods that do not tolerate it."),
+        Column("Key", _taint_cell("key"), description="The key of the taint."),
+        Column("Value", _taint_cell("value"), description="The value that goes with the key."),
+        Column("Effect", _taint_cell("effect"), description="What the taint does to pods that do not tolerate it."),
         Column("TimeAdded", _time_added, description="Time since the taint was added or changed."),
         AGE,
     )

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from setpoint.kinds.storage.driver_name import validate_driver_name
+from setpoint.kinds.shared_names import validate_driver_name
 from setpoint.meta.field import Errors, duplicate, invalid, required, too_long, too_many
 from setpoint.meta.names import c_identifier, dns1123_label, dns1123_subdomain, dns1123_subdomain_caseless
+from setpoint.meta.objects import ObjView
 
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DOMAIN_LIMIT, _IDENTIFIER_LIMIT, _POOL_LIMIT = 63, 32, 253
@@ -124,7 +125,7 @@ def shortened(key: str, limit: int) -> str:
     return key[: (rest + 1) // 2] + "..." + key[len(key) - rest // 2 :]
 
 
-def request_names(devices: Mapping[str, Any]) -> Requests:
+def request_names(devices: ObjView) -> Requests:
     return {
         request.get("name", ""): frozenset(sub.get("name", "") for sub in request.get("firstAvailable") or ())
         for request in devices.get("requests") or ()

@@ -1,4 +1,4 @@
-"""ResourceClaimTemplate: from it each pod gets a claim of its own."""
+"""ResourceClaimTemplate: the template of claims that are created for single pods."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec.claims import validate_template_meta
 from setpoint.kinds.internal_form import struct
 from setpoint.kinds.resource.claims import CLAIM_FORM, default_claim, drop_disabled, validate_claim
-from setpoint.kinds.strategy import Context, Obj, Strategy
+from setpoint.kinds.strategy import Context, Strategy
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 
 _show_claim = struct(CLAIM_FORM)
 

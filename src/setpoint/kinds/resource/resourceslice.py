@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.podspec.affinity import validate_node_selector
-from setpoint.kinds.core.podspec.internal import internal
-from setpoint.kinds.resource.devices import validate_counters, validate_device
+from setpoint.kinds.core.podspec.scheduling import validate_node_selector
+from setpoint.kinds.internal_form import internal
+from setpoint.kinds.resource.devices import stamp_taint, validate_counters, validate_device
 from setpoint.kinds.resource.identifiers import declared_unique, oversized, required_label, validate_pool_name
-from setpoint.kinds.resource.tolerations import stamp_taint
-from setpoint.kinds.storage.driver_name import validate_driver_name
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import validate_driver_name
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, required, too_many
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_subdomain
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 
-_MAX_DEVICES, _MOST_DETAILED_DEVICES, _MOST_COUNTER_SETS = 128, 64, 8
+_MAX_DEVICES, _MAX_DETAILED_DEVICES, _MAX_COUNTER_SETS = 128, 64, 8
 _PLACES = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`"
-Devices = Sequence[dict[str, Any]]
+Devices = Sequence[Obj]
 _LISTS = ("ints", "bools", "strings", "versions")
 
 
-def _pool(spec: dict[str, Any]) -> dict[str, Any]:
+def _pool(spec: Obj) -> Obj:
     return spec.get("pool") or {}
 
 
@@ -42,7 +41,7 @@ def _pool_name(obj: Obj, now: datetime) -> str:
 
 
 def _drop_disabled(obj: Obj) -> None:
-    """Takes away what is not on by default."""
+    """Drop the fields of features that are off by default."""
     spec = obj["spec"]
     spec.pop("partitionTypeAttribute", None)
     spec.pop("skipNodeOperations", None)
@@ -89,7 +88,7 @@ class ResourceSliceStrategy(Strategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj["spec"], old["spec"], errs)
 
-    def _validate(self, spec: dict[str, Any], old: dict[str, Any] | None, errs: Errors) -> None:
+    def _validate(self, spec: Obj, old: Obj | None, errs: Errors) -> None:
         late: Errors = []
         validate_driver_name(spec.get("driver", ""), "spec.driver", errs)
         _validate_pool(_pool(spec), "spec.pool", errs)
@@ -105,7 +104,7 @@ class ResourceSliceStrategy(Strategy):
             errs.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
         _validate_devices(devices, (old or {}).get("devices"), bool(spec.get("perDeviceNodeSelection")), errs, late)
         path = "spec.sharedCounters"
-        if not oversized(sets, _MOST_COUNTER_SETS, path, late):
+        if not oversized(sets, _MAX_COUNTER_SETS, path, late):
             declared_unique(sets, [item.get("name", "") for item in sets], path, late)
             for i, item in enumerate(sets):
                 required_label(item.get("name", ""), f"{path}[{i}].name", late)
@@ -127,7 +126,7 @@ class ResourceSliceStrategy(Strategy):
         }
 
 
-def _validate_pool(pool: dict[str, Any], path: str, errs: Errors) -> None:
+def _validate_pool(pool: Obj, path: str, errs: Errors) -> None:
     validate_pool_name(pool.get("name", ""), f"{path}.name", errs)
     count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
     if count <= 0:
@@ -136,7 +135,7 @@ def _validate_pool(pool: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(invalid(f"{path}.generation", generation, "must be greater than or equal to zero"))
 
 
-def _validate_node_selection(spec: dict[str, Any], errs: Errors) -> None:
+def _validate_node_selection(spec: Obj, errs: Errors) -> None:
     given = []
     name, selector = spec.get("nodeName"), spec.get("nodeSelector")
     if name:
@@ -166,11 +165,11 @@ def _validate_node_selection(spec: dict[str, Any], errs: Errors) -> None:
 
 def _validate_devices(devices: Devices, old: Devices | None, select_nodes: bool, errs: Errors, late: Errors) -> None:
     detailed = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    most = _MOST_DETAILED_DEVICES if detailed else _MAX_DEVICES
+    most = _MAX_DETAILED_DEVICES if detailed else _MAX_DEVICES
     crowded = len(devices) > most
     if crowded:
         errs.append(too_many("spec.devices", len(devices), most))
-    before: dict[str, dict[str, Any]] = {}
+    before: dict[str, Obj] = {}
     for device in old or ():
         before.setdefault(device.get("name", ""), device)
     for i, device in enumerate(devices):

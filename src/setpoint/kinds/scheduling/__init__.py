@@ -1,1 +1,1 @@
-"""Kinds of scheduling.k8s.io: one module each."""
+"""`scheduling.k8s.io`: PriorityClass."""

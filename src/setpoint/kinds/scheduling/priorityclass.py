@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, forbidden, not_supported, required
 from setpoint.meta.objectmeta import validate_immutable
+from setpoint.meta.objects import Obj
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_CLASSES = {
@@ -19,12 +20,19 @@ class PriorityClassStrategy(Strategy):
     columns = (
         NAME,
         Column("Value", lambda obj, now: obj.get("value", 0), type="integer", description="The priority."),
-        Column("Global-Default", lambda obj, now: obj.get("globalDefault", False), type="boolean",
-               description="Whether Pods without a class get this one."),
+        Column(
+            "Global-Default",
+            lambda obj, now: obj.get("globalDefault", False),
+            type="boolean",
+            description="Whether Pods without a class get this one.",
+        ),
         AGE,
-        Column("PreemptionPolicy", lambda obj, now: obj.get("preemptionPolicy", ""),
-               description="Whether Pods of this class drive out others."),
-    )  # fmt: skip
+        Column(
+            "PreemptionPolicy",
+            lambda obj, now: obj.get("preemptionPolicy", ""),
+            description="Whether Pods of this class drive out others.",
+        ),
+    )
     has_generation = True
     spec_fields = ()
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
 
-from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.quantity import compare
 from setpoint.meta.selectors import from_label_selector
 
-Obj = dict[str, Any]
+STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_SHORT_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def access_modes_text(modes: Iterable[str] | None) -> str:
+    present = frozenset(modes or ())
+    return ",".join(short for mode, short in _SHORT_MODES.items() if mode in present)
+
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim that was bound once: from then on a missing volume means lost data."""
@@ -24,37 +35,50 @@ BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 
-def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
+def annotations_of(obj: ObjView) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
-def claim_class(claim: Mapping[str, Any]) -> str:
-    """Return the name of the storage class that it asks for; empty: of none."""
+def claim_class(claim: ObjView) -> str:
+    """Return the name of the storage class that the claim requests; empty means none."""
     return str(annotations_of(claim).get(STORAGE_CLASS_ANNOTATION, claim["spec"].get("storageClassName") or ""))
 
 
-def asks_for_class(claim: Mapping[str, Any]) -> bool:
+def requests_class(claim: ObjView) -> bool:
     """Return whether the claim names a class, even the empty one, which requests a volume without a class."""
     return STORAGE_CLASS_ANNOTATION in annotations_of(claim) or claim["spec"].get("storageClassName") is not None
 
 
-def volume_class(volume: Mapping[str, Any]) -> str:
+def volume_class(volume: ObjView) -> str:
     return str(annotations_of(volume).get(STORAGE_CLASS_ANNOTATION, volume["spec"].get("storageClassName") or ""))
 
 
-def waits_for_consumer(storage_class: Mapping[str, Any] | None) -> bool:
+def waits_for_consumer(storage_class: ObjView | None) -> bool:
     return storage_class is not None and storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
 
-def requested(claim: Mapping[str, Any]) -> str:
+def requested(claim: ObjView) -> str:
     return str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
 
 
-def capacity(volume: Mapping[str, Any]) -> str:
+def capacity(volume: ObjView) -> str:
     return str((volume["spec"].get("capacity") or {}).get("storage", "0"))
 
 
-def is_reserved_for(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+def claim_reference(claim: ObjView) -> Obj:
+    """Return the claimRef of a volume that is bound to the claim."""
+    meta = claim["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "name": meta["name"],
+        "namespace": meta["namespace"],
+        "resourceVersion": meta["resourceVersion"],
+        "uid": meta["uid"],
+    }
+
+
+def is_reserved_for(volume: ObjView, claim: ObjView) -> bool:
     """Return whether the volume references the claim, and not another one of the same name."""
     reference, meta = volume["spec"].get("claimRef"), claim["metadata"]
     if not reference or reference.get("name") != meta["name"] or reference.get("namespace") != meta["namespace"]:
@@ -62,20 +86,20 @@ def is_reserved_for(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool
     return not reference.get("uid") or reference["uid"] == meta["uid"]
 
 
-def has_access_modes(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+def has_access_modes(volume: ObjView, claim: ObjView) -> bool:
     return set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
 
 
-def same_volume_mode(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+def same_volume_mode(volume: ObjView, claim: ObjView) -> bool:
     return bool(volume["spec"].get("volumeMode", "Filesystem") == claim["spec"].get("volumeMode", "Filesystem"))
 
 
-def same_attributes_class(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+def same_attributes_class(volume: ObjView, claim: ObjView) -> bool:
     name = "volumeAttributesClassName"
     return (volume["spec"].get(name) or "") == (claim["spec"].get(name) or "")
 
 
-def mismatch_reason(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> str:
+def mismatch_reason(volume: ObjView, claim: ObjView) -> str:
     """Return why a volume that the claim names cannot be bound to it; empty if it can."""
     if "deletionTimestamp" in volume["metadata"]:
         return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'

@@ -1,13 +1,12 @@
-"""CSIDriver: what the cluster should know of a volume driver."""
+"""CSIDriver: the properties of a volume driver that the cluster depends on."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME, NONE, UNSET
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
 from setpoint.meta.objectmeta import validate_immutable
+from setpoint.meta.objects import Obj
 
 _POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _TOKENS = (
@@ -15,10 +14,20 @@ _TOKENS = (
     "logging of tokens in volume attributes"
 )
 _DEFAULTS = {
-    "attachRequired": True, "podInfoOnMount": False, "storageCapacity": False,
-    "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": False, "seLinuxMount": False,
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
     "preventPodSchedulingIfMissing": False,
-}  # fmt: skip
+}
+
+
+def _boolean_column(name: str, field: str, description: str) -> Column:
+    return Column(
+        name, lambda obj, now: _spec(obj).get(field, _DEFAULTS[field]), type="boolean", description=description
+    )
 
 
 class CSIDriverStrategy(Strategy):
@@ -34,7 +43,7 @@ class CSIDriverStrategy(Strategy):
             spec["volumeLifecycleModes"] = ["Persistent"]
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        # Generations begin with the first change here, not with the object.
+        # The generation is set by the first change, not at creation.
         if obj.get("spec") != old.get("spec"):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -60,23 +69,35 @@ class CSIDriverStrategy(Strategy):
 
     columns = (
         NAME,
-        Column("AttachRequired", lambda obj, now: _spec(obj).get("attachRequired", True), type="boolean",
-               description="Whether volumes are attached to nodes before they are mounted."),
-        Column("PodInfoOnMount", lambda obj, now: _spec(obj).get("podInfoOnMount", False), type="boolean",
-               description="Whether the driver is told which Pod it mounts for."),
-        Column("StorageCapacity", lambda obj, now: _spec(obj).get("storageCapacity", False), type="boolean",
-               description="Whether scheduling looks at the capacity the driver reports."),
-        Column("TokenRequests", lambda obj, now: _audiences(obj),
-               description="Audiences of the service account tokens it gets."),
-        Column("RequiresRepublish", lambda obj, now: _spec(obj).get("requiresRepublish", False), type="boolean",
-               description="Whether mounts are renewed from time to time."),
-        Column("Modes", lambda obj, now: ",".join(_spec(obj).get("volumeLifecycleModes", ())) or NONE,
-               description="Kinds of volumes it offers."),
+        _boolean_column(
+            "AttachRequired", "attachRequired", "Whether volumes are attached to nodes before they are mounted."
+        ),
+        _boolean_column(
+            "PodInfoOnMount",
+            "podInfoOnMount",
+            "Whether the driver receives information about the Pod that it mounts for.",
+        ),
+        _boolean_column(
+            "StorageCapacity",
+            "storageCapacity",
+            "Whether the scheduler considers the capacity that the driver reports.",
+        ),
+        Column(
+            "TokenRequests",
+            lambda obj, now: _audiences(obj),
+            description="Audiences of the service account tokens it gets.",
+        ),
+        _boolean_column("RequiresRepublish", "requiresRepublish", "Whether mounts are republished periodically."),
+        Column(
+            "Modes",
+            lambda obj, now: ",".join(_spec(obj).get("volumeLifecycleModes", ())) or NONE,
+            description="Kinds of volumes it offers.",
+        ),
         AGE,
-    )  # fmt: skip
+    )
 
 
-def _spec(obj: Obj) -> dict[str, Any]:
+def _spec(obj: Obj) -> Obj:
     return obj.get("spec") or {}
 
 
@@ -85,7 +106,7 @@ def _audiences(obj: Obj) -> str:
     return UNSET if requests is None else ",".join(request.get("audience", "") for request in requests)
 
 
-def _validate_spec(spec: dict[str, Any], errs: Errors) -> None:
+def _validate_spec(spec: Obj, errs: Errors) -> None:
     for name, shown in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
         if spec.get(name) is None:
             errs.append(required(f"spec.{shown or name}"))
@@ -110,7 +131,7 @@ def _validate_spec(spec: dict[str, Any], errs: Errors) -> None:
         errs.append(required("spec.preventPodSchedulingIfMissing"))
 
 
-def _validate_tokens(requests: list[dict[str, Any]], errs: Errors) -> None:
+def _validate_tokens(requests: list[Obj], errs: Errors) -> None:
     seen: set[str] = set()
     for i, request in enumerate(requests):
         path = f"spec.tokenRequests[{i}]"

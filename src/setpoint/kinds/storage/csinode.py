@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.numbers import non_negative
-from setpoint.kinds.status_metadata import BareStatusStrategy
-from setpoint.kinds.storage.driver_name import validate_driver_name
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import validate_driver_name
+from setpoint.kinds.strategy import BareStatusStrategy, Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, required
 from setpoint.meta.names import qualified_name
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
 
 
 class CSINodeStrategy(Strategy):
@@ -38,19 +36,21 @@ class CSINodeStrategy(Strategy):
     )
 
 
-def _drivers(obj: Obj) -> list[dict[str, Any]]:
+def _drivers(obj: Obj) -> list[Obj]:
     return (obj.get("spec") or {}).get("drivers") or []
 
 
-def _fixed(driver: dict[str, Any]) -> dict[str, Any]:
+def _fixed(driver: Obj) -> Obj:
     """Return all of a driver but its capacity, which may change."""
     return {
-        "Name": driver.get("name", ""), "NodeID": driver.get("nodeID", ""),
-        "TopologyKeys": driver.get("topologyKeys") or None, "Allocatable": None,
-    }  # fmt: skip
+        "Name": driver.get("name", ""),
+        "NodeID": driver.get("nodeID", ""),
+        "TopologyKeys": driver.get("topologyKeys") or None,
+        "Allocatable": None,
+    }
 
 
-def _validate_driver(driver: dict[str, Any], seen: set[str], path: str, errs: Errors) -> None:
+def _validate_driver(driver: Obj, seen: set[str], path: str, errs: Errors) -> None:
     name, node_id = driver.get("name", ""), driver.get("nodeID", "")
     validate_driver_name(name, f"{path}.name", errs)
     if not node_id:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.storage.node_labels import DEPRECATED
-from setpoint.kinds.strategy import Context, Obj, Strategy
+from setpoint.kinds.core.podspec.warnings import DEPRECATED_NODE_LABELS
+from setpoint.kinds.strategy import Context, Strategy
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.names import dns1123_subdomain
 from setpoint.meta.objectmeta import IMMUTABLE, validate_label_selector
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare
 
 
@@ -30,11 +31,11 @@ class CSIStorageCapacityStrategy(Strategy):
         warnings = []
         for i, expression in enumerate(topology.get("matchExpressions", ())):
             key = expression.get("key", "")
-            if key in DEPRECATED:
-                warnings.append(f"nodeTopology.matchExpressions[{i}].key: {key} is {DEPRECATED[key]}")
+            if key in DEPRECATED_NODE_LABELS:
+                warnings.append(f"nodeTopology.matchExpressions[{i}].key: {key} is {DEPRECATED_NODE_LABELS[key]}")
         for key in topology.get("matchLabels", ()):
-            if key in DEPRECATED:
-                warnings.append(f"nodeTopology.matchLabels.{key}: {DEPRECATED[key]}")
+            if key in DEPRECATED_NODE_LABELS:
+                warnings.append(f"nodeTopology.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}")
         return warnings
 
 

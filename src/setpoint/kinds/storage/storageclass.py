@@ -1,21 +1,22 @@
-"""StorageClass: how volumes of a class are made."""
+"""StorageClass: the parameters with which volumes of a class are provisioned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.storage.driver_name import validate_parameters, validate_provisioner
-from setpoint.kinds.storage.node_labels import DEPRECATED
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.core.podspec.warnings import DEPRECATED_NODE_LABELS
+from setpoint.kinds.shared_names import validate_parameters, validate_provisioner
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
 from setpoint.meta.objectmeta import IMMUTABLE, validate_label_name
+from setpoint.meta.objects import Obj
 
 DEFAULT_ANNOTATIONS = (
-    "storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class",
-)  # fmt: skip
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 _FIXED = ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
 
 
@@ -35,7 +36,7 @@ class StorageClassStrategy(Strategy):
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         _validate(obj, errs)
-        # Declared at the type itself upstream: reported last, in the type's order, and without the value.
+        # Upstream declares these rules at the type: it reports them last, in the type's order, without the value.
         if not obj.get("provisioner"):
             errs.append(required("provisioner"))
         changed = [name for name in _FIXED if (obj.get(name) or None) != (old.get(name) or None)]
@@ -43,23 +44,32 @@ class StorageClassStrategy(Strategy):
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         return [
-            f"allowedTopologies[{i}].matchLabelExpressions[{j}].key: {DEPRECATED[expression.get('key', '')]}"
+            f"allowedTopologies[{i}].matchLabelExpressions[{j}].key: {text}"
             for i, term in enumerate(obj.get("allowedTopologies", ()))
             for j, expression in enumerate(term.get("matchLabelExpressions", ()))
-            if expression.get("key", "") in DEPRECATED
+            if (text := DEPRECATED_NODE_LABELS.get(expression.get("key", "")))
         ]
 
     columns = (
         NAME,
         Column("Provisioner", lambda obj, now: obj.get("provisioner", ""), description="Who makes the volumes."),
-        Column("ReclaimPolicy", lambda obj, now: obj.get("reclaimPolicy", "Delete"),
-               description="What becomes of a volume that is released."),
-        Column("VolumeBindingMode", lambda obj, now: obj.get("volumeBindingMode", "Immediate"),
-               description="When volumes are made and bound."),
-        Column("AllowVolumeExpansion", lambda obj, now: obj.get("allowVolumeExpansion", False),
-               description="Whether volumes may grow."),
+        Column(
+            "ReclaimPolicy",
+            lambda obj, now: obj.get("reclaimPolicy", "Delete"),
+            description="What becomes of a volume that is released.",
+        ),
+        Column(
+            "VolumeBindingMode",
+            lambda obj, now: obj.get("volumeBindingMode", "Immediate"),
+            description="When volumes are made and bound.",
+        ),
+        Column(
+            "AllowVolumeExpansion",
+            lambda obj, now: obj.get("allowVolumeExpansion", False),
+            description="Whether volumes may grow.",
+        ),
         AGE,
-    )  # fmt: skip
+    )
 
     def columns_of(self, objs: Sequence[Obj]) -> Sequence[Column]:
         """Return the columns of a list, in which the default class is marked: of several defaults, the newest."""
@@ -106,7 +116,7 @@ def _validate(obj: Obj, errs: Errors) -> None:
     _validate_topologies(obj.get("allowedTopologies", []), errs)
 
 
-def _validate_topologies(terms: list[dict[str, Any]], errs: Errors) -> None:
+def _validate_topologies(terms: list[Obj], errs: Errors) -> None:
     # Upstream compares with as many empty slots as there are terms, so a term without expressions repeats them all.
     seen: list[dict[str, set[str]] | None] = [None] * len(terms)
     for i, term in enumerate(terms):

@@ -1,18 +1,49 @@
-"""VolumeAttachment: a volume that is to be at a node."""
+"""VolumeAttachment: the intent to attach a volume to a node."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.persistentvolume_sources import default_sources
-from setpoint.kinds.status_metadata import retain_metadata
-from setpoint.kinds.storage.driver_name import text_size, validate_driver_name
-from setpoint.kinds.storage.inline_volume import validate_inline_volume
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
-from setpoint.meta.field import Errors, forbidden, invalid, required, too_long
+from setpoint.kinds.core.persistentvolume import default_sources, validate_sources
+from setpoint.kinds.core.podspec.claims import ACCESS_MODES
+from setpoint.kinds.shared_names import text_size, validate_driver_name
+from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy, retain_metadata
+from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required, too_long
 from setpoint.meta.names import dns1123_subdomain, dns1123_subdomain_caseless, in_range
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.objects import Obj
+
+_NOT_INLINE = "may not be specified in the context of inline volumes"
+
+
+def _validate_inline_volume(spec: Obj, path: str, errs: Errors) -> None:
+    for name in ("claimRef", "capacity"):
+        if spec.get(name):
+            errs.append(forbidden(f"{path}.{name}", _NOT_INLINE))
+    if spec.get("csi") is None:
+        errs.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+    modes = spec.get("accessModes") or []
+    if not modes:
+        errs.append(required(f"{path}.accessModes"))
+    for mode in modes:
+        if mode not in ACCESS_MODES:
+            errs.append(not_supported(f"{path}.accessModes", mode, ACCESS_MODES))
+    if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES and mode != "ReadWriteOncePod" for mode in modes):
+        errs.append(forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes"))
+    if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
+        text = "may only be Retain in the context of inline volumes"
+        errs.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", text))
+    if spec.get("nodeAffinity") is not None:
+        errs.append(forbidden(f"{path}.nodeAffinity", _NOT_INLINE))
+    found: Errors = []
+    validate_sources(spec, "", found)
+    # The rules of sources expect a PersistentVolume with its spec at the top level.
+    errs.extend(error._replace(field=path + error.field.removeprefix("spec")) for error in found)
+    if spec.get("storageClassName"):
+        errs.append(forbidden(f"{path}.storageClassName", _NOT_INLINE))
+    if spec.get("volumeMode", "Filesystem") != "Filesystem":
+        text = "may not specify volumeMode other than Filesystem in the context of inline volumes"
+        errs.append(forbidden(f"{path}.volumeMode", text))
+
 
 _EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 _MAX_METADATA = 256 * 1024
@@ -34,8 +65,8 @@ class VolumeAttachmentStrategy(Strategy):
         _validate_attacher(_attacher(obj), errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        # Upstream declares both rules at the type itself: what is declared is reported last, and a spec that may not
-        # change is looked into no further there, which leaves the attacher to the older rule.
+        # Upstream declares both rules at the type and reports them last; a spec that must not change is not validated
+        # further there, so that the handwritten rule reports the attacher.
         if obj.get("spec") != old.get("spec"):
             validate_driver_name(_attacher(obj), "spec.attacher", errs)
             _validate(obj, errs)
@@ -46,14 +77,17 @@ class VolumeAttachmentStrategy(Strategy):
 
     columns = (
         NAME,
-        Column("Attacher", lambda obj, now: _attacher(obj), format="name",
-               description="The driver that attaches."),
+        Column("Attacher", lambda obj, now: _attacher(obj), format="name", description="The driver that attaches."),
         Column("PV", lambda obj, now: _source(obj).get("persistentVolumeName", ""), description="The volume."),
         Column("Node", lambda obj, now: (obj.get("spec") or {}).get("nodeName", ""), description="The node."),
-        Column("Attached", lambda obj, now: (obj.get("status") or {}).get("attached", False), type="boolean",
-               description="Whether it is there."),
+        Column(
+            "Attached",
+            lambda obj, now: (obj.get("status") or {}).get("attached", False),
+            type="boolean",
+            description="Whether it is there.",
+        ),
         AGE,
-    )  # fmt: skip
+    )
 
 
 class VolumeAttachmentStatusStrategy(StatusStrategy):
@@ -74,7 +108,7 @@ def _attacher(obj: Obj) -> str:
     return name
 
 
-def _source(obj: Obj) -> dict[str, Any]:
+def _source(obj: Obj) -> Obj:
     return (obj.get("spec") or {}).get("source") or {}
 
 
@@ -97,7 +131,7 @@ def _validate(obj: Obj, errs: Errors) -> None:
     elif volume == "":
         errs.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
     elif inline is not None:
-        validate_inline_volume(inline, "spec.source.inlineVolumeSpec", errs)
+        _validate_inline_volume(inline, "spec.source.inlineVolumeSpec", errs)
     node = (obj.get("spec") or {}).get("nodeName", "")
     errs.extend(invalid("spec.nodeName", node, text) for text in dns1123_subdomain(node))
     status = obj.get("status") or {}
@@ -110,7 +144,7 @@ def _validate(obj: Obj, errs: Errors) -> None:
         errs.extend(invalid(path, volume, text) for text in dns1123_subdomain(volume))
 
 
-def _validate_error(error: dict[str, Any] | None, path: str, errs: Errors) -> None:
+def _validate_error(error: Obj | None, path: str, errs: Errors) -> None:
     if error is None:
         return
     if len(error.get("message", "").encode()) > _MAX_MESSAGE:

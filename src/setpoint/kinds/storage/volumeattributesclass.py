@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.storage.driver_name import validate_parameters, validate_provisioner
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.shared_names import validate_parameters, validate_provisioner
+from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, forbidden, required
+from setpoint.meta.objects import Obj
 
 
 class VolumeAttributesClassStrategy(Strategy):

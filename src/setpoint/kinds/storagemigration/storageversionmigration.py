@@ -1,40 +1,29 @@
-"""StorageVersionMigration: an order to rewrite all objects of a resource."""
+"""StorageVersionMigration: a request to rewrite all objects of a resource."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any
 
 from setpoint.kinds.columns import NAME
 from setpoint.kinds.internal_form import internal_form, items, struct
-from setpoint.kinds.status_metadata import BareStatusStrategy
-from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.kinds.strategy import BareStatusStrategy, Column, Context, Strategy
+from setpoint.meta.conditions import conditions_of, is_true
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import dns1035_label, dns1123_subdomain
 from setpoint.meta.objectmeta import IMMUTABLE, validate_conditions
+from setpoint.meta.objects import Obj
 
 _STATES = ("Running", "Failed", "Succeeded")
 _SPEC_FORM = {"resource": struct({"group=group": "", "resource=resource": ""})}
 _VERSION = re.compile("[1-9][0-9]*")
 
 
-def _resource(obj: Obj) -> dict[str, Any]:
+def _resource(obj: Obj) -> Obj:
     return (obj.get("spec") or {}).get("resource") or {}
 
 
-def _conditions(obj: Obj) -> list[dict[str, Any]]:
-    return (obj.get("status") or {}).get("conditions") or []
-
-
-def _is_true(obj: Obj, kind: str) -> bool:
-    for condition in _conditions(obj):
-        if condition.get("type") == kind:
-            return condition.get("status") == "True"
-    return False
-
-
-def _what(obj: Obj, now: datetime) -> str:
+def _resource_text(obj: Obj, now: datetime) -> str:
     resource = _resource(obj)
     group = resource.get("group", "")
     return f"{resource.get('resource', '')}.{group}" if group else str(resource.get("resource", ""))
@@ -42,7 +31,7 @@ def _what(obj: Obj, now: datetime) -> str:
 
 def _state(obj: Obj, now: datetime) -> str:
     state = "Unknown"
-    for condition in _conditions(obj):
+    for condition in conditions_of(obj):
         if condition.get("status") == "True" and condition.get("type") in _STATES:
             state = condition["type"]
     return state
@@ -53,7 +42,7 @@ class StorageVersionMigrationStrategy(Strategy):
     has_status = True
     columns = (
         Column("Name", NAME.cell, description=NAME.description),
-        Column("Resource", _what, description="What is rewritten."),
+        Column("Resource", _resource_text, description="What is rewritten."),
         Column("Status", _state, description="Running, failed, succeeded."),
     )
 
@@ -76,10 +65,15 @@ class StorageVersionMigrationStrategy(Strategy):
             errs.append(invalid("spec", internal_form(obj.get("spec") or {}, _SPEC_FORM), IMMUTABLE))
 
 
-_CONDITION_FORM = items({
-    "type=type": "", "status=status": "", "lastTransitionTime=lastTransitionTime": None, "reason=reason": "",
-    "message=message": "",
-})  # fmt: skip
+_CONDITION_FORM = items(
+    {
+        "type=type": "",
+        "status=status": "",
+        "lastTransitionTime=lastTransitionTime": None,
+        "reason=reason": "",
+        "message=message": "",
+    }
+)
 
 
 class StorageVersionMigrationStatusStrategy(BareStatusStrategy):
@@ -89,19 +83,19 @@ class StorageVersionMigrationStatusStrategy(BareStatusStrategy):
         path = "status.resourceVersion"
         if version and not _VERSION.fullmatch(version):
             errs.append(invalid(path, version, f"resource version is not well formed: {version}"))
-        conditions = _conditions(obj)
+        conditions = conditions_of(obj)
         validate_conditions(conditions, "status.conditions", errs)
         if before and before != version:
             errs.append(invalid(path, version, IMMUTABLE))
-        succeeded, failed = _is_true(obj, "Succeeded"), _is_true(obj, "Failed")
+        succeeded, failed = is_true(obj, "Succeeded"), is_true(obj, "Failed")
         shown = _CONDITION_FORM(conditions)
         if succeeded and failed:
             text = "Both success and failed conditions cannot be true at the same time"
             errs.append(invalid("status.conditions", shown, text))
-        if _is_true(old, "Succeeded") and not succeeded:
+        if is_true(old, "Succeeded") and not succeeded:
             text = "Success condition cannot be set to false once it is true"
             errs.append(invalid("status.conditions", shown, text))
-        if _is_true(old, "Failed") and not failed:
+        if is_true(old, "Failed") and not failed:
             text = "Failed condition cannot be set to false once it is true"
             errs.append(invalid("status.conditions", shown, text))
 

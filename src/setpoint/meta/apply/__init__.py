@@ -5,14 +5,11 @@ are in wire form and decoded (presence rules applied); arguments are never modif
 be canonical, since they were written by this package; those that clients send are not.
 """
 
-from setpoint.meta.apply.conflicts import TypeMismatch
 from setpoint.meta.apply.field_set import FieldSet, Filter, exclude, include, of_fields
-from setpoint.meta.apply.managers import BadManagedFields
+from setpoint.meta.apply.managers import BadManagedFields, TypeMismatch
 from setpoint.meta.apply.managers import decode as check_managed_fields
-from setpoint.meta.apply.ownership import Converter, update
-from setpoint.meta.apply.scale import to_parent, to_scale
+from setpoint.meta.apply.ownership import Converter, WrittenVersion, retain_times, to_parent, to_scale, update
 from setpoint.meta.apply.server_side import apply, check_request, check_types
-from setpoint.meta.apply.times import keep_times
 
 __all__ = [
     "BadManagedFields",
@@ -20,14 +17,15 @@ __all__ = [
     "FieldSet",
     "Filter",
     "TypeMismatch",
+    "WrittenVersion",
     "apply",
     "check_managed_fields",
     "check_request",
     "check_types",
     "exclude",
     "include",
-    "keep_times",
     "of_fields",
+    "retain_times",
     "to_parent",
     "to_scale",
     "update",

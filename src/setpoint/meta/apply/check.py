@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.meta.apply.field_set import text
 from setpoint.meta.apply.items import element_function, item_problem
-from setpoint.meta.apply.path_element import text
 from setpoint.meta.goformat import plain, quote, type_name
 from setpoint.meta.schema import ListType, Shape, Type
 

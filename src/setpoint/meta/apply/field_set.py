@@ -3,25 +3,146 @@
 A node is a dict from path element to node. A path is in the set if its node is empty or contains the key `.`; a node
 with children and without `.` is only a prefix of other paths. `{}` at the top is the empty set. Sets are immutable:
 operations share every part that they do not change, and return an argument itself where they can.
+
+The canonical form of a path element: `f:name` is a field, `k:{"name":"c"}` the list item with that key, `v:"x"` the
+item of a set, `i:3` an index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from setpoint.meta.apply.path_element import BadPathElement, canonical, order, text
-from setpoint.meta.chunked_sort import CHUNK_SIZE, sorted_in_chunks
+from setpoint.meta.chunked_json import CHUNK_SIZE, sorted_in_chunks
+from setpoint.meta.goformat import plain, quote
+
+_KIND_ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
+EMPTY: FieldSet = {}
+"""Shared node of a path without children; also the empty set."""
+_MAX_SHARED, _LONGEST_SHARED = 1024, 4096
+_MAX_SHARED_KEYS = 1_000
+"""Maximum number of keys of a set that is interned."""
+
+
+class BadPathElement(ValueError):
+    pass
+
+
+def key_element(key: dict[str, Any]) -> str:
+    """Return the element for a list item with these key fields, in any order."""
+    return "k:" + _json({name: key[name] for name in sorted(key)})
+
+
+def value_element(value: Any) -> str:
+    return "v:" + _json(value)
+
+
+def _json(value: Any) -> str:
+    text = orjson.dumps(_whole_floats(value)).decode()
+    if "<" in text or ">" in text or "&" in text or "\u2028" in text or "\u2029" in text:
+        for char in "<>&\u2028\u2029":
+            text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def _whole_floats(value: Any) -> Any:
+    """Convert whole floats to integers, because Go writes the float 80 as `80`."""
+    if type(value) is float and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    if type(value) is dict:
+        return {name: _whole_floats(member) for name, member in value.items()}
+    return value
+
+
+def canonical(element: str) -> str | None:
+    """Return an element that a client spelled, in canonical form; None for a kind of element that is not known
+    (yet)."""
+    if len(element) < 2:
+        raise BadPathElement("key must be 2 characters long:")
+    if element[1] != ":":
+        raise BadPathElement(f"missing colon: {element}")
+    kind, content = element[0], element[2:]
+    if kind == "f":
+        return element
+    if kind == "i":
+        try:
+            return f"i:{int(content)}"
+        except ValueError:
+            raise BadPathElement(f"strconv.Atoi: parsing {quote(content)}: invalid syntax") from None
+    if kind not in "kv":
+        return None
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise BadPathElement(f"invalid JSON in {element}: {error}") from None
+    if kind == "v":
+        return value_element(value)
+    if type(value) is not dict:
+        raise BadPathElement(f"not an object: {element}")
+    return key_element(value)
+
+
+def text(element: str) -> str:
+    """Return the element as conflict messages show it: `.spec`, `[name="c"]`, `[="x"]`, `[3]`."""
+    kind, content = element[0], element[2:]
+    if kind == "f":
+        return "." + content
+    if kind == "i":
+        return f"[{content}]"
+    value = orjson.loads(content)
+    if kind == "v":
+        return f"[={_value_text(value)}]"
+    return "[" + ",".join(f"{name}={_value_text(member)}" for name, member in value.items()) + "]"
+
+
+def _value_text(value: Any) -> str:
+    if type(value) is str:
+        return quote(value)
+    if value is None:
+        return "null"
+    if type(value) is list:
+        return "[" + ",".join(map(_value_text, value)) + "]"
+    if type(value) is dict:
+        return "".join(f"{name}={_value_text(member)}" for name, member in value.items())
+    return plain(value)
+
+
+def order(element: str) -> tuple[Any, ...]:
+    """Return the sort key of an element: fields by name, then keys, then values, numbers by their size."""
+    return _cached_order(element) if len(element) <= 256 else _order(element)
+
+
+def _order(element: str) -> tuple[Any, ...]:
+    kind, content = element[0], element[2:]
+    rank = _KIND_ORDER.get(kind, 5)
+    if kind == "i":
+        return (rank, int(content))
+    if kind == "k":
+        return (rank, *((name, *_value_order(value)) for name, value in orjson.loads(content).items()))
+    if kind == "v":
+        return (rank, *_value_order(orjson.loads(content)))
+    return (rank, content)
+
+
+_cached_order = lru_cache(maxsize=8192)(_order)
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    if type(value) in (int, float):
+        return (0, value)
+    if type(value) is str:
+        return (1, value)
+    if type(value) is bool:
+        return (2, value)
+    return (3, plain(value))
+
 
 FieldSet = dict[str, Any]
 
-EMPTY: FieldSet = {}
-"""Shared node of a path without children; also the empty set."""
 
-
-_MOST_SHARED, _LONGEST_SHARED = 1024, 4096
 _shared: dict[bytes, FieldSet] = {}
 
 
@@ -29,7 +150,10 @@ def shared(fields: FieldSet) -> FieldSet:
     """Return the interned copy of this set.
 
     Thousands of objects that were created alike have few distinct sets, and each set is larger than the fields it
-    describes. Where an address or the like makes a set unique, its parts are still shared."""
+    describes. Where an address or the like makes a set unique, its parts are still shared. A large set is returned as
+    it is."""
+    if _exceeds(fields, _MAX_SHARED_KEYS):
+        return fields
     text = orjson.dumps(fields)
     found = _shared.get(text)
     if found is None:
@@ -39,6 +163,17 @@ def shared(fields: FieldSet) -> FieldSet:
         }
         _keep(text, found)
     return found
+
+
+def _exceeds(fields: FieldSet, limit: int) -> bool:
+    """Return whether a set has more keys than `limit`, in a time that is bounded by it."""
+    nodes = [fields]
+    for node in nodes:  # the list grows meanwhile
+        limit -= len(node)
+        if limit < 0:
+            return True
+        nodes += filter(None, node.values())
+    return False
 
 
 def _shared_part(part: FieldSet) -> FieldSet:
@@ -52,7 +187,7 @@ def _shared_part(part: FieldSet) -> FieldSet:
 
 def _keep(text: bytes, fields: FieldSet) -> None:
     if len(text) <= _LONGEST_SHARED:
-        if len(_shared) >= _MOST_SHARED:
+        if len(_shared) >= _MAX_SHARED:
             _shared.clear()
         _shared[text] = fields
 
@@ -63,7 +198,7 @@ def sort(node: FieldSet) -> FieldSet:
         return node
     keys = sorted(node) if len(node) <= CHUNK_SIZE else sorted_in_chunks(node)
     if keys[-1][0] != "f":
-        keys.sort(key=order)
+        keys = sorted(keys, key=order) if len(keys) <= CHUNK_SIZE else sorted_in_chunks(keys, order)
     return {key: node[key] for key in keys}
 
 

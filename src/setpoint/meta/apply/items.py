@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from setpoint.meta.apply.path_element import key_element, value_element
+from setpoint.meta.apply.field_set import key_element, value_element
 from setpoint.meta.goformat import quote
 from setpoint.meta.schema import ListType, Presence, Shape, Type
 

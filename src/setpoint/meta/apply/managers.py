@@ -1,8 +1,4 @@
-"""managedFields: the owners of fields, as a list of entries on the object.
-
-Entries are the dicts of the wire format, never modified in place. A manager is identified by its name, operation and
-subresource, and for updates by the version that it wrote.
-"""
+"""`managedFields`: the owners of fields as a list of entries on the object, and conflicts between owners."""
 
 from __future__ import annotations
 
@@ -10,7 +6,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from setpoint.meta.apply.field_set import BadFieldSet, FieldSet, parse, shared, union
+from setpoint.meta.apply.field_set import BadFieldSet, FieldSet, contains, parse, path_text, paths, shared, union
+from setpoint.meta.errors import Conflict, PlainServerError
 from setpoint.meta.goformat import quote
 
 MAX_UPDATE_MANAGERS = 10
@@ -78,7 +75,7 @@ def with_fields(entry: Entry, fields: FieldSet) -> Entry:
 
 
 def trusted(entries: list[Entry] | None) -> Managers:
-    """Return the managers from a stored object: what is stored came out of `encode`."""
+    """Return the managers of a stored object without validating them: they were written by `encode`."""
     return {id_of(entry): entry for entry in entries} if entries else {}
 
 
@@ -156,3 +153,40 @@ def cap_updates(managers: Managers) -> None:
         managers.pop(who, None)
         managers[bucket] = make_entry(bucket, version, fields, entry.get("time"))
         excess -= 1
+
+
+class TypeMismatch(PlainServerError):
+    """The configuration does not fit the type of its kind: 500 without a reason, as the reference answers."""
+
+
+class Conflicts(Exception):
+    """Fields that other managers own and that the configuration sets to other values."""
+
+    def __init__(self, by_manager: dict[ManagerId, FieldSet]) -> None:
+        super().__init__("conflicts")
+        self.found = [(who, path) for who in sorted(by_manager, key=ManagerId.json) for path in paths(by_manager[who])]
+
+    def beyond(self, allowed: FieldSet) -> list[tuple[ManagerId, tuple[str, ...]]]:
+        return [(who, path) for who, path in self.found if not contains(allowed, path)]
+
+
+def conflict_error(found: list[tuple[ManagerId, tuple[str, ...]]]) -> Conflict:
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {who.shown()}",
+            "field": path_text(path),
+        }
+        for who, path in found
+    ]
+    if len(found) == 1:
+        who, path = found[0]
+        return Conflict.apply(causes, f"Apply failed with 1 conflict: conflict with {who.shown()}: {path_text(path)}")
+    lines: list[str] = []
+    last: ManagerId | None = None
+    for who, path in found:
+        if who != last:
+            lines.append(f"conflicts with {who.shown()}:")
+            last = who
+        lines.append(f"- {path_text(path)}")
+    return Conflict.apply(causes, f"Apply failed with {len(found)} conflicts: " + "\n".join(lines))

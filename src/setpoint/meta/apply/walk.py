@@ -1,28 +1,169 @@
-"""Conversion of values to field sets: which fields a value has, and which differ between two values.
-
-Everything is compiled once per Type into closures. A value is a leaf (scalars; lists, maps and structs that are owned
-whole), mapped (structs and maps: one element per field) or listed (sets and lists with keys: one element per item).
-Null and empty containers count as leaves where the other side does not contradict this, as in the reference.
-"""
+"""Conversion of values to field sets: the fields that a value has, and those that differ between two values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, sort
-from setpoint.meta.apply.items import is_deduced
-from setpoint.meta.apply.walk_lists import make_listed
-from setpoint.meta.apply.walker import Pair, Walk, diff_with_empty
+from setpoint.meta.apply.items import ElementOf, element_function, is_deduced
 from setpoint.meta.schema import ListType, Shape, Type
+
+Pair = tuple[FieldSet | None, FieldSet | None]
+"""Removed fields, and changed or added fields; {} means the value itself, None means no fields."""
+
+
+class Walk:
+    """The compiled form of a Type. The functions of a `leaf` walk are never called."""
+
+    __slots__ = ("diff", "fill", "leaf", "members")
+
+    leaf: bool
+    fill: Callable[[Any, FieldSet], None]
+    """Add all elements below a value as members, as when the whole value is new."""
+    members: Callable[[Any], FieldSet]
+    """Return the elements below a value that an applier of this value owns."""
+    diff: Callable[[Any, Any], Pair | None]
+    """Compare two present values that are not identical; None means no difference."""
+
+    def __init__(self, leaf: bool) -> None:
+        self.leaf = leaf
+
+    def whole(self, value: Any) -> FieldSet:
+        """Return the node of a value that is new, or gone."""
+        if self.leaf or not value:
+            return EMPTY
+        node: FieldSet = {".": EMPTY}
+        self.fill(value, node)
+        return node if len(node) > 1 else EMPTY
+
+
+def _diff_with_empty(fill: Callable[[Any, FieldSet], None], old: Any, new: Any) -> Pair | None:
+    """Compare two values of which one is null or empty: the other's fields are added or removed, but not the value
+    itself."""
+    node: FieldSet = {}
+    if new:
+        fill(new, node)
+        return (None, node) if node else None
+    if old:
+        fill(old, node)
+        return (node, None) if node else None
+    return None if old == new else (None, EMPTY)
+
+
+_UNKEYED = ""
+
+
+def _make_listed(walk: Walk, type_: Type, item: Walk) -> None:
+    """Complete `walk` for a list of this type whose items are walked by `item`."""
+    element_of = element_function(type_)
+    keyed = type_.list_type is ListType.MAP and not item.leaf
+
+    def fill(value: list[Any], node: FieldSet) -> None:
+        below: FieldSet = {}
+        repeated: set[str] = set()
+        for child in value:
+            element = element_of(child)
+            if element is None:
+                continue
+            if element in below:
+                repeated.add(element)
+            elif keyed:
+                inner: FieldSet = {".": EMPTY}
+                item.fill(child, inner)
+                below[element] = inner if len(inner) > 1 else EMPTY
+            else:
+                below[element] = EMPTY
+        for element in repeated:
+            below[element] = EMPTY
+        node.update(sort(below))
+
+    def members(value: Any) -> FieldSet:
+        node: FieldSet = {}
+        if type(value) is not list:
+            return node
+        repeated: set[str] = set()
+        for child in value:
+            element = element_of(child)
+            if element is None:
+                element = _UNKEYED
+            if element in node:
+                repeated.add(element)
+            elif keyed:
+                below = item.members(child)
+                node[element] = {".": EMPTY, **below} if below else EMPTY
+            else:
+                node[element] = EMPTY
+        for element in repeated:
+            node[element] = EMPTY
+        node.pop(_UNKEYED, None)
+        return sort(node)
+
+    def diff(old: Any, new: Any) -> Pair | None:
+        if not old or not new:
+            return _diff_with_empty(fill, old, new)
+        before, after = _by_element(element_of, old), _by_element(element_of, new)
+        removed: FieldSet = {}
+        changed: FieldSet = {}
+        for element, values in after.items():
+            known = before.get(element)
+            if known is None:
+                changed[element] = item.whole(values[0]) if len(values) == 1 else EMPTY
+            elif len(values) == 1 and len(known) == 1:
+                if values[0] is known[0] or values[0] == known[0]:
+                    continue
+                pair = (None, EMPTY) if item.leaf else item.diff(known[0], values[0])
+                if pair is not None:
+                    if pair[0] is not None:
+                        removed[element] = pair[0]
+                    if pair[1] is not None:
+                        changed[element] = pair[1]
+            elif len(values) > 1 and len(known) > 1:
+                if values != known:
+                    changed[element] = EMPTY
+            elif len(known) > 1:
+                # The item is no longer repeated: it replaces the mark.
+                changed[element] = item.whole(values[0])
+                removed[element] = EMPTY
+            else:
+                removed[element] = item.whole(known[0])
+                changed[element] = EMPTY
+        for element, values in before.items():
+            if element not in after:
+                removed[element] = item.whole(values[0]) if len(values) == 1 else EMPTY
+        if not changed and not removed:
+            return None
+        return (removed or None, sort(changed) if changed else None)
+
+    walk.fill, walk.members, walk.diff = fill, members, diff
+
+
+def _by_element(element_of: ElementOf, items: list[Any]) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {}
+    for item in items:
+        element = element_of(item)
+        if element is not None:
+            out.setdefault(element, []).append(item)
+    return out
+
 
 _MISSING = object()
 _FORMS = 1024
 
 NEVER_OWNED = frozenset({"apiVersion", "kind"})
-NEVER_OWNED_METADATA = frozenset({
-    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
-    "resourceVersion",
-})  # fmt: skip
+NEVER_OWNED_METADATA = frozenset(
+    {
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    }
+)
 
 
 _Unfinished = dict[int, tuple[Type, Walk]]
@@ -83,7 +224,7 @@ def _compile(type_: Type, unfinished: _Unfinished) -> Walk:
     assert type_.item is not None
     item = _part(type_.item, unfinished)
     if is_list:
-        make_listed(walk, type_, item)
+        _make_listed(walk, type_, item)
     elif item.leaf:
         _make_leaf_map(walk)
     else:
@@ -200,7 +341,7 @@ def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
 
     def diff(old: Any, new: Any) -> Pair | None:
         if not old or not new:
-            return diff_with_empty(fill, old, new)
+            return _diff_with_empty(fill, old, new)
         removed: FieldSet | None = None
         changed: FieldSet | None = None
         for name, value in new.items():
@@ -254,7 +395,7 @@ def _make_leaf_map(walk: Walk) -> None:
 
     def diff(old: Any, new: Any) -> Pair | None:
         if not old or not new:
-            return diff_with_empty(fill, old, new)
+            return _diff_with_empty(fill, old, new)
         changed = {"f:" + name: EMPTY for name, value in new.items() if name not in old or old[name] != value}
         removed = {"f:" + name: EMPTY for name in old if name not in new}
         if not changed and not removed:

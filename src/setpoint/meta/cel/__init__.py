@@ -20,15 +20,12 @@ from __future__ import annotations
 
 from setpoint.meta.cel.cost import Sizer
 from setpoint.meta.cel.declarations import Library
-from setpoint.meta.cel.environment import PER_CALL_LIMIT, Environment, Outcome, Program
-from setpoint.meta.cel.kubernetes import kubernetes_environment
-from setpoint.meta.cel.lazy import LazyMap
+from setpoint.meta.cel.environment import PER_CALL_LIMIT, Environment, Outcome, Program, kubernetes_environment
+from setpoint.meta.cel.json_values import misnamed_types, to_json
 from setpoint.meta.cel.libraries.authorizer import AuthorizerValue, Check, Decision, ResourceCheckValue
-from setpoint.meta.cel.results import misnamed_types, to_json
 from setpoint.meta.cel.schema import SchemaType, schema_type, sizer
 from setpoint.meta.cel.sizes import CostRange, SizeRange
 from setpoint.meta.cel.source import CelProblem, Issue
-from setpoint.meta.cel.structs import StructType
 from setpoint.meta.cel.types import (
     BOOL,
     BYTES,
@@ -41,13 +38,14 @@ from setpoint.meta.cel.types import (
     TIMESTAMP,
     TYPE,
     UINT,
+    StructType,
     Type,
     list_of,
     map_of,
     optional_of,
     struct,
 )
-from setpoint.meta.cel.values import CelError, Duration, Optional, Timestamp, Uint
+from setpoint.meta.cel.values import CelError, Duration, LazyMap, Optional, Timestamp, Uint
 
 __all__ = [
     "BOOL",

@@ -1,4 +1,4 @@
-"""Does the expression make sense: which names mean what, which overloads fit, which type comes out."""
+"""Type checking of expressions: the meaning of names, overload resolution, result types, validation of constants."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.declarations import Function
+from setpoint.meta.cel.libraries.regular import compiled
+from setpoint.meta.cel.libraries.standard import string_to_duration, string_to_timestamp
+from setpoint.meta.cel.libraries.strings import bad_format
 from setpoint.meta.cel.source import Issue
 from setpoint.meta.cel.syntax import (
     Call,
@@ -17,10 +20,10 @@ from setpoint.meta.cel.syntax import (
     MapExpr,
     Select,
     Struct,
+    walk,
 )
-from setpoint.meta.cel.types import Kind, Type
-from setpoint.meta.cel.unify import Bindings, all_assignable, assignable, most_general, substitute
-from setpoint.meta.cel.values import type_of_value
+from setpoint.meta.cel.types import Bindings, Kind, Type, all_assignable, assignable, most_general, substitute
+from setpoint.meta.cel.values import CelError, type_of_value
 
 FieldType = Callable[[str, str], Type | None]
 """(struct name, field) -> the field's type, or None."""
@@ -104,7 +107,7 @@ class Checker:
         return None
 
     def lookup(self, expr: Ident, name: str, first: str) -> bool:
-        """Resolves a (qualified) name into the node; `first` is its first part, which a local variable may hide."""
+        """Resolve a (qualified) name into the node; `first` is its first part, which a local variable may hide."""
         hidden = self.local(first.lstrip(".")) is not None
         for candidate in self.candidates(name):
             declared = self.variables.get(candidate)
@@ -265,7 +268,7 @@ class Checker:
         return t.DYN
 
     def unwrapped(self, expr: Expr) -> Type:
-        """Return the type of what an optional element brings."""
+        """Return the type of the value of an optional element."""
         inner, was_optional = t.unwrap_optional(expr.type)
         if not was_optional and not inner.is_dyn:
             self.mismatch(expr, t.optional_of(inner), inner)
@@ -365,3 +368,75 @@ def _qualified(expr: Expr) -> str | None:
         return None
     parts.append(expr.name)
     return ".".join(reversed(parts))
+
+
+_LITERALS: dict[str, Callable[[str], object]] = {
+    "duration": string_to_duration,
+    "timestamp": string_to_timestamp,
+    "matches": compiled,
+}
+
+
+def validate(tree: Expr, homogeneous: bool) -> list[Issue]:
+    """Return the issues. `homogeneous` requires one type for list elements, except in arguments of `format`."""
+    issues: list[Issue] = []
+    exempt: set[int] = set()
+    for node in walk(tree):
+        if isinstance(node, Call):
+            _literal_argument(node, issues)
+            if node.function == "format":
+                exempt.update(id(inner) for inner in walk(node))
+                if node.target is not None:
+                    issues.extend(bad_format(node))
+        elif homogeneous and id(node) not in exempt:
+            if isinstance(node, ListExpr):
+                _same_elements(node, issues)
+            elif isinstance(node, MapExpr):
+                _same_entries(node, issues)
+    return issues
+
+
+def _literal_argument(call: Call, issues: list[Issue]) -> None:
+    read = _LITERALS.get(call.function)
+    if read is None or not call.arguments:
+        return
+    literal = call.arguments[0]
+    if not isinstance(literal, Literal) or not isinstance(literal.value, str):
+        return
+    try:
+        read(literal.value)
+    except CelError:
+        issues.append(Issue(f"invalid {call.function} argument", literal.position))
+
+
+def _element_type(expr: Expr, optional: bool) -> Type:
+    return expr.type.parameters[0] if optional and expr.type.is_optional else expr.type
+
+
+def _mismatch(expr: Expr, expected: Type, found: Type) -> Issue:
+    return Issue(f"expected type '{expected}' but found '{found}'", expr.position)
+
+
+def _same_elements(expr: ListExpr, issues: list[Issue]) -> None:
+    first: Type | None = None
+    for index, element in enumerate(expr.elements):
+        found = _element_type(element, index in expr.optional)
+        if first is None:
+            first = found
+        elif found != first:
+            issues.append(_mismatch(element, first, found))
+            return
+
+
+def _same_entries(expr: MapExpr, issues: list[Issue]) -> None:
+    keys: Type | None = None
+    values: Type | None = None
+    for entry in expr.entries:
+        key, value = entry.key.type, _element_type(entry.value, entry.optional)
+        if keys is None or values is None:
+            keys, values = key, value
+            continue
+        if key != keys:
+            issues.append(_mismatch(entry.key, keys, key))
+        if value != values:
+            issues.append(_mismatch(entry.value, values, value))

@@ -24,7 +24,7 @@ class Code:
     ) -> None:
         self.run = run
         self.cost = cost
-        self.constant = constant  # known before anything runs; `value` has it
+        self.constant = constant  # known at compile time, in `value`
         self.value = value
         self.attribute = attribute
         """Cost of a variable with its fields and indexes, without reading the variable itself; a branch of `?:` and an
@@ -36,8 +36,9 @@ class Code:
         return self.cost if self.attribute is None else self.attribute
 
     def qualified(self, run: Run, more: int) -> Code:
-        """Return a field or index of this. What is no variable costs one more when it is read from; a conditional
-        nothing."""
+        """Return a field or index of this value.
+
+        Reading from anything but a variable costs one more; from a conditional, nothing."""
         base = self.bare + more
         overhead = 1 if self.attribute is None else self.cost - self.attribute
         return Code(run, base + overhead, attribute=base)
@@ -56,7 +57,7 @@ def outcome_of(run: Run, frame: Frame) -> Any:
 
 
 def refunding(run: Run, charged: int) -> Run:
-    """Return code that refunds the cost charged in advance for what depends on it if it fails."""
+    """Return code that, if it fails, refunds the cost charged in advance for dependent code."""
 
     def attempt(frame: Frame) -> Any:
         try:

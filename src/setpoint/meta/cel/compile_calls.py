@@ -11,8 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.cel.code import Code, Frame, Run, constant, outcome_of
-from setpoint.meta.cel.compile_logic import compile_and, compile_conditional, compile_not, compile_or
-from setpoint.meta.cel.compile_operators import OPERATORS, compile_equality, compile_operator
+from setpoint.meta.cel.compile_operators import (
+    OPERATORS,
+    compile_and,
+    compile_conditional,
+    compile_equality,
+    compile_not,
+    compile_operator,
+    compile_or,
+)
 from setpoint.meta.cel.compile_select import compile_index, compile_opt_index
 from setpoint.meta.cel.declarations import Overload
 from setpoint.meta.cel.runtime_cost import CallCost, call_cost, needs_result
@@ -161,7 +168,7 @@ def _function(
     if name in _CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
         return constant(call(arguments[0].value))
     folded = _folded_regex(name, arguments)
-    invoke = _paid(folded or call, cost, needs_result(name, overload))
+    invoke = _charged(folded or call, cost, needs_result(name, overload))
     if folded is not None or len(arguments) not in (1, 2) or name == "format":
         run = _variadic(invoke, arguments, cost)
     elif len(arguments) == 1:
@@ -185,9 +192,10 @@ def _folded_regex(name: str, arguments: list[Code]) -> Callable[..., Any] | None
 _Invoke = Callable[[Frame, Sequence[Any]], Any]
 
 
-def _paid(call: Callable[..., Any], cost: CallCost, afterwards: bool) -> _Invoke:
-    """Return the call, with what it costs beyond the constants. Where possible that is paid first: what exceeds the
-    limit is not begun."""
+def _charged(call: Callable[..., Any], cost: CallCost, afterwards: bool) -> _Invoke:
+    """Return the call with its cost beyond the constants.
+
+    Where possible the cost is charged first, so that a call that exceeds the limit does not start."""
     if isinstance(cost, int):
         return lambda frame, values: call(*values)
     charge = cost

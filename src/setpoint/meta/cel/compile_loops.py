@@ -41,7 +41,7 @@ _GO_NAMES = {
 
 
 def elements(value: Any) -> Iterable[Any]:
-    """Return what a macro with one variable iterates over: elements or keys."""
+    """Return the values that a macro with one variable iterates over: elements or keys."""
     if type(value) is list or isinstance(value, TypedList | TypedMap):
         return value
     if type(value) is dict:
@@ -50,7 +50,7 @@ def elements(value: Any) -> Iterable[Any]:
 
 
 def entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return what a macro with two variables iterates over: index and element, or key and value."""
+    """Return the pairs that a macro with two variables iterates over: index and element, or key and value."""
     if type(value) is list or isinstance(value, TypedList):
         return enumerate(value)
     if type(value) is dict:
@@ -166,7 +166,7 @@ def _quantifier(source: Run, places: list[int], predicate: Code, decisive: bool,
         limit = frame[1]
         for item in items:
             if decided:
-                frame[0] += condition  # whether to go on is asked once more
+                frame[0] += condition  # The loop condition is evaluated once more.
                 break
             if second:
                 frame[place], frame[second] = item
@@ -214,7 +214,7 @@ def _exactly_one(source: Run, places: list[int], predicate: Code) -> Run:
             try:
                 value = check(frame)
             except CelError as problem:
-                # The count is lost, but the elements that follow are still looked at, and the last answer counts.
+                # The count is lost, but the remaining elements are still evaluated, and the last result counts.
                 error = problem
                 continue
             if value is True:
@@ -257,7 +257,7 @@ def _collect(source: Run, places: list[int], predicate: Code | None, element: Ru
                     error = value if isinstance(value, CelError) else no_such_overload()
                     continue
                 frame[0] += cost
-            # A failure stays, but the elements that follow are still looked at, and paid for.
+            # The error stays, but the remaining elements are still evaluated and charged.
             try:
                 result.append(element(frame))
             except CelError as problem:
@@ -300,7 +300,7 @@ def _fold(
 
     def initially(frame: Frame) -> Any:
         value = start(frame)
-        return dict(value) if type(value) is dict else value  # a map is filled in place
+        return dict(value) if type(value) is dict else value  # A map is filled in place.
 
     place = places[0]
     second = places[1] if len(places) > 1 else 0

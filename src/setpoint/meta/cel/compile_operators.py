@@ -1,4 +1,7 @@
-"""Operators. On types that are known they become the Python operation itself."""
+"""Operators. For operands of known types they compile to the Python operation itself.
+
+`&&`, `||`, `!` and `?:` are the only operators that may skip an operand, and the only ones that absorb errors.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,82 @@ from setpoint.meta.cel import operators as ops
 from setpoint.meta.cel.code import Code, Frame, Run, constant, outcome_of
 from setpoint.meta.cel.runtime_cost import CallCost, equality_cost
 from setpoint.meta.cel.types import Kind, Type
-from setpoint.meta.cel.values import CelError, CostExceeded, Uint
+from setpoint.meta.cel.values import CelError, CostExceeded, Uint, no_such_overload
+
+
+def compile_and(left: Code, right: Code) -> Code:
+    return _short_circuit(left, right, decisive=False)
+
+
+def compile_or(left: Code, right: Code) -> Code:
+    return _short_circuit(left, right, decisive=True)
+
+
+def _short_circuit(left: Code, right: Code, *, decisive: bool) -> Code:
+    """Compile `&&` or `||`; an operand that is `decisive` is the result regardless of the other one."""
+    first, second, more = left.run, right.run, right.cost
+    neutral = not decisive
+
+    def run(frame: Frame) -> Any:
+        try:
+            value = first(frame)
+        except CelError as error:
+            return _other(frame, second, more, error, decisive)
+        if value is decisive:
+            return decisive
+        if value is not neutral:
+            return _other(frame, second, more, no_such_overload(), decisive)
+        frame[0] += more
+        value = second(frame)
+        if value is True or value is False:
+            return value
+        raise no_such_overload()
+
+    return Code(run, left.cost)
+
+
+def _other(frame: Frame, second: Run, more: int, error: CelError, decisive: bool) -> bool:
+    """Evaluate the second operand after the first failed: it may decide alone, otherwise the error is raised."""
+    frame[0] += more
+    try:
+        value = second(frame)
+    except CelError:
+        raise error from None
+    if value is decisive:
+        return bool(value)
+    raise error
+
+
+def compile_not(operand: Code) -> Code:
+    read = operand.run
+
+    def run(frame: Frame) -> bool:
+        value = read(frame)
+        if value is True:
+            return False
+        if value is False:
+            return True
+        raise no_such_overload("!_") if value is None else no_such_overload()
+
+    return Code(run, operand.cost + 1)
+
+
+def compile_conditional(condition: Code, yes: Code, no: Code) -> Code:
+    decide, on_true, on_false = condition.run, yes.run, no.run
+    true_cost, false_cost = yes.bare, no.bare
+
+    def run(frame: Frame) -> Any:
+        value = decide(frame)
+        if value is True:
+            frame[0] += true_cost
+            return on_true(frame)
+        if value is False:
+            frame[0] += false_cost
+            return on_false(frame)
+        raise no_such_overload()
+
+    return Code(run, condition.cost, attribute=condition.cost)
+
 
 _SCALARS = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE})
 _TEXTS = frozenset({Kind.STRING, Kind.BYTES})
@@ -55,7 +133,9 @@ def _charged(left: Run, right: Run, apply: Callable[[Any, Any], Any], charge: Ca
         try:
             one = left(frame)
         except CelError as error:
-            other = outcome_of(right, frame)  # which charges by itself, so before this is added
+            other = outcome_of(
+                right, frame
+            )  # The operation charges its own cost, so it runs before this cost is added.
             frame[0] += charge(error, other)
             raise
         try:
@@ -94,7 +174,7 @@ def _different(one: Any, other: Any) -> bool:
     try:
         return not ops.equals(one, other)
     except CelError:
-        return True  # what cannot be compared is not equal
+        return True  # Values that cannot be compared are not equal.
 
 
 def compile_operator(name: str, overload: str, arguments: list[Code], types: list[Type], cost: CallCost) -> Code:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.cel.code import Code, Frame, refunding
+from setpoint.meta.cel.json_values import TypedObject
 from setpoint.meta.cel.operators import find_index, get_index
-from setpoint.meta.cel.schema_values import TypedObject
 from setpoint.meta.cel.syntax import Call, Literal, Select
 from setpoint.meta.cel.types import Kind
 from setpoint.meta.cel.values import MISSING, NONE, CelError, Optional
@@ -86,10 +86,10 @@ def _from_optional(frame: Frame, value: Optional, key: Any) -> Any:
 def compile_opt_select(compiler: Compiler, expr: Call) -> Code:
     name = expr.arguments[1]
     assert isinstance(name, Literal)
-    return optional_index(compiler.compile(expr.arguments[0]), name.value)
+    return _optional_index(compiler.compile(expr.arguments[0]), name.value)
 
 
-def optional_index(operand: Code, key: Any) -> Code:
+def _optional_index(operand: Code, key: Any) -> Code:
     """Compile `a.?b` and `a[?b]` with a constant key."""
     read = operand.run
 
@@ -107,7 +107,7 @@ def optional_index(operand: Code, key: Any) -> Code:
 
 
 def compile_test(compiler: Compiler, expr: Select) -> Code:
-    """Compile `has(a.b)`, which costs what reading `a` costs; the test itself is free."""
+    """Compile `has(a.b)`, which costs as much as reading `a`; the test itself is free."""
     operand = compiler.compile(expr.operand)
     read, name = refunding(operand.run, 1), expr.field
     base = operand.bare + 1
@@ -157,7 +157,7 @@ def compile_index(operand: Code, index: Code) -> Code:
                     return value[key]
                 raise CelError(f"index out of bounds: {key}")
             if type(value) is Optional:
-                frame[0] -= 1  # charged for the whole expression already
+                frame[0] -= 1  # Already charged for the whole expression.
                 return _from_optional(frame, value, key)
             return get_index(value, key)
 
@@ -186,7 +186,7 @@ def compile_index(operand: Code, index: Code) -> Code:
 def compile_opt_index(operand: Code, index: Code) -> Code:
     """Compile `a[?b]`."""
     if index.constant:
-        return optional_index(operand, index.value)
+        return _optional_index(operand, index.value)
     read, at = refunding(operand.run, index.bare), index.run
 
     def run(frame: Frame) -> Any:

@@ -1,4 +1,4 @@
-"""A checked tree -> closures. Nothing is looked up or decided at run time that the types decide already."""
+"""Compilation of a checked tree to closures. Decisions that the types allow are made at compile time."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Compiler:
                 for run in runs:
                     result.append(run(frame))
             except CelError:
-                frame[0] -= sum(costs[len(result) + 1 :])  # these were not evaluated any more
+                frame[0] -= sum(costs[len(result) + 1 :])  # These were not evaluated.
                 raise
             return result
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from setpoint.meta.cel.library_cost import Node, call_estimate
+from setpoint.meta.cel.call_cost import Node, call_estimate, standard_estimate
 from setpoint.meta.cel.runtime_cost import LIST_BASE, MAP_BASE, STRUCT_BASE
 from setpoint.meta.cel.sizes import ONE, UNKNOWN, CallEstimate, CostRange, SizeRange, fixed
-from setpoint.meta.cel.standard_cost import standard_estimate
 from setpoint.meta.cel.syntax import (
     Call,
     Comprehension,
@@ -170,7 +169,7 @@ class _Estimator:
 
     def list(self, expr: ListExpr) -> CostRange:
         total = CostRange(LIST_BASE, LIST_BASE)
-        item = SizeRange(0 if not expr.elements else UNKNOWN.most, 0)
+        item = SizeRange(0 if not expr.elements else UNKNOWN.max, 0)
         for element in expr.elements:
             total = total.plus(self.cost(element))
             item = item.union(self.size_or_unknown(element))
@@ -179,7 +178,7 @@ class _Estimator:
 
     def map(self, expr: MapExpr) -> CostRange:
         total = CostRange(MAP_BASE, MAP_BASE)
-        key = value = SizeRange(0 if not expr.entries else UNKNOWN.most, 0)
+        key = value = SizeRange(0 if not expr.entries else UNKNOWN.max, 0)
         for entry in expr.entries:
             total = total.plus(self.cost(entry.key)).plus(self.cost(entry.value))
             key = key.union(self.size_or_unknown(entry.key))
@@ -276,7 +275,7 @@ class _Estimator:
         if expr.target is not None:
             total = self.cost(expr.target)
             target = self.node(expr.target)
-        cost = CostRange(UNKNOWN.most, 0)
+        cost = CostRange(UNKNOWN.max, 0)
         size: SizeRange | None = None
         for overload in expr.overloads:
             estimate = self.function(expr, overload, target, nodes, costs)
@@ -303,7 +302,7 @@ class _Estimator:
         if estimate is not None:
             return CallEstimate(estimate.cost.plus(arguments), estimate.size)
         if overload in ("logical_and", "logical_or"):
-            return CallEstimate(CostRange(costs[0].least, costs[0].plus(costs[1]).most))
+            return CallEstimate(CostRange(costs[0].min, costs[0].plus(costs[1]).max))
         if overload == "conditional":
             self.set_entries(expr, self.common_entries(expr.arguments[1], expr.arguments[2]))
             size = (nodes[1].size or UNKNOWN).union(nodes[2].size or UNKNOWN)

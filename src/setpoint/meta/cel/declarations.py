@@ -1,4 +1,4 @@
-"""What an environment declares: functions with their overloads, and how a library states them.
+"""Declarations of an environment: functions with their overloads, and libraries of them.
 
 A signature is one line, as the documentation of CEL writes it:
 
@@ -45,7 +45,7 @@ class Library:
 
     name: str
     functions: tuple[tuple[str, str, Implementation], ...] = ()
-    """(overload id, signature, implementation)"""
+    """The overload id, the signature and the implementation of each function."""
     macros: Mapping[MacroKey, Macro] = field(default_factory=dict)
     types: Mapping[str, Type] = field(default_factory=dict)
     """Names of types that an expression may use as values."""
@@ -104,7 +104,7 @@ class _Reader:
         if len(name) == 1 and name.isupper():
             return t.param(name)
         if name.startswith("kubernetes."):
-            return t.struct(name)  # the types of Kubernetes' libraries are messages to the checker
+            return t.struct(name)  # To the checker, the types of Kubernetes' libraries are messages.
         return t.opaque(name, *parameters)
 
 
@@ -125,7 +125,7 @@ def _variables(values: tuple[Type, ...]) -> tuple[Type, ...]:
 
 
 def overload(identity: str, signature: str, call: Implementation) -> tuple[str, Overload]:
-    """Reads a signature: the function's name, and the overload."""
+    """Parse a signature to the name of the function and the overload."""
     head, _, result_text = signature.partition(" -> ")
     target_text, member, rest = head.rpartition("::")
     name, _, arguments_text = rest.partition("(")

@@ -1,27 +1,66 @@
-"""An environment: what an expression may use. It compiles texts into programs."""
+"""An environment declares what an expression may use, and compiles texts into programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from setpoint.meta.cel import types as t
-from setpoint.meta.cel.checker import Checker
+from setpoint.meta.cel.checker import Checker, validate
 from setpoint.meta.cel.code import FIRST_VARIABLE, Frame
 from setpoint.meta.cel.compiler import Access, Compiler
 from setpoint.meta.cel.cost import Sizer, estimate
 from setpoint.meta.cel.declarations import Function, Library, overload
-from setpoint.meta.cel.depth import room_for_depth
+from setpoint.meta.cel.libraries.addresses import CIDR, IP
+from setpoint.meta.cel.libraries.authorizer import AUTHZ, AUTHZ_SELECTORS
+from setpoint.meta.cel.libraries.lists import KUBERNETES_INCLUDES, KUBERNETES_LISTS, LISTS, SETS
+from setpoint.meta.cel.libraries.named_formats import FORMAT
+from setpoint.meta.cel.libraries.optionals import OPTIONALS, TWO_VARIABLE_COMPREHENSIONS
+from setpoint.meta.cel.libraries.quantities import QUANTITY
+from setpoint.meta.cel.libraries.regular import KUBERNETES_REGEX
+from setpoint.meta.cel.libraries.semver import SEMVER
+from setpoint.meta.cel.libraries.standard import STANDARD
+from setpoint.meta.cel.libraries.strings import STRINGS
+from setpoint.meta.cel.libraries.urls import URLS
 from setpoint.meta.cel.macros import Macro, MacroKey
 from setpoint.meta.cel.parser import parse
 from setpoint.meta.cel.sizes import CostRange
 from setpoint.meta.cel.source import CelProblem, Source
-from setpoint.meta.cel.structs import StructType
 from setpoint.meta.cel.syntax import Expr, depth_of
-from setpoint.meta.cel.types import Type
-from setpoint.meta.cel.validators import validate
+from setpoint.meta.cel.types import StructType, Type
 from setpoint.meta.cel.values import MISSING, CelError, CostExceeded, Message
+
+_FRAMES = 10_000
+"""Recursion limit for the deepest expression that the parser accepts.
+
+Python functions that call each other use no C stack, so this is memory on the heap."""
+
+
+_USUAL = sys.getrecursionlimit()
+_users: list[None] = []
+"""One item for each current user of the raised limit, which is shared by all threads."""
+
+
+@contextmanager
+def _raised_recursion_limit() -> Iterator[None]:
+    if _USUAL >= _FRAMES:
+        yield
+        return
+    _users.append(None)
+    sys.setrecursionlimit(_FRAMES)
+    try:
+        yield
+    finally:
+        _users.pop()
+        if not _users:
+            sys.setrecursionlimit(_USUAL)
+            if _users:  # Another thread may have left it in the meantime.
+                sys.setrecursionlimit(_FRAMES)
+
 
 PER_CALL_LIMIT = 1_000_000
 """Maximum cost of one evaluation."""
@@ -109,7 +148,7 @@ class Environment:
 
     def check(self, text: str) -> tuple[Source, Expr]:
         """Return the checked tree of a text. Raises CelProblem."""
-        with room_for_depth():
+        with _raised_recursion_limit():
             return self._check(text)
 
     def _check(self, text: str) -> tuple[Source, Expr]:
@@ -135,7 +174,7 @@ class Environment:
         part of the expression cannot be computed."""
         _, tree = self.check(text)
         compiler = Compiler(self._functions, self._construct, self._access)
-        with room_for_depth():
+        with _raised_recursion_limit():
             code = compiler.compile(tree)
         return Program(text, tree, code.run, code.cost, dict(compiler.variables), compiler.size)
 
@@ -183,7 +222,7 @@ class Program:
             frame[place] = bindings.get(name, MISSING)
         try:
             if self._deep:
-                with room_for_depth():
+                with _raised_recursion_limit():
                     value = self._run(frame)
             else:
                 value = self._run(frame)
@@ -200,6 +239,32 @@ class Program:
         return Outcome(value, cost)
 
     def cost_estimate(self, sizer: Sizer | None = None) -> CostRange:
-        """Return the least and the most that an evaluation can cost, given how large the variables can be."""
-        with room_for_depth():
+        """Return the minimum and maximum cost of an evaluation, given how large the variables can be."""
+        with _raised_recursion_limit():
             return estimate(self.tree, sizer)
+
+
+# In upstream's order, which selects the overload when several match.
+_FIRST: tuple[Library, ...] = (STANDARD, URLS, KUBERNETES_REGEX)
+_REST: tuple[Library, ...] = (
+    AUTHZ,
+    OPTIONALS,
+    QUANTITY,
+    STRINGS,
+    SETS,
+    IP,
+    CIDR,
+    FORMAT,
+    AUTHZ_SELECTORS,
+    TWO_VARIABLE_COMPREHENSIONS,
+    SEMVER,
+    LISTS,
+)
+
+
+@cache
+def kubernetes_environment(stored: bool = False) -> Environment:
+    """Return the environment without variables. `stored`: for expressions that are in the cluster already."""
+    if stored:
+        return Environment((*_FIRST, *_REST, KUBERNETES_LISTS, KUBERNETES_INCLUDES))
+    return Environment((*_FIRST, KUBERNETES_LISTS, *_REST))

@@ -1,11 +1,16 @@
-"""Text -> tokens. Linear in the text: every pattern either matches from where it stands or not at all."""
+"""Text to tokens, values of literals, and the escaping of property names that are not identifiers.
+
+Tokenizing is linear in the text: every pattern either matches at its position or fails at once.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from setpoint.meta.cel.source import Issue
+from setpoint.meta.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 
 class Token(NamedTuple):
@@ -44,15 +49,36 @@ _TOKEN = re.compile(
 )
 _UNREADABLE = "Syntax error: token recognition error at: '"
 _WORDS = frozenset({"in", "true", "false", "null"})
-RESERVED = frozenset((
-    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-    "package", "namespace", "null", "return", "true", "var", "void", "while",
-))  # fmt: skip
+RESERVED = frozenset(
+    (
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    )
+)
 """Reserved words, which cannot name a variable."""
 
 
 def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
-    """Return the tokens, an `<EOF>` last, and what could not be read."""
+    """Return the tokens, ending with `<EOF>`, and the errors of unreadable text."""
     tokens: list[Token] = []
     issues: list[Issue] = []
     at, end = 0, len(text)
@@ -105,7 +131,7 @@ def _unreadable(text: str, at: int) -> int:
             at += 1
         return len(text)
     if text[start] in "&|=":
-        # Two characters that only make sense together: the second one is looked at, and goes the same way.
+        # Two characters that are only valid together: the second one is unreadable too.
         return min(start + 2, len(text)) if start + 1 < len(text) else start + 1
     if text[start] == "`":
         inner = re.match(r"`[A-Za-z0-9_./\- ]*", text[start:])
@@ -132,3 +158,148 @@ def _partial_escape(text: str, at: int) -> int:
             at += 1
         return at + 1
     return at + 1
+
+
+_SIMPLE_ESCAPES = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "`": "`",
+    "?": "?",
+}
+_LITERAL_ESCAPE = re.compile(
+    r"\\(?:([xX])([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
+)
+
+
+class BadLiteral(ValueError):
+    """A literal is invalid; the message says why."""
+
+
+def _body(token: str) -> tuple[str, bool]:
+    """Return the text between the quotes, and whether it is raw."""
+    token = token.replace("\r\n", "\n").replace("\r", "\n")
+    raw = token[0] in "rR"
+    if raw:
+        token = token[1:]
+    width = 3 if len(token) >= 6 and token[:3] in ("'''", '"""') else 1
+    return token[width:-width], raw
+
+
+def text_of(token: str) -> str:
+    """Return the value of a string literal."""
+    body, raw = _body(token)
+    if raw or "\\" not in body:
+        return body
+
+    def resolve(found: re.Match[str]) -> str:
+        _, byte, short, long, octal, simple = found.groups()
+        if simple is not None:
+            if simple not in _SIMPLE_ESCAPES:
+                raise BadLiteral("unable to unescape string")
+            return _SIMPLE_ESCAPES[simple]
+        code = int(octal, 8) if octal else int(byte or short or long, 16)
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise BadLiteral("invalid unicode code point")
+        return chr(code)
+
+    return _LITERAL_ESCAPE.sub(resolve, body)
+
+
+def _bytes_of(token: str) -> bytes:
+    """Return the value of a bytes literal, its `b` already off."""
+    body, raw = _body(token)
+    if raw or "\\" not in body:
+        return body.encode()
+    parts: list[bytes] = []
+    at = 0
+    for found in _LITERAL_ESCAPE.finditer(body):
+        parts.append(body[at : found.start()].encode())
+        at = found.end()
+        _, byte, short, long, octal, simple = found.groups()
+        if short or long:
+            raise BadLiteral("unable to unescape string")
+        if simple is not None:
+            if simple not in _SIMPLE_ESCAPES:
+                raise BadLiteral("unable to unescape string")
+            parts.append(_SIMPLE_ESCAPES[simple].encode())
+        else:
+            parts.append(bytes([int(octal, 8) if octal else int(byte, 16)]))
+    parts.append(body[at:].encode())
+    return b"".join(parts)
+
+
+def value_of(token: Token, sign: str) -> Any:
+    """Return the value of a literal; `sign` stands before a number. Raises BadLiteral."""
+    kind, text = token.kind, token.text
+    if kind == STRING:
+        return text_of(text)
+    if kind == BYTES:
+        return _bytes_of(text[1:])
+    if kind == NUM_INT:
+        number = _integer(sign + text)
+        if not INT_MIN <= number <= INT_MAX:
+            raise BadLiteral("invalid int literal")
+        return number
+    if kind == NUM_UINT:
+        number = _integer(text[:-1])
+        if number > UINT_MAX:
+            raise BadLiteral("invalid uint literal")
+        return Uint(number)
+    if kind == NUM_FLOAT:
+        value = float(sign + text)
+        if math.isinf(value):
+            raise BadLiteral("invalid double literal")
+        return value
+    return {"true": True, "false": False}.get(kind)
+
+
+def _integer(text: str) -> int:
+    if len(text) > 30:
+        return 1 << 64  # Too large for any type; the exact value does not matter.
+    return int(text, 16 if "x" in text else 10)
+
+
+_PLAIN_PROPERTY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_ALLOWED_PROPERTY = re.compile(r"[a-zA-Z_./\-][a-zA-Z0-9_./\-]*", re.ASCII)
+_SPECIAL_PARTS = re.compile(r"__|[-./]")
+_PROPERTY_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_ESCAPED_PART = re.compile(r"__([^_]+)__")
+_UNESCAPED_PARTS = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
+
+
+def escape_property(name: str) -> str | None:
+    """Return the identifier for a property; None where there is none, and the property cannot be reached."""
+    if name in RESERVED:
+        return f"__{name}__"
+    if _PLAIN_PROPERTY.fullmatch(name) and "__" not in name:
+        return name
+    if not _ALLOWED_PROPERTY.fullmatch(name):
+        return None
+    return _SPECIAL_PARTS.sub(lambda found: _PROPERTY_ESCAPES[found.group()], name)
+
+
+def unescape_property(identifier: str) -> str | None:
+    """Return the property that an identifier means; None for escapes that there are not."""
+    if "__" not in identifier:
+        return identifier
+    bad = False
+
+    def back(found: re.Match[str]) -> str:
+        nonlocal bad
+        word = found[1]
+        if word in _UNESCAPED_PARTS:
+            return _UNESCAPED_PARTS[word]
+        if word not in RESERVED or found.group() != identifier:
+            bad = True
+        return word
+
+    result = _ESCAPED_PART.sub(back, identifier)
+    return None if bad else result

@@ -13,8 +13,6 @@ MacroKey = tuple[str, int, bool]
 
 MAX_COPIED = 4096
 """Maximum number of copied nodes: `optMap` uses its target twice, so each link of a chain doubles it."""
-VARIADIC = -1
-"""Number of arguments in a macro's key that matches any number."""
 ACCUMULATOR = "@result"
 _RESERVED_ACCUMULATORS = (ACCUMULATOR, "__result__")
 _UNUSED = "#unused"

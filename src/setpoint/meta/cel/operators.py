@@ -1,11 +1,11 @@
-"""Equality, order and arithmetic of values whose types are known only now."""
+"""Equality, order and arithmetic of values whose types are known only at run time."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from setpoint.meta.cel.numbers import format_general
+from setpoint.meta.cel.go_text import format_general
 from setpoint.meta.cel.types import Type
 from setpoint.meta.cel.values import (
     INT_MAX,

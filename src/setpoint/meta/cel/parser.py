@@ -1,4 +1,4 @@
-"""The parser. Its errors are those of the reference implementation's generated parser, which users know."""
+"""The parser. Its errors are those of the reference implementation's generated parser."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from setpoint.meta.cel import lexer
-from setpoint.meta.cel.lexer import EOF, IDENTIFIER, RESERVED, Token, tokenize
-from setpoint.meta.cel.literals import BadLiteral, value_of
-from setpoint.meta.cel.macros import VARIADIC, Macro, MacroMisuse
+from setpoint.meta.cel.lexer import EOF, IDENTIFIER, RESERVED, BadLiteral, Token, tokenize, value_of
+from setpoint.meta.cel.macros import Macro, MacroMisuse
 from setpoint.meta.cel.recovery import (
     FIRST,
     MAX_DEPTH,
@@ -459,8 +458,6 @@ class _Parser(TokenReader):
 
     def call_or_macro(self, position: int, function: str, arguments: list[Expr], target: Expr | None) -> Expr:
         macro = self.macros.get((function, len(arguments), target is not None))
-        if macro is None:
-            macro = self.macros.get((function, VARIADIC, target is not None))
         if macro is not None:
             try:
                 expanded = macro(position, target, arguments)

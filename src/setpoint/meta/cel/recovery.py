@@ -11,14 +11,59 @@ from setpoint.meta.cel.syntax import Expr, Literal
 
 MAX_DEPTH = 250
 FIRST = (
-    "'['", "'{'", "'('", "'.'", "'-'", "'!'", "'true'", "'false'", "'null'",
-    "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER",
-)  # fmt: skip
+    "'['",
+    "'{'",
+    "'('",
+    "'.'",
+    "'-'",
+    "'!'",
+    "'true'",
+    "'false'",
+    "'null'",
+    "NUM_FLOAT",
+    "NUM_INT",
+    "NUM_UINT",
+    "STRING",
+    "BYTES",
+    "IDENTIFIER",
+)
 _ORDER = (
-    "'=='", "'!='", "'in'", "'<'", "'<='", "'>='", "'>'", "'&&'", "'||'", "'['", "']'", "'{'", "'}'", "'('", "')'",
-    "'.'", "','", "'-'", "'!'", "'?'", "':'", "'+'", "'*'", "'/'", "'%'", "'true'", "'false'", "'null'",
-    "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER", "ESC_IDENTIFIER",
-)  # fmt: skip
+    "'=='",
+    "'!='",
+    "'in'",
+    "'<'",
+    "'<='",
+    "'>='",
+    "'>'",
+    "'&&'",
+    "'||'",
+    "'['",
+    "']'",
+    "'{'",
+    "'}'",
+    "'('",
+    "')'",
+    "'.'",
+    "','",
+    "'-'",
+    "'!'",
+    "'?'",
+    "':'",
+    "'+'",
+    "'*'",
+    "'/'",
+    "'%'",
+    "'true'",
+    "'false'",
+    "'null'",
+    "NUM_FLOAT",
+    "NUM_INT",
+    "NUM_UINT",
+    "STRING",
+    "BYTES",
+    "IDENTIFIER",
+    "ESC_IDENTIFIER",
+)
 STARTS = frozenset(name.strip("'") for name in FIRST)
 RELATIONS = {"<": "_<_", "<=": "_<=_", ">=": "_>=_", ">": "_>_", "==": "_==_", "!=": "_!=_", "in": "@in"}
 SUMS = {"+": "_+_", "-": "_-_"}
@@ -40,7 +85,7 @@ class ParseAborted(Exception):
 
 
 class TooDeep(Exception):
-    """The expression nests deeper than it may."""
+    """The expression exceeds the maximum nesting depth."""
 
 
 class TokenReader:
@@ -52,7 +97,7 @@ class TokenReader:
         self.tokens = tokens
         self.at = 0
         self.issues = issues
-        self.recovering = False  # after an error nothing is reported until a token fits again
+        self.recovering = False  # After an error, nothing is reported until a token matches again.
         self.last_error_at = -1
         self.followers: list[frozenset[str]] = []
         self.depth = {"expr": 0, "relation": 0, "calc": 0, "member": 0}

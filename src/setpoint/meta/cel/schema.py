@@ -13,11 +13,17 @@ from typing import Any
 
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.cost import Path, Sizer
-from setpoint.meta.cel.escaping import escape
-from setpoint.meta.cel.schema_values import Reading, TypedObject, read_list, read_map, read_number, reader_of_format
+from setpoint.meta.cel.json_values import (
+    Reading,
+    TypedObject,
+    read_list,
+    read_map,
+    read_number,
+    reader_of_format,
+)
+from setpoint.meta.cel.lexer import escape_property
 from setpoint.meta.cel.sizes import SizeRange
-from setpoint.meta.cel.structs import StructType
-from setpoint.meta.cel.types import Type
+from setpoint.meta.cel.types import StructType, Type
 
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
 _MAX_LENGTH = MAX_REQUEST_BYTES - 2
@@ -92,7 +98,7 @@ def schema_type(schema: Mapping[str, Any], *, name: str = "selfType", root: bool
 
 
 def with_type_and_metadata(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a resource: what every resource has is in it."""
+    """Return the schema of a resource with apiVersion, kind and metadata."""
     properties = schema.get("properties") or {}
     metadata = properties.get("metadata") or {}
     inner = metadata.get("properties") or {}
@@ -182,7 +188,7 @@ def _object(schema: Mapping[str, Any], name: str) -> SchemaType | None:
     access: dict[str, tuple[str, Reading | None]] = {}
     structs: list[StructType] = []
     for key, prop in (schema.get("properties") or {}).items():
-        identifier = escape(key)
+        identifier = escape_property(key)
         compiled = _compile(prop, f"{name}.{identifier}", bool(prop.get("x-kubernetes-embedded-resource")))
         if compiled is None:
             continue

@@ -1,69 +1,69 @@
-"""Ranges of sizes and costs, in unsigned 64-bit integers that stop at their largest value instead of wrapping."""
+"""Ranges of sizes and costs, in unsigned 64-bit integers with saturating arithmetic."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-MOST = (1 << 64) - 1
+MAX_UINT64 = (1 << 64) - 1
 
 
 def _add(left: int, right: int) -> int:
-    return min(left + right, MOST)
+    return min(left + right, MAX_UINT64)
 
 
 def _multiply(left: int, right: int) -> int:
-    return min(left * right, MOST)
+    return min(left * right, MAX_UINT64)
 
 
 def _scale(size: int, factor: float) -> int:
     value = float(size)
     if value > 0 and factor > 0 and value > 18446744073709551615.0 / factor:
-        return MOST
+        return MAX_UINT64
     scaled = math.ceil(value * factor)
-    return MOST if scaled >= 1 << 64 else scaled
+    return MAX_UINT64 if scaled >= 1 << 64 else scaled
 
 
 class CostRange(NamedTuple):
     """Minimum and maximum cost."""
 
-    least: int
-    most: int
+    min: int
+    max: int
 
     def plus(self, other: CostRange) -> CostRange:
-        return CostRange(_add(self.least, other.least), _add(self.most, other.most))
+        return CostRange(_add(self.min, other.min), _add(self.max, other.max))
 
     def multiplied(self, other: CostRange) -> CostRange:
-        return CostRange(_multiply(self.least, other.least), _multiply(self.most, other.most))
+        return CostRange(_multiply(self.min, other.min), _multiply(self.max, other.max))
 
     def times(self, factor: float) -> CostRange:
-        return CostRange(_scale(self.least, factor), _scale(self.most, factor))
+        return CostRange(_scale(self.min, factor), _scale(self.max, factor))
 
     def union(self, other: CostRange) -> CostRange:
-        return CostRange(min(self.least, other.least), max(self.most, other.most))
+        return CostRange(min(self.min, other.min), max(self.max, other.max))
 
 
 class SizeRange(NamedTuple):
     """Minimum and maximum size."""
 
-    least: int
-    most: int
+    min: int
+    max: int
 
     def plus(self, other: SizeRange) -> SizeRange:
-        return SizeRange(_add(self.least, other.least), _add(self.most, other.most))
+        return SizeRange(_add(self.min, other.min), _add(self.max, other.max))
 
     def multiplied(self, other: SizeRange) -> SizeRange:
-        return SizeRange(_multiply(self.least, other.least), _multiply(self.most, other.most))
+        return SizeRange(_multiply(self.min, other.min), _multiply(self.max, other.max))
 
     def times(self, factor: float) -> CostRange:
         """Return the cost of traversing this size at that cost per unit, rounded up."""
-        return CostRange(_scale(self.least, factor), _scale(self.most, factor))
+        return CostRange(_scale(self.min, factor), _scale(self.max, factor))
 
     def times_cost(self, cost: CostRange) -> CostRange:
-        return CostRange(_multiply(self.least, cost.least), _multiply(self.most, cost.most))
+        return CostRange(_multiply(self.min, cost.min), _multiply(self.max, cost.max))
 
     def union(self, other: SizeRange) -> SizeRange:
-        return SizeRange(min(self.least, other.least), max(self.most, other.most))
+        return SizeRange(min(self.min, other.min), max(self.max, other.max))
 
 
 class CallEstimate(NamedTuple):
@@ -78,4 +78,4 @@ def fixed(size: int) -> SizeRange:
 
 
 ONE = SizeRange(1, 1)
-UNKNOWN = SizeRange(0, MOST)
+UNKNOWN = SizeRange(0, MAX_UINT64)

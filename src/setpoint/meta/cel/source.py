@@ -22,7 +22,7 @@ class Issue:
 
 
 class CelProblem(ValueError):
-    """An expression that does not compile. Its text is what a user is shown: every issue with its place and a caret."""
+    """An expression that does not compile. Its text shows every issue with its position and a caret."""
 
     def __init__(self, source: Source, issues: list[Issue]) -> None:
         self.source = source

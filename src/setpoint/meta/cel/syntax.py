@@ -34,8 +34,10 @@ class Ident(Expr):
     def __init__(self, position: int, name: str) -> None:
         super().__init__(position)
         self.name = name
-        self.constant: Any = None  # a type, when the name is the name of one
-        self.is_global = False  # set when a variable of a macro hides this one, and the leading dot reaches past it
+        self.constant: Any = None  # Set if the name is the name of a type.
+        self.is_global = (
+            False  # Set if a variable of a macro hides this one and the leading dot refers to the outer one.
+        )
 
 
 class Select(Expr):
@@ -48,7 +50,7 @@ class Select(Expr):
         self.operand = operand
         self.field = field
         self.test_only = test_only
-        self.resolved: Ident | None = None  # when `a.b` turned out to be one qualified name
+        self.resolved: Ident | None = None  # Set if `a.b` is one qualified name.
 
 
 class Call(Expr):
@@ -139,7 +141,7 @@ class Comprehension(Expr):
         self.condition = condition
         self.step = step
         self.result = result
-        self.macro = macro  # which macro it came from: the compiler has faster forms for the common ones
+        self.macro = macro  # The macro it was expanded from: the compiler has faster forms for the common ones.
 
 
 def children(expr: Expr) -> Iterator[Expr]:

@@ -1,12 +1,8 @@
-"""The values of expressions.
-
-JSON values represent themselves: None, bool, int, float, str, list, dict. Everything else has a class here. An int is a
-64-bit signed integer; arithmetic preserves this.
-"""
+"""The values of expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -28,7 +24,7 @@ class CelError(Exception):
 
 
 class CostExceeded(Exception):
-    """The evaluation cost more than it may. Nothing absorbs this one."""
+    """The evaluation exceeded its cost limit. No operator absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -99,7 +95,7 @@ class Timestamp:
 
 
 class Optional:
-    """A value that may not be there. `NONE` is the one without."""
+    """An optional value; `NONE` is the absent one."""
 
     __slots__ = ("present", "value")
 
@@ -266,3 +262,36 @@ _BOOL_KEYS = {True: BoolKey(True), False: BoolKey(False)}
 
 def key_back(key: Any) -> Any:
     return key.value if type(key) is BoolKey else key
+
+
+class LazyMap(TypedMap):
+    """A map whose values, or errors, are computed at most once. The function that computes a value charges its cost."""
+
+    __slots__ = ("_compute", "_known")
+
+    def __init__(self, compute: Mapping[str, Callable[[], Any]]) -> None:
+        self._compute = compute
+        self._known: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._compute)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._compute)
+
+    def find(self, key: Any) -> Any:
+        compute = self._compute.get(key)
+        if compute is None:
+            return MISSING
+        if key not in self._known:
+            try:
+                self._known[key] = compute()
+            except CelError as error:
+                self._known[key] = error
+        value = self._known[key]
+        if isinstance(value, CelError):
+            raise value
+        return value
+
+    def equals(self, other: Any) -> bool:
+        return self is other

@@ -13,8 +13,7 @@ from setpoint.meta.patch.errors import (
     PatchUnprocessable,
 )
 from setpoint.meta.patch.json_patch import apply_json_patch, decode_json_patch, unknown_operation_fields
-from setpoint.meta.patch.merge_diff import merge_patch_between, three_way_merge
-from setpoint.meta.patch.merge_patch import apply_merge_patch
+from setpoint.meta.patch.merge_patch import apply_merge_patch, merge_patch_between, three_way_merge
 from setpoint.meta.patch.strategic import apply_strategic
 from setpoint.meta.patch.strategic_diff import three_way_strategic, two_way_strategic
 

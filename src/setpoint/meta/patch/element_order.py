@@ -47,8 +47,10 @@ def partition(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[Any
 def interleave(
     ours: list[Any], theirs: list[Any], our_order: list[Any], their_order: list[Any], merge_key: str | None
 ) -> list[Any]:
-    """`ours` sorted by one order and `theirs` by the other, with each of theirs put before the first of ours that it
-    preceded in `their_order`. `merge_key` None: the items are no maps."""
+    """Merge `ours`, sorted by one order, and `theirs`, sorted by the other.
+
+    Each of theirs goes before the first of ours that it preceded in `their_order`. A `merge_key` of None means that the
+    items are not maps."""
     ours = sorted_by(ours, our_order, merge_key)
     theirs = sorted_by(theirs, their_order, merge_key)
     if not ours or not theirs:
@@ -103,8 +105,9 @@ def sorted_by(items: list[Any], order: list[Any], merge_key: str | None) -> list
 
 
 def _insertion_sorted(items: list[Any], places: list[int | None]) -> list[Any]:
-    """Return an item that the order does not know goes before whatever stands before it: the outcome of a stable
-    insertion sort with that (inconsistent) comparison, which is what the reference does."""
+    """Sort as the reference does: by a stable insertion sort in which an item without a place precedes any other.
+
+    That comparison is inconsistent, so the result depends on the algorithm."""
     pairs = list(zip(places, items))
     for end in range(1, len(pairs)):
         at = end

@@ -1,9 +1,4 @@
-"""JSON Patch (RFC 6902) as the reference's library applies it.
-
-Where it leaves the RFC, so do we: `replace` and `copy` work on a member that does not exist, `add` without a value adds
-null, whatever stands before the first slash of a path is ignored, list indices may be negative, `test` takes a missing
-member for null.
-"""
+"""JSON Patch (RFC 6902): application as in the reference's library, and generation."""
 
 from __future__ import annotations
 
@@ -14,6 +9,7 @@ import orjson
 
 from setpoint.meta.goformat import kind_of, quote
 from setpoint.meta.patch.errors import PatchTooLarge, PatchUndecodable, PatchUnprocessable
+from setpoint.meta.patch.strategic_diff import same
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
@@ -24,7 +20,7 @@ _INDEX = re.compile(r"[+-]?0*[0-9]{1,18}")
 
 
 def decode_json_patch(patch: Any, *, strict: bool = True) -> list[Any]:
-    """Return the operations of a decoded JSON document, or why it is no patch.
+    """Return the operations of a decoded JSON document, or raise an error if it is not a patch.
 
     `strict` is how the server decodes unless field validation is off: the types of all operations are checked first.
     """
@@ -190,7 +186,7 @@ class _Run:
                     f"{self._copied}, exceeding the limit {MAX_COPIED_BYTES}"
                 )
             if type(value) in (dict, list):
-                # A copy of its own: the original may be one of ours and be written to later.
+                # A separate copy, because the original may be a copy of this run that is modified later.
                 value = orjson.loads(encoded)
         _insert(container, key, value, "error while adding value during copy: ")
 
@@ -301,3 +297,50 @@ def _same(left: Any, right: Any) -> bool:
     if type(left) is list:
         return len(left) == len(right) and all(map(_same, left, right))
     return bool(left == right)
+
+
+Operation = dict[str, Any]
+
+
+def json_patch_between(old: Any, new: Any) -> list[Operation]:
+    """Return the patch that makes `new` of `old`; empty if they are the same as JSON."""
+    operations: list[Operation] = []
+    _diff(old, new, "", operations)
+    return operations
+
+
+def _diff(old: Any, new: Any, path: str, found: list[Operation]) -> None:
+    if type(old) is dict and type(new) is dict:
+        for key in old:
+            if key not in new:
+                found.append({"op": "remove", "path": _below(path, key)})
+        for key, value in new.items():
+            if key in old:
+                _diff(old[key], value, _below(path, key), found)
+            else:
+                found.append({"op": "add", "path": _below(path, key), "value": value})
+    elif type(old) is list and type(new) is list:
+        _diff_lists(old, new, path, found)
+    elif not same(old, new):
+        found.append({"op": "replace", "path": path, "value": new})
+
+
+def _diff_lists(old: list[Any], new: list[Any], path: str, found: list[Operation]) -> None:
+    """Diff two lists: equal elements at both ends stay, those between are replaced in place, then added or removed."""
+    start, shorter = 0, min(len(old), len(new))
+    while start < shorter and same(old[start], new[start]):
+        start += 1
+    end = 0
+    while end < shorter - start and same(old[-1 - end], new[-1 - end]):
+        end += 1
+    both = shorter - end
+    for at in range(start, both):
+        _diff(old[at], new[at], f"{path}/{at}", found)
+    for at in range(len(old) - end - 1, both - 1, -1):
+        found.append({"op": "remove", "path": f"{path}/{at}"})
+    for at in range(both, len(new) - end):
+        found.append({"op": "add", "path": f"{path}/{at}", "value": new[at]})
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"

@@ -1,11 +1,15 @@
-"""JSON Merge Patch (RFC 7386), with the reference's one deviation: nulls inside lists of new values are dropped too."""
+"""JSON Merge Patch (RFC 7386): application, generation, and the three-way patch of client-side apply for kinds without
+merge keys.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.meta.goformat import kind_of
-from setpoint.meta.patch.errors import PatchUndecodable
+from setpoint.meta.goformat import kind_of, plain
+from setpoint.meta.objects import Obj
+from setpoint.meta.patch.errors import PatchRefused, PatchUndecodable
+from setpoint.meta.patch.strategic_diff import conflict_text, same
 
 
 def apply_merge_patch(doc: Any, patch: Any, *, strict: bool = True) -> Any:
@@ -41,7 +45,7 @@ def _merge_map(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             new = _merge_map(current, value) if type(value) is dict else value
         else:
             new = _without_nulls(value)
-            # Lists are not compared: Python's equality would take [1] for [true].
+            # Lists are not compared: in Python [1] equals [True].
             if type(new) is type(current) and new == current and type(new) is not list:
                 continue
         if new is not current:
@@ -54,9 +58,74 @@ def _merge_map(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 def _without_nulls(value: Any) -> Any:
     """Return `value` without the null members of its objects, however deep; null items of lists stay."""
     if type(value) is dict:
-        kept = {key: _without_nulls(member) for key, member in value.items() if member is not None}
-        return value if len(kept) == len(value) and all(kept[key] is value[key] for key in kept) else kept
+        remaining = {key: _without_nulls(member) for key, member in value.items() if member is not None}
+        return (
+            value
+            if len(remaining) == len(value) and all(remaining[key] is value[key] for key in remaining)
+            else remaining
+        )
     if type(value) is list:
         items = [_without_nulls(item) for item in value]
         return value if all(new is old for new, old in zip(items, value)) else items
     return value
+
+
+def merge_patch_between(old: Obj, new: Obj) -> Obj:
+    """Return the merge patch that makes `new` of `old`."""
+    patch: Obj = {}
+    for key, value in new.items():
+        if key not in old:
+            patch[key] = value
+        elif type(value) is dict and type(old[key]) is dict:
+            found = merge_patch_between(old[key], value)
+            if found:
+                patch[key] = found
+        elif not same(old[key], value):
+            patch[key] = value
+    return patch | {key: None for key in old if key not in new}
+
+
+def three_way_merge(original: Obj, modified: Obj, current: Obj) -> Obj:
+    """Return a JSON merge patch as `three_way_strategic` does. Raises PatchRefused if it would change apiVersion, kind
+    or name."""
+    delta = _filtered(merge_patch_between(current, modified), nulls=False)
+    gone = _filtered(merge_patch_between(original, modified), nulls=True)
+    if _conflict(delta, gone):
+        raise PatchRefused(conflict_text(delta, gone))
+    patch = _overlaid(gone, delta)
+    meta = patch.get("metadata")
+    if "apiVersion" in patch or "kind" in patch or (isinstance(meta, dict) and "name" in meta):
+        raise PatchRefused(f"precondition failed for: {plain(patch)}")
+    return patch
+
+
+def _filtered(patch: Obj, *, nulls: bool) -> Obj:
+    """Return the patch with only its nulls, or without them."""
+    kept: Obj = {}
+    for key, value in patch.items():
+        if value is None:
+            if nulls:
+                kept[key] = None
+        elif type(value) is dict and value:
+            found = _filtered(value, nulls=nulls)
+            if found:
+                kept[key] = found
+        elif not nulls:
+            kept[key] = value
+    return kept
+
+
+def _overlaid(under: Obj, over: Obj) -> Obj:
+    merged = dict(under)
+    for key, value in over.items():
+        current = merged.get(key)
+        merged[key] = _overlaid(current, value) if type(current) is dict and type(value) is dict else value
+    return merged
+
+
+def _conflict(left: Any, right: Any) -> bool:
+    if type(left) is dict and type(right) is dict:
+        return any(key in right and _conflict(value, right[key]) for key, value in left.items())
+    if type(left) is list and type(right) is list:
+        return len(left) != len(right) or any(map(_conflict, left, right))
+    return not same(left, right)

@@ -2,7 +2,7 @@
 
 Directives in the patch: `$patch` (replace, delete) in a map or list item, `$retainKeys` in a map,
 `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>` beside a list. Parts that are new to the document are
-taken as they come, minus nulls and deletions: directives deeper inside them stay and meet the decoder.
+added as given, without nulls and deletions: directives deeper inside them stay, and the decoder reports them.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _bad_directive(patch: dict[str, Any]) -> str:
 
 
 def _retain_keys(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Return `doc` without what `$retainKeys` does not name."""
+    """Return `doc` without the keys that `$retainKeys` does not list."""
     if RETAIN_KEYS not in patch:
         return doc
     keys = patch[RETAIN_KEYS]
@@ -197,7 +197,7 @@ def _merge_list_field(
     is_delete_list: bool,
     server_order: list[Any] | None = None,
 ) -> list[Any]:
-    # A list of deletions works the same whatever the field's strategy is.
+    # A list of deletions works the same for every strategy of the field.
     if is_delete_list or "merge" in field.patch_strategy:
         return _merge_list(field, current, patched, is_delete_list, server_order)
     return patched
@@ -206,15 +206,17 @@ def _merge_list_field(
 def _merge_list(
     field: Field, current: list[Any], patched: list[Any], is_delete_list: bool, server_order: list[Any] | None
 ) -> list[Any]:
-    """`server_order`, a copy of `current`, becomes what the reference takes for the document's order afterwards: it
-    merges in place, so deleted items are gone from it and new ones stand in the places that became free."""
+    """Merge two lists, and update `server_order`, a copy of `current`, to the document's order afterwards.
+
+    The reference merges in place: deleted items are removed from that order, and new ones take the places that
+    became free."""
     if not current and not patched:
         return current
     if element_type(current, patched) is not dict:
         if is_delete_list:
             unwanted = {index_key(item) for item in patched}
-            kept = [item for item in current if index_key(item) not in unwanted]
-            return current if len(kept) == len(current) else kept
+            remaining = [item for item in current if index_key(item) not in unwanted]
+            return current if len(remaining) == len(current) else remaining
         union = list({index_key(item): item for item in (*current, *patched)}.values())
         ours, theirs = partition(union, patched, field.merge_key)
         ordered = interleave(ours, theirs, patched, current, None)
@@ -356,10 +358,18 @@ def _list_field(type_: Type | None, name: str) -> Field:
 
 
 _GO_KINDS = {
-    Shape.STRUCT: "struct", Shape.QUANTITY: "struct", Shape.TIME: "struct", Shape.MICROTIME: "struct",
-    Shape.DURATION: "struct", Shape.INT_OR_STRING: "struct", Shape.ANY: "struct", Shape.MAP: "map",
-    Shape.LIST: "slice", Shape.BYTES: "slice", Shape.FLOAT: "float64",
-}  # fmt: skip
+    Shape.STRUCT: "struct",
+    Shape.QUANTITY: "struct",
+    Shape.TIME: "struct",
+    Shape.MICROTIME: "struct",
+    Shape.DURATION: "struct",
+    Shape.INT_OR_STRING: "struct",
+    Shape.ANY: "struct",
+    Shape.MAP: "map",
+    Shape.LIST: "slice",
+    Shape.BYTES: "slice",
+    Shape.FLOAT: "float64",
+}
 
 
 def _go_kind(type_: Type | None) -> str:

@@ -1,5 +1,5 @@
-"""Making strategic merge patches: from one document to another, and from what was wanted before, what is wanted now and
-what is there (the three-way patch of client-side apply).
+"""Generation of strategic merge patches: from one document to another, and from the last applied, the new and the live
+object (the three-way patch of client-side apply).
 
 Written as the reference writes them: the same patch for the same documents, down to the directives that do nothing.
 What a type does not know is merged as a map or replaced as a list.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch.element_order import index_key, interleave, partition, sorted_by
 from setpoint.meta.patch.errors import PatchRefused, PatchUndecodable
 from setpoint.meta.patch.strategic import (
@@ -23,8 +24,6 @@ from setpoint.meta.patch.strategic import (
     without_directives,
 )
 from setpoint.meta.schema import Shape, Type
-
-Obj = dict[str, Any]
 
 
 class _Options(NamedTuple):
@@ -66,7 +65,7 @@ def three_way_strategic(
 
 
 def conflict_text(patch: Obj, changed: Obj) -> str:
-    # Here, because YAML costs start-up time and conflicts are rare.
+    # Imported here, because YAML costs start-up time and conflicts are rare.
     from setpoint.meta.body import dump_yaml
 
     return (
@@ -266,18 +265,18 @@ def _combine(type_: Type | None, first: Obj, second: Obj) -> Obj:
             continue
         old = merged.get(key, GONE)
         if new is None or old is GONE or type(old) is not type(new):
-            kept = without_directives(new)
+            combined = without_directives(new)
         elif type(new) is dict:
             known = _known(type_, key)
-            kept = new if known.strategy == "replace" else _combine(known.type, old, new)
+            combined = new if known.strategy == "replace" else _combine(known.type, old, new)
         elif type(new) is list:
-            kept = _combine_lists(_known(type_, key), old, new)
+            combined = _combine_lists(_known(type_, key), old, new)
         else:
-            kept = new
-        if kept is GONE:
+            combined = new
+        if combined is GONE:
             merged.pop(key, None)
         else:
-            merged[key] = kept
+            merged[key] = combined
     return merged
 
 

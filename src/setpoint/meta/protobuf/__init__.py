@@ -1,10 +1,9 @@
-"""The protobuf form of objects, which Go clients send and ask for: reading it, and writing it (`writing`).
+"""The protobuf form of objects, which Go clients send and request: `reading` and `writing`.
 
-Whatever the bytes, reading ends with a value or a ProtobufError, in time and memory that grow with their number alone.
+Reading returns a value or raises ProtobufError for any bytes, in time and memory that are linear in their number.
 """
 
-from setpoint.meta.protobuf.envelope import Envelope, open_envelope
-from setpoint.meta.protobuf.messages import FieldNumber, read_message
-from setpoint.meta.protobuf.wire import ProtobufError
+from setpoint.meta.protobuf.reading import FieldNumber, read_message
+from setpoint.meta.protobuf.wire import Envelope, ProtobufError, open_envelope
 
 __all__ = ["Envelope", "FieldNumber", "ProtobufError", "open_envelope", "read_message"]

@@ -1,12 +1,13 @@
-"""The protobuf wire format: varints, lengths, tags, and skipping of unknown fields. Error messages are upstream's.
+"""The protobuf wire format: varints, lengths, tags, skipping of unknown fields, and the envelope of a body.
 
-All functions read from the whole body, between two positions, so that nothing is copied at each level.
+Error messages are upstream's.
 """
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from setpoint.meta.body import BodyError
 
@@ -53,12 +54,12 @@ def span(data: bytes, at: int, end: int) -> tuple[int, int]:
     return at, stop
 
 
-def _one_for_each_byte(error: UnicodeError) -> tuple[str, int]:
+def _replace_each_byte(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeDecodeError)
     return "\ufffd" * (error.end - error.start), error.end
 
 
-codecs.register_error("setpoint.replace-bytes", _one_for_each_byte)
+codecs.register_error("setpoint.replace-bytes", _replace_each_byte)
 
 
 def text(data: bytes, start: int, stop: int) -> str:
@@ -144,3 +145,46 @@ def fields(data: bytes, at: int, end: int, message: str, known: Known) -> Iterat
         else:
             start, at = span(data, at, end)
             yield number, start, at
+
+
+MAGIC = b"k8s\x00"
+
+_UNKNOWN: Known = {
+    1: (LENGTH, "TypeMeta"),
+    2: (LENGTH, "Raw"),
+    3: (LENGTH, "ContentEncoding"),
+    4: (LENGTH, "ContentType"),
+}
+_TYPE_META: Known = {1: (LENGTH, "APIVersion"), 2: (LENGTH, "Kind")}
+
+
+class Envelope(NamedTuple):
+    api_version: str
+    kind: str
+    start: int
+    end: int
+    """End of the object in the body."""
+
+
+def open_envelope(body: bytes) -> Envelope:
+    """Parse the envelope. Raises ProtobufError with upstream's message."""
+    if not body:
+        raise ProtobufError("empty data")
+    if not body.startswith(MAGIC):
+        raise ProtobufError(
+            f"provided data does not appear to be a protobuf message, expected prefix [{' '.join(map(str, MAGIC))}]"
+        )
+    if len(body) == len(MAGIC):
+        raise ProtobufError("empty body")
+    api_version = kind = ""
+    start = end = 0
+    for number, first, last in fields(body, len(MAGIC), len(body), "Unknown", _UNKNOWN):
+        if number == 1:
+            for part, begin, stop in fields(body, first, last, "TypeMeta", _TYPE_META):
+                if part == 1:
+                    api_version = text(body, begin, stop)
+                else:
+                    kind = text(body, begin, stop)
+        elif number == 2:
+            start, end = first, last
+    return Envelope(api_version, kind, start, end)

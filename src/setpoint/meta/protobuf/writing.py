@@ -16,13 +16,11 @@ from typing import Any
 
 import orjson
 
-from setpoint.meta.protobuf.envelope import MAGIC
-from setpoint.meta.protobuf.messages import Numbers
-from setpoint.meta.protobuf.wire import FIXED64, LENGTH, VARINT
+from setpoint.meta.objects import Obj
+from setpoint.meta.protobuf.reading import Numbers
+from setpoint.meta.protobuf.wire import FIXED64, LENGTH, MAGIC, VARINT
 from setpoint.meta.schema import Shape, Type
 from setpoint.meta.times import parse_duration, parse_time
-
-Obj = dict[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSIGNED = 2**64 - 1
@@ -126,7 +124,7 @@ def _field(type_: Type, number: int, numbers: Numbers) -> _Append:
 
 
 def _scalar(type_: Type, number: int) -> _Append | None:
-    """Return how a number is appended; None for what is no number."""
+    """Return the function that appends a number; None if the type is not a number."""
     if type_.shape in (Shape.BOOL, Shape.INT32, Shape.INT64):
         tag = varint(number << 3 | VARINT)
 
@@ -234,7 +232,7 @@ def _time(value: str) -> bytes:
     """Return the seconds and nanoseconds since 1970. Clusters are full of equal times."""
     try:
         since = parse_time(value) - _EPOCH
-    except ValueError:  # the year 0, which Go has and Python has not
+    except ValueError:  # Go has a year 0, Python does not.
         return b""
     seconds = since.days * 86400 + since.seconds
     return b"\x08%b\x10%b" % (varint(seconds), varint(since.microseconds * 1000))

@@ -1,20 +1,132 @@
-"""A parsed certificate with the fields that verification needs."""
+"""Parsed certificates with the fields that verification needs, their host names, and verification errors."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from setpoint.meta.x509.dns_names import is_domain
-from setpoint.meta.x509.errors import X509Error
+from setpoint.meta.goformat import quote
+from setpoint.meta.times import format_time
 
 if TYPE_CHECKING:
     from cryptography import x509
+
+
+UNKNOWN_AUTHORITY = "x509: certificate signed by unknown authority"
+CANNOT_SIGN = "x509: invalid signature: parent certificate cannot sign this kind of certificate"
+UNIMPLEMENTED = "x509: cannot verify signature: algorithm unimplemented"
+INCOMPATIBLE_USAGE = "x509: certificate specifies an incompatible key usage"
+TOO_MANY_INTERMEDIATES = "x509: too many intermediates for path length constraint"
+NOT_AUTHORIZED_TO_SIGN = "x509: certificate is not authorized to sign other certificates"
+UNHANDLED_CRITICAL = "x509: unhandled critical extension"
+SIGNATURE_LIMIT = "x509: signature check attempts limit reached while verifying certificate chain"
+
+
+class X509Error(ValueError):
+    """A certificate or a chain is rejected; the message is that of Go's `crypto/x509`."""
+
+
+def unknown_authority(hint: str = "", candidate: str = "") -> str:
+    """Return the text for a chain that does not end at a trusted certificate.
+
+    `hint` says why the first `candidate` of the right name was not accepted as the issuer."""
+    if not hint:
+        return UNKNOWN_AUTHORITY
+    because = f"possibly because of {quote(hint)} while trying to verify candidate authority certificate"
+    return f"{UNKNOWN_AUTHORITY} ({because} {quote(candidate)})"
+
+
+def expired(now: datetime, limit: datetime) -> str:
+    relation = "before" if now < limit else "after"
+    detail = f"current time {format_time(now)} is {relation} {format_time(limit)}"
+    return f"x509: certificate has expired or is not yet valid: {detail}"
+
+
+def not_authorized_for_name(detail: str) -> str:
+    return f"x509: a root or intermediate certificate is not authorized to sign for this name: {detail}"
+
+
+_DOMAIN = re.compile(r"[!-\-/-~]+(?:\.[!-\-/-~]+)*")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
+_LEGACY = "x509: certificate relies on legacy Common Name field, use SANs instead"
+_MAX_NAMES_SHOWN = 100
+
+
+def is_domain(text: str) -> bool:
+    """Return whether `text` can be compared with domains: labels of printable ASCII, none of them empty. The empty text
+    stands for the root of all domains."""
+    return not text or _DOMAIN.fullmatch(text) is not None
+
+
+def verify_host_name(certificate: Certificate, host: str) -> None:
+    """Raise X509Error unless the certificate's subjectAltName contains `host`, a name or an address."""
+    address = as_address(host)
+    if address is not None:
+        if address not in certificate.addresses:
+            raise X509Error(_mismatch(certificate, str(address)))
+        return
+    lowered = _lower(host)
+    is_host_name = _HOST_NAME.fullmatch(lowered.removesuffix(".")) is not None
+    parts = lowered.removesuffix(".").split(".")
+    for pattern in certificate.dns_names:
+        if is_host_name and _is_pattern(pattern):
+            if _matches(pattern, parts):
+                return
+        elif _lower(pattern) == lowered and lowered not in ("", "."):
+            return
+    raise X509Error(_mismatch(certificate, host))
+
+
+def as_address(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that `host` is, without its zone; None if it is a name. IPv4 within IPv6 becomes IPv4."""
+    if len(host) >= 3 and host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        address = ip_address(host.partition("%")[0] if ":" in host else host)
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+
+
+def _mismatch(certificate: Certificate, host: str) -> str:
+    if not certificate.has_names and _matches(certificate.common_name, _lower(host).removesuffix(".").split(".")):
+        return _LEGACY
+    names: Sequence[object] = certificate.dns_names
+    counted = "names"
+    if as_address(host) is not None:
+        names, counted = certificate.addresses, "IP SANs"
+        if not names:
+            return f"x509: cannot validate certificate for {host} because it doesn't contain any IP SANs"
+    if len(names) >= _MAX_NAMES_SHOWN:
+        return f"x509: certificate is valid for {len(names)} {counted}, but none matched {host}"
+    shown = ", ".join(map(str, names))
+    if not shown:
+        return f"x509: certificate is not valid for any names, but wanted to match {host}"
+    return f"x509: certificate is valid for {shown}, not {host}"
+
+
+def _is_pattern(text: str) -> bool:
+    """Return whether wildcard rules apply: a host name, whose first label may be `*`."""
+    return _HOST_NAME.fullmatch(text.removeprefix("*.") if text != "*" else text) is not None
+
+
+def _matches(pattern: str, parts: list[str]) -> bool:
+    labels = _lower(pattern).split(".")
+    if not pattern or len(labels) != len(parts):
+        return False
+    return labels[1:] == parts[1:] and labels[0] in ("*", parts[0])
+
+
+def _lower(text: str) -> str:
+    """Return `text` with its ASCII letters in lower case, and no others changed."""
+    return text.lower() if text.isascii() else "".join(char.lower() if char.isascii() else char for char in text)
+
 
 _NEVER_CRITICAL = frozenset(("2.5.29.14", "2.5.29.35", "1.3.6.1.5.5.7.1.1"))
 """Key identifiers and authority information access: a certificate that marks them critical is malformed."""
@@ -93,7 +205,7 @@ def parse(der: bytes) -> Certificate:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about certificates that newer versions of the library will refuse
+            warnings.simplefilter("ignore")  # Warnings about certificates that newer versions of the library reject.
             parsed = x509.load_der_x509_certificate(der)
             certificate = Certificate(
                 der,

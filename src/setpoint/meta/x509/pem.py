@@ -1,11 +1,11 @@
-"""PEM blocks as Go reads them: what is not a well-formed block is skipped, not an error."""
+"""PEM blocks as Go reads them, skipping malformed blocks, and the certificates that a TLS peer sent."""
 
 from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"\n-----END ", b"-----"
 
@@ -54,7 +54,7 @@ def _read(text: bytes, start: int, end: int) -> Block | None:
         headers[name.strip().decode(errors="replace")] = value.strip().decode(errors="replace")
         start = following
     if start > end and (headers or b":" in closing):
-        return None  # the END line itself has the form of a header
+        return None  # The END line has the form of a header.
     try:
         data = b64decode(text[start:end].translate(None, b" \t\r\n"), validate=True)
     except binascii.Error:
@@ -68,3 +68,12 @@ def _line(text: bytes, start: int) -> tuple[bytes, int]:
     if end < 0:
         return text[start:].rstrip(b" \t"), len(text)
     return text[start:end].removesuffix(b"\r").rstrip(b" \t"), end + 1
+
+
+def peer_chain(connection: Any) -> list[bytes]:
+    """Return the certificates that the peer sent, as DER, its own first; `connection` is an `ssl.SSLObject`.
+
+    Python has a public method for this only since 3.13."""
+    get_chain = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)
+    chain = (get_chain() if get_chain is not None else None) or ()
+    return [b64decode(certificate.public_bytes().split("-----")[2]) for certificate in chain]

@@ -6,16 +6,23 @@ allowed when it was stored stays allowed) and `pod_template_warnings` for its wa
 """
 
 from setpoint.kinds.core.podspec.defaults import default_pod_spec, default_pod_template
-from setpoint.kinds.core.podspec.disabled import drop_disabled_template_fields
 from setpoint.kinds.core.podspec.options import CREATE, CREATE_POD, PodOptions
-from setpoint.kinds.core.podspec.qos import qos_class
-from setpoint.kinds.core.podspec.ratcheting import pod_options, pod_template_options
-from setpoint.kinds.core.podspec.spec import validate_pod_spec
-from setpoint.kinds.core.podspec.template import validate_pod_template
+from setpoint.kinds.core.podspec.ratcheting import drop_disabled_template_fields, pod_options, pod_template_options
+from setpoint.kinds.core.podspec.resources import qos_class
+from setpoint.kinds.core.podspec.spec import validate_pod_spec, validate_pod_template
 from setpoint.kinds.core.podspec.warnings import pod_template_warnings
 
 __all__ = [
-    "CREATE", "CREATE_POD", "PodOptions", "default_pod_spec", "default_pod_template", "drop_disabled_template_fields",
-    "pod_options", "pod_template_options", "pod_template_warnings", "qos_class", "validate_pod_spec",
+    "CREATE",
+    "CREATE_POD",
+    "PodOptions",
+    "default_pod_spec",
+    "default_pod_template",
+    "drop_disabled_template_fields",
+    "pod_options",
+    "pod_template_options",
+    "pod_template_warnings",
+    "qos_class",
+    "validate_pod_spec",
     "validate_pod_template",
-]  # fmt: skip
+]

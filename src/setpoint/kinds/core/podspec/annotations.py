@@ -1,4 +1,4 @@
-"""Annotations that mean something for pods: mirror pods, deletion cost, and the old forms of seccomp and AppArmor."""
+"""Pod annotations with a meaning: mirror pods, deletion cost, and the legacy forms of seccomp and AppArmor."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import orjson
 
 from setpoint.kinds.core.podspec.paths import validate_local_descending_path
-from setpoint.kinds.core.podspec.tolerations import validate_tolerations
-from setpoint.kinds.core.podspec.windows import containers_with_path
+from setpoint.kinds.core.podspec.scheduling import validate_tolerations
+from setpoint.kinds.core.podspec.security import containers_with_path
 from setpoint.meta.field import Errors, forbidden, invalid
-from setpoint.meta.goformat import quote
-from setpoint.meta.integers import parse_integer
+from setpoint.meta.goformat import parse_integer, quote
+from setpoint.meta.objects import ObjView
 
-Item = Mapping[str, Any]
 MIRROR = "kubernetes.io/config.mirror"
 TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -37,7 +36,7 @@ def has_valid_deletion_cost(annotations: Mapping[str, str] | None) -> bool:
 
 def validate_pod_annotations(
     annotations: Mapping[str, str],
-    spec: Item,
+    spec: ObjView,
     path: str,
     errs: Errors,
     *,
@@ -99,7 +98,7 @@ def _validate_seccomp(profile: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, profile, "must be a valid seccomp profile"))
 
 
-def _validate_app_armor(key: str, profile: str, spec: Item, path: str, errs: Errors) -> None:
+def _validate_app_armor(key: str, profile: str, spec: ObjView, path: str, errs: Errors) -> None:
     name = key.removeprefix(APP_ARMOR)
     if not any(container.get("name") == name for container, _ in containers_with_path(spec, "")):
         errs.append(invalid(path, name, "container not found"))
@@ -129,7 +128,7 @@ def _names_profiles(annotations: Mapping[str, str]) -> bool:
     return SECCOMP_POD in annotations or any(key.startswith(_PROFILES) for key in annotations)
 
 
-def validate_profiles_match(annotations: Mapping[str, str], spec: Item, path: str, errs: Errors) -> None:
+def validate_profiles_match(annotations: Mapping[str, str], spec: ObjView, path: str, errs: Errors) -> None:
     """Validate that a profile is the same in the annotation and the field if both are set."""
     if not _names_profiles(annotations):
         return
@@ -151,7 +150,7 @@ def validate_profiles_match(annotations: Mapping[str, str], spec: Item, path: st
             _validate_match(given, profile, "apparmor", f"{at}.securityContext.appArmorProfile", errs)
 
 
-def _validate_match(given: str, profile: Item, what: str, path: str, errs: Errors) -> None:
+def _validate_match(given: str, profile: ObjView, what: str, path: str, errs: Errors) -> None:
     kind = profile.get("type")
     if kind == "Localhost" and given.startswith(_LOCALHOST):
         if given.removeprefix(_LOCALHOST) != profile.get("localhostProfile"):

@@ -1,33 +1,43 @@
-"""The spec of a volume claim, as a claim of its own or inside an ephemeral volume."""
+"""The spec of a volume claim, in a PersistentVolumeClaim or in an ephemeral volume."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from setpoint.kinds.core.resources import validate_resource_amount
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.names import dns1123_label, dns1123_subdomain
 from setpoint.meta.objectmeta import validate_annotations, validate_label_selector, validate_labels
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import compare
 
-Item = Mapping[str, Any]
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
 # In the order of the metadata type, which is upstream's order of errors.
 _NOT_IN_TEMPLATES = (
-    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",
-)  # fmt: skip
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
 _GO_NAMES = {"uid": "uID"}
 
 
-def validate_claim_template(template: Item, path: str, errs: Errors, *, allow_invalid_selector: bool = False) -> None:
+def validate_claim_template(
+    template: ObjView, path: str, errs: Errors, *, allow_invalid_selector: bool = False
+) -> None:
     validate_template_meta(template.get("metadata") or {}, f"{path}.metadata", errs)
     validate_claim_spec(template.get("spec") or {}, f"{path}.spec", errs, allow_invalid_selector=allow_invalid_selector)
 
 
-def validate_template_meta(meta: Item, path: str, errs: Errors) -> None:
+def validate_template_meta(meta: ObjView, path: str, errs: Errors) -> None:
     """Validate the metadata of an object to be created: labels and annotations only."""
     validate_annotations(meta.get("annotations"), f"{path}.annotations", errs)
     validate_labels(meta.get("labels"), f"{path}.labels", errs)
@@ -37,7 +47,7 @@ def validate_template_meta(meta: Item, path: str, errs: Errors) -> None:
 
 
 def validate_claim_spec(
-    spec: Item, path: str, errs: Errors, *, allow_invalid_selector: bool = False, allow_invalid_groups: bool = False
+    spec: ObjView, path: str, errs: Errors, *, allow_invalid_selector: bool = False, allow_invalid_groups: bool = False
 ) -> None:
     modes = spec.get("accessModes")
     if not modes:
@@ -75,21 +85,21 @@ def _validate_class_name(name: str | None, path: str, errs: Errors) -> None:
             errs.append(invalid(path, name, text))
 
 
-def _validate_data_sources(spec: Item, path: str, errs: Errors, loose: bool) -> None:
+def _validate_data_sources(spec: ObjView, path: str, errs: Errors, loose: bool) -> None:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     for name, given in (("dataSource", source), ("dataSourceRef", reference)):
         if given is not None:
             _validate_data_source(given, f"{path}.{name}", errs, loose)
     if source is None or reference is None:
         return
-    # The value that upstream shows here is an opaque one.
+    # Upstream prints an opaque value here.
     if reference.get("namespace"):
         errs.append(invalid(path, {}, "may not be specified when dataSourceRef.namespace is specified"))
     elif any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name")):
         errs.append(invalid(path, {}, "must match dataSourceRef"))
 
 
-def _validate_data_source(source: Item, path: str, errs: Errors, loose: bool) -> None:
+def _validate_data_source(source: ObjView, path: str, errs: Errors, loose: bool) -> None:
     for name in ("name", "kind"):
         if not source.get(name):
             errs.append(required(f"{path}.{name}", ""))

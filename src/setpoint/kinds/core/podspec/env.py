@@ -1,9 +1,8 @@
-"""Environment variables of containers, and the selectors by which they (and volumes) reach into the pod."""
+"""Environment variables of containers, and the field and resource selectors that they share with volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from setpoint.kinds.core.podspec.paths import validate_no_backsteps
 from setpoint.meta.field import Errors, invalid, not_supported, required
@@ -13,26 +12,43 @@ from setpoint.meta.names import (
     dns1123_subdomain,
     qualified_name,
     relaxed_env_var_name,
-)  # fmt: skip
+)
+from setpoint.meta.objects import ObjView
 
 ENV_FIELD_PATHS = (
-    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
-    "status.hostIPs", "status.podIP", "status.podIPs",
-)  # fmt: skip
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
 _KNOWN_FIELD_PATHS = frozenset(ENV_FIELD_PATHS) | {
-    "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host",
-}  # fmt: skip
+    "metadata.annotations",
+    "metadata.labels",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "status.phase",
+    "spec.host",
+}
 _RESOURCES = (
-    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
     "requests.memory",
-)  # fmt: skip
+)
 _HUGE_PAGES = ("requests.hugepages-", "limits.hugepages-")
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _SOURCES = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
 MORE_THAN_ONE = "may not have more than one field specified at a time"
 
 
-def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> bool:
+def validate_env(variables: Sequence[ObjView], path: str, errs: Errors) -> bool:
     """Validate variables; return True if one of them comes from a file."""
     reads_files = False
     for i, variable in enumerate(variables):
@@ -50,7 +66,7 @@ def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors
     return reads_files
 
 
-def _validate_value_from(source: Mapping[str, Any], has_value: bool, path: str, errs: Errors) -> None:
+def _validate_value_from(source: ObjView, has_value: bool, path: str, errs: Errors) -> None:
     count = 0
     if "fieldRef" in source:
         count += 1
@@ -81,9 +97,7 @@ def _split_subscript(field_path: str) -> tuple[str, str] | None:
     return (head, key) if bracket and head else None
 
 
-def validate_object_field_selector(
-    selector: Mapping[str, Any], allowed: Sequence[str], path: str, errs: Errors
-) -> None:
+def validate_object_field_selector(selector: ObjView, allowed: Sequence[str], path: str, errs: Errors) -> None:
     version, field_path = selector.get("apiVersion", ""), selector.get("fieldPath", "")
     if not version:
         errs.append(required(f"{path}.apiVersion", ""))
@@ -113,9 +127,7 @@ def validate_object_field_selector(
             errs.append(not_supported(f"{path}.fieldPath", shown, sorted(allowed)))
 
 
-def validate_resource_field_selector(
-    selector: Mapping[str, Any], path: str, errs: Errors, *, in_volume: bool = False
-) -> None:
+def validate_resource_field_selector(selector: ObjView, path: str, errs: Errors, *, in_volume: bool = False) -> None:
     resource = selector.get("resource", "")
     if in_volume and not selector.get("containerName"):
         errs.append(required(f"{path}.containerName", ""))
@@ -147,7 +159,7 @@ def _validate_divisor(resource: str, divisor: str, path: str, errs: Errors) -> N
         errs.append(invalid(f"{path}.divisor", resource, text))
 
 
-def _validate_key_selector(selector: Mapping[str, Any], path: str, errs: Errors) -> None:
+def _validate_key_selector(selector: ObjView, path: str, errs: Errors) -> None:
     name, key = selector.get("name", ""), selector.get("key", "")
     for text in dns1123_subdomain(name):
         errs.append(invalid(f"{path}.name", name, text))
@@ -158,7 +170,7 @@ def _validate_key_selector(selector: Mapping[str, Any], path: str, errs: Errors)
             errs.append(invalid(f"{path}.key", key, text))
 
 
-def _validate_file_key_selector(selector: Mapping[str, Any], path: str, errs: Errors) -> None:
+def _validate_file_key_selector(selector: ObjView, path: str, errs: Errors) -> None:
     key, volume, file = selector.get("key", ""), selector.get("volumeName", ""), selector.get("path", "")
     if not key:
         errs.append(required(f"{path}.key", ""))
@@ -176,7 +188,7 @@ def _validate_file_key_selector(selector: Mapping[str, Any], path: str, errs: Er
         validate_no_backsteps(file, f"{path}.path", errs)
 
 
-def validate_env_from(sources: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> None:
+def validate_env_from(sources: Sequence[ObjView], path: str, errs: Errors) -> None:
     for i, source in enumerate(sources):
         prefix = source.get("prefix", "")
         if prefix:
@@ -190,7 +202,7 @@ def validate_env_from(sources: Sequence[Mapping[str, Any]], path: str, errs: Err
                 if not name:
                     errs.append(required(f"{path}[{i}].{kind}.name", ""))
                 else:
-                    # A trailing dash is let through, as for a generateName.
+                    # A trailing dash is accepted, as for a generateName.
                     for text in dns1123_subdomain(name[:-2] + "a" if len(name) > 1 and name[-1] == "-" else name):
                         errs.append(invalid(f"{path}[{i}].{kind}.name", name, text))
         # These two errors are reported at the list, not at the element.

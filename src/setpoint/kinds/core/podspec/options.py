@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-Item = Mapping[str, Any]
+from setpoint.meta.objects import ObjView
 
 
 class PodOptions(NamedTuple):
@@ -33,6 +33,6 @@ CREATE = PodOptions()
 CREATE_POD = PodOptions(is_pod=True)
 
 
-def all_containers(spec: Item) -> Iterator[Item]:
+def all_containers(spec: ObjView) -> Iterator[ObjView]:
     for key in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(key) or ()

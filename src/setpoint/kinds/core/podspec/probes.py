@@ -1,30 +1,65 @@
-"""Probes and lifecycle hooks: one handler each, and sensible numbers."""
+"""Probes and lifecycle hooks: exactly one handler each, and the ranges of their numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from setpoint.kinds.core.podspec.internal import as_json
+from setpoint.kinds.internal_form import as_json
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.names import http_header_name, port_name, port_number
+from setpoint.meta.objects import ObjView
 
-Item = Mapping[str, Any]
 NOT_NEGATIVE = "must be greater than or equal to 0"
 _PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _ABOVE_MIN, _BELOW_MAX = (f"SIGRTMIN+{n}" for n in range(1, 16)), (f"SIGRTMAX-{n}" for n in range(1, 15))
-_SIGNALS = tuple(sorted((
-    "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",
-    "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP",
-    "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM",
-    "SIGWINCH", "SIGXCPU", "SIGXFSZ", "SIGRTMIN", "SIGRTMAX", *_ABOVE_MIN, *_BELOW_MAX,
-)))  # fmt: skip
+_SIGNALS = tuple(
+    sorted(
+        (
+            "SIGABRT",
+            "SIGALRM",
+            "SIGBUS",
+            "SIGCHLD",
+            "SIGCLD",
+            "SIGCONT",
+            "SIGFPE",
+            "SIGHUP",
+            "SIGILL",
+            "SIGINT",
+            "SIGIO",
+            "SIGIOT",
+            "SIGKILL",
+            "SIGPIPE",
+            "SIGPOLL",
+            "SIGPROF",
+            "SIGPWR",
+            "SIGQUIT",
+            "SIGSEGV",
+            "SIGSTKFLT",
+            "SIGSTOP",
+            "SIGSYS",
+            "SIGTERM",
+            "SIGTRAP",
+            "SIGTSTP",
+            "SIGTTIN",
+            "SIGTTOU",
+            "SIGURG",
+            "SIGUSR1",
+            "SIGUSR2",
+            "SIGVTALRM",
+            "SIGWINCH",
+            "SIGXCPU",
+            "SIGXFSZ",
+            "SIGRTMIN",
+            "SIGRTMAX",
+            *_ABOVE_MIN,
+            *_BELOW_MAX,
+        )
+    )
+)
 _WINDOWS_SIGNALS = ("SIGKILL", "SIGTERM")
 
 
-def validate_probes(container: Item, grace: int | None, path: str, errs: Errors) -> None:
+def validate_probes(container: ObjView, grace: int | None, path: str, errs: Errors) -> None:
     probe = container.get("livenessProbe")
     if probe is not None:
         _validate_probe(probe, grace, f"{path}.livenessProbe", errs)
@@ -42,12 +77,12 @@ def validate_probes(container: Item, grace: int | None, path: str, errs: Errors)
         _validate_single_success(probe, f"{path}.startupProbe", errs)
 
 
-def _validate_single_success(probe: Item, path: str, errs: Errors) -> None:
+def _validate_single_success(probe: ObjView, path: str, errs: Errors) -> None:
     if probe.get("successThreshold", 0) != 1:
         errs.append(invalid(f"{path}.successThreshold", probe.get("successThreshold", 0), "must be 1"))
 
 
-def _validate_probe(probe: Item, grace: int | None, path: str, errs: Errors) -> None:
+def _validate_probe(probe: ObjView, grace: int | None, path: str, errs: Errors) -> None:
     _validate_handler(probe, _PROBE_HANDLERS, grace, path, errs)
     for name in _NUMBERS:
         if probe.get(name, 0) < 0:
@@ -57,7 +92,7 @@ def _validate_probe(probe: Item, grace: int | None, path: str, errs: Errors) -> 
         errs.append(invalid(f"{path}.terminationGracePeriodSeconds", seconds, "must be greater than 0"))
 
 
-def _validate_handler(holder: Item, kinds: tuple[str, ...], grace: int | None, path: str, errs: Errors) -> None:
+def _validate_handler(holder: ObjView, kinds: tuple[str, ...], grace: int | None, path: str, errs: Errors) -> None:
     found = False
     for kind in kinds:
         action = holder.get(kind)
@@ -86,7 +121,7 @@ def _validate_handler(holder: Item, kinds: tuple[str, ...], grace: int | None, p
         errs.append(required(path, "must specify a handler type"))
 
 
-def _validate_http_get(action: Item, path: str, errs: Errors) -> None:
+def _validate_http_get(action: ObjView, path: str, errs: Errors) -> None:
     if not action.get("path"):
         errs.append(required(f"{path}.path", ""))
     _validate_port(action.get("port", 0), f"{path}.port", errs)
@@ -115,7 +150,7 @@ def _validate_port(port: int | str, path: str, errs: Errors) -> None:
             errs.append(invalid(path, port, text))
 
 
-def validate_lifecycle(lifecycle: Item, grace: int | None, path: str, errs: Errors, *, os: Item | None) -> None:
+def validate_lifecycle(lifecycle: ObjView, grace: int | None, path: str, errs: Errors, *, os: ObjView | None) -> None:
     for name in ("postStart", "preStop"):
         if name in lifecycle:
             _validate_handler(lifecycle[name], _HOOK_HANDLERS, grace, f"{path}.{name}", errs)

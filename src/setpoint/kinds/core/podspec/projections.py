@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from setpoint.kinds.core.podspec.env import validate_object_field_selector, validate_resource_field_selector
-from setpoint.kinds.core.podspec.internal import shown
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_non_reserved_path
-from setpoint.kinds.core.podspec.signers import (
+from setpoint.kinds.internal_form import shown
+from setpoint.kinds.shared_names import (
     is_kubernetes_signer,
     signer_of_trust_bundle,
     trust_bundle_name_errors,
     validate_signer_name,
-)  # fmt: skip
+)
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required, too_long
 from setpoint.meta.names import qualified_name, user_id
 from setpoint.meta.objectmeta import validate_label_selector
+from setpoint.meta.objects import ObjView
 
-Item = Mapping[str, Any]
 FILE_MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
 _VOLUME_FIELD_PATHS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
@@ -28,56 +27,56 @@ _DAY = 24 * 60 * 60
 _CONFLICT = "conflicting duplicate paths"
 
 
-def validate_secret(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_secret(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     if not source.get("secretName"):
         errs.append(required(f"{path}.secretName", ""))
     _validate_defaults(source, path, errs)
     _validate_items(source, path, errs)
 
 
-def validate_config_map(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_config_map(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     if not source.get("name"):
         errs.append(required(f"{path}.name", ""))
     _validate_defaults(source, path, errs)
     _validate_items(source, path, errs)
 
 
-def validate_downward_api(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_downward_api(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _validate_defaults(source, path, errs)
     for file in source.get("items", ()):
         _validate_downward_file(file, path, errs)
 
 
-def validate_projected(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_projected(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _validate_defaults(source, path, errs)
-    taken: set[str] = set()
+    used: set[str] = set()
     for i, projection in enumerate(source.get("sources") or ()):
-        _validate_projection(projection, f"{path}.sources[{i}]", path, taken, errs, options)
+        _validate_projection(projection, f"{path}.sources[{i}]", path, used, errs, options)
 
 
-def _validate_mode(holder: Item, name: str, path: str, errs: Errors) -> None:
+def _validate_mode(holder: ObjView, name: str, path: str, errs: Errors) -> None:
     mode = holder.get(name)
     if mode is not None and not 0 <= mode <= 0o777:
         errs.append(invalid(f"{path}.{name}", mode, FILE_MODE_TEXT))
 
 
-def _validate_user(holder: Item, name: str, path: str, errs: Errors) -> None:
+def _validate_user(holder: ObjView, name: str, path: str, errs: Errors) -> None:
     if name in holder:
         for text in user_id(holder[name]):
             errs.append(invalid(f"{path}.{name}", holder[name], text))
 
 
-def _validate_defaults(source: Item, path: str, errs: Errors) -> None:
+def _validate_defaults(source: ObjView, path: str, errs: Errors) -> None:
     _validate_mode(source, "defaultMode", path, errs)
     _validate_user(source, "defaultUser", path, errs)
 
 
-def _validate_items(source: Item, path: str, errs: Errors) -> None:
+def _validate_items(source: ObjView, path: str, errs: Errors) -> None:
     for i, item in enumerate(source.get("items", ())):
         _validate_key_to_path(item, f"{path}.items[{i}]", errs)
 
 
-def _validate_key_to_path(item: Item, path: str, errs: Errors) -> None:
+def _validate_key_to_path(item: ObjView, path: str, errs: Errors) -> None:
     for name in ("key", "path"):
         if not item.get(name):
             errs.append(required(f"{path}.{name}", ""))
@@ -86,7 +85,7 @@ def _validate_key_to_path(item: Item, path: str, errs: Errors) -> None:
     _validate_user(item, "user", path, errs)
 
 
-def _validate_downward_file(file: Item, path: str, errs: Errors) -> None:
+def _validate_downward_file(file: ObjView, path: str, errs: Errors) -> None:
     if not file.get("path"):
         errs.append(required(f"{path}.path", ""))
     validate_local_non_reserved_path(file.get("path", ""), f"{path}.path", errs)
@@ -104,14 +103,14 @@ def _validate_downward_file(file: Item, path: str, errs: Errors) -> None:
     _validate_user(file, "user", path, errs)
 
 
-def _claim_path(file: str, shown: str, taken: set[str], path: str, errs: Errors) -> None:
-    if file in taken:
+def _claim_path(file: str, shown: str, used: set[str], path: str, errs: Errors) -> None:
+    if file in used:
         errs.append(invalid(path, shown, _CONFLICT))
-    taken.add(file)
+    used.add(file)
 
 
 def _validate_projection(
-    projection: Item, path: str, volume_path: str, taken: set[str], errs: Errors, options: PodOptions
+    projection: ObjView, path: str, volume_path: str, used: set[str], errs: Errors, options: PodOptions
 ) -> None:
     count = 0
     for kind in ("secret", "configMap"):
@@ -123,13 +122,13 @@ def _validate_projection(
             for i, item in enumerate(source.get("items", ())):
                 _validate_key_to_path(item, f"{path}.{kind}.items[{i}]", errs)
                 if item.get("path"):
-                    _claim_path(item["path"], source.get("name", ""), taken, volume_path, errs)
+                    _claim_path(item["path"], source.get("name", ""), used, volume_path, errs)
     if "downwardAPI" in projection:
         count += 1
         for file in projection["downwardAPI"].get("items", ()):
             _validate_downward_file(file, f"{path}.downwardAPI", errs)
             if file.get("path"):
-                _claim_path(file["path"], file["path"], taken, volume_path, errs)
+                _claim_path(file["path"], file["path"], used, volume_path, errs)
     if "serviceAccountToken" in projection:
         count += 1
         _validate_token(projection["serviceAccountToken"], f"{path}.serviceAccountToken", volume_path, errs, options)
@@ -137,15 +136,15 @@ def _validate_projection(
         count += 1
         bundle = projection["clusterTrustBundle"]
         _validate_trust_bundle(bundle, f"{path}.clusterTrustBundle", errs)
-        _claim_path(bundle.get("path", ""), bundle.get("path", ""), taken, volume_path, errs)
+        _claim_path(bundle.get("path", ""), bundle.get("path", ""), used, volume_path, errs)
     if "podCertificate" in projection:
         count += 1
-        _validate_pod_certificate(projection["podCertificate"], f"{path}.podCertificate", volume_path, taken, errs)
+        _validate_pod_certificate(projection["podCertificate"], f"{path}.podCertificate", volume_path, used, errs)
     if count > 1:
         errs.append(forbidden(path, "may not specify more than 1 volume type per source"))
 
 
-def _validate_token(token: Item, path: str, volume_path: str, errs: Errors, options: PodOptions) -> None:
+def _validate_token(token: ObjView, path: str, volume_path: str, errs: Errors, options: PodOptions) -> None:
     seconds = token.get("expirationSeconds")
     if seconds is None:
         errs.append(required(f"{path}.expirationSeconds", ""))
@@ -162,7 +161,7 @@ def _validate_token(token: Item, path: str, volume_path: str, errs: Errors, opti
     _validate_user(token, "user", path, errs)
 
 
-def _validate_trust_bundle(bundle: Item, path: str, errs: Errors) -> None:
+def _validate_trust_bundle(bundle: ObjView, path: str, errs: Errors) -> None:
     name, signer, selector = bundle.get("name"), bundle.get("signerName"), bundle.get("labelSelector")
     if name is not None and signer is not None:
         text = "only one of name and signerName may be used"
@@ -188,12 +187,12 @@ def _validate_trust_bundle(bundle: Item, path: str, errs: Errors) -> None:
     validate_local_non_reserved_path(bundle.get("path", ""), f"{path}.path", errs)
 
 
-def _validate_pod_certificate(certificate: Item, path: str, volume_path: str, taken: set[str], errs: Errors) -> None:
+def _validate_pod_certificate(certificate: ObjView, path: str, volume_path: str, used: set[str], errs: Errors) -> None:
     signer, key_type = certificate.get("signerName", ""), certificate.get("keyType", "")
     validate_signer_name(signer, f"{path}.signerName", errs)
     annotations = certificate.get("userAnnotations")
     if annotations:
-        validate_user_annotations(annotations, f"{path}.userAnnotations", errs)
+        _validate_user_annotations(annotations, f"{path}.userAnnotations", errs)
     _validate_user(certificate, "user", path, errs)
     if key_type not in _KEY_TYPES:
         errs.append(not_supported(f"{path}.keyType", key_type, _KEY_TYPES))
@@ -209,13 +208,13 @@ def _validate_pod_certificate(certificate: Item, path: str, volume_path: str, ta
     for name in given:
         file = certificate[name]
         validate_local_non_reserved_path(file, f"{path}.{name}", errs)
-        _claim_path(file, file, taken, volume_path, errs)
+        _claim_path(file, file, used, volume_path, errs)
     if not given:
         text = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
         errs.append(required(path, text))
 
 
-def validate_user_annotations(annotations: Mapping[str, str], path: str, errs: Errors) -> None:
+def _validate_user_annotations(annotations: Mapping[str, str], path: str, errs: Errors) -> None:
     for key in annotations:
         key = key.lower()
         if not key:

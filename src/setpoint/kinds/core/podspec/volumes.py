@@ -6,11 +6,9 @@ The functions per source are shared with PersistentVolumes, whose sources are mo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from setpoint.kinds.core.podspec.claims import validate_claim_template
-from setpoint.kinds.core.podspec.internal import as_json
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_descending_path, validate_no_backsteps
 from setpoint.kinds.core.podspec.projections import (
@@ -18,16 +16,24 @@ from setpoint.kinds.core.podspec.projections import (
     validate_downward_api,
     validate_projected,
     validate_secret,
-)  # fmt: skip
+)
+from setpoint.kinds.internal_form import as_json
 from setpoint.meta.field import Errors, FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import _dns1123_label, dns1123_label, dns1123_subdomain, in_range
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import compare
 
-Item = Mapping[str, Any]
 _HOST_PATH_TYPES = (
-    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
-)  # fmt: skip
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
 _IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.([a-zA-Z0-9\-.]+)(:[^,;*&$|\s]+)\Z")
 _EUI = re.compile(r"eui.[a-zA-Z0-9]{16}")
 _NAA = re.compile(r"naa.[a-zA-Z0-9]{32}")
@@ -44,10 +50,10 @@ ISCSI_TOO_LONG = (
 
 
 def validate_volumes(
-    volumes: Sequence[Item], meta: Item | None, path: str, errs: Errors, *, options: PodOptions = CREATE
-) -> dict[str, Item]:
+    volumes: Sequence[ObjView], meta: ObjView | None, path: str, errs: Errors, *, options: PodOptions = CREATE
+) -> dict[str, ObjView]:
     """Return the valid volumes by name. `meta` is the pod's, None for templates."""
-    valid: dict[str, Item] = {}
+    valid: dict[str, ObjView] = {}
     pod_name = (meta or {}).get("name", "")
     created = {f"{pod_name}-{v.get('name', '')}" for v in volumes if "ephemeral" in v} if pod_name else ()
     for i, volume in enumerate(volumes):
@@ -73,7 +79,7 @@ def validate_volumes(
     return valid
 
 
-def _validate_source(volume: Item, name: str, pod_name: str, path: str, errs: Errors, options: PodOptions) -> None:
+def _validate_source(volume: ObjView, name: str, pod_name: str, path: str, errs: Errors, options: PodOptions) -> None:
     kinds = volume.keys() & VOLUME_SOURCES.keys()
     if len(kinds) > 1:
         # The first one in upstream's order is used; further ones are an error.
@@ -102,11 +108,11 @@ _MISNAMED = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
 """Upstream's spelling of surplus sources."""
 
 
-def _require(source: Item, names: Sequence[str], path: str, errs: Errors) -> None:
+def _require(source: ObjView, names: Sequence[str], path: str, errs: Errors) -> None:
     errs.extend(required(f"{path}.{name}", "") for name in names if not source.get(name))
 
 
-def validate_empty_dir(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_empty_dir(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     limit = source.get("sizeLimit")
     if limit is not None and compare(limit, "0") < 0:
         errs.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
@@ -115,7 +121,7 @@ def validate_empty_dir(source: Item, path: str, errs: Errors, *, options: PodOpt
         errs.append(invalid(f"{path}.mode", mode, "must be a number between 0 and 01777 (octal), both inclusive"))
 
 
-def validate_host_path(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_host_path(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     if not source.get("path"):
         errs.append(required(f"{path}.path", ""))
         return
@@ -125,28 +131,28 @@ def validate_host_path(source: Item, path: str, errs: Errors, *, options: PodOpt
         errs.append(not_supported(f"{path}.type", as_json(kind), _HOST_PATH_TYPES))
 
 
-def validate_git_repo(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_git_repo(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("repository",), path, errs)
     validate_local_descending_path(source.get("directory", ""), f"{path}.directory", errs)
 
 
-def _validate_partition(source: Item, path: str, errs: Errors) -> None:
+def _validate_partition(source: ObjView, path: str, errs: Errors) -> None:
     partition = source.get("partition", 0)
     if not 0 <= partition <= 255:
         errs.append(invalid(f"{path}.partition", partition, in_range(1, 255)))
 
 
-def validate_gce_persistent_disk(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_gce_persistent_disk(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("pdName",), path, errs)
     _validate_partition(source, path, errs)
 
 
-def validate_aws_elastic_block_store(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_aws_elastic_block_store(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("volumeID",), path, errs)
     _validate_partition(source, path, errs)
 
 
-def validate_nfs(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_nfs(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("server", "path"), path, errs)
     if not source.get("path", "").startswith("/"):
         errs.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
@@ -161,7 +167,7 @@ def iscsi_name_error(name: str) -> str:
     return "must be valid format starting with iqn, eui, or naa"
 
 
-def validate_iscsi(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_iscsi(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("targetPortal",), path, errs)
     iqn = source.get("iqn", "")
     if not iqn:
@@ -178,11 +184,11 @@ def validate_iscsi(source: Item, path: str, errs: Errors, *, options: PodOptions
         errs.append(invalid(f"{path}.initiatorname", initiator, text))
 
 
-def validate_glusterfs(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_glusterfs(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("endpoints", "path"), path, errs)
 
 
-def validate_flocker(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_flocker(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     name, uuid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uuid:
         errs.append(required(path, "one of datasetName and datasetUUID is required"))
@@ -192,25 +198,25 @@ def validate_flocker(source: Item, path: str, errs: Errors, *, options: PodOptio
         errs.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
 
 
-def validate_persistent_volume_claim(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_persistent_volume_claim(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("claimName",), path, errs)
 
 
-def validate_rbd(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_rbd(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("monitors", "image"), path, errs)
 
 
-def validate_cinder(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_cinder(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("volumeID",), path, errs)
     if "secretRef" in source and not source["secretRef"].get("name"):
         errs.append(required(f"{path}.secretRef.name", ""))
 
 
-def validate_ceph_fs(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_ceph_fs(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("monitors",), path, errs)
 
 
-def validate_quobyte(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_quobyte(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     registry = source.get("registry", "")
     if not registry:
         errs.append(required(f"{path}.registry", _PAIRS))
@@ -231,7 +237,7 @@ def _is_host_port(text: str) -> bool:
     return text.count(":") == 1 and "[" not in text and "]" not in text
 
 
-def validate_fc(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_fc(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     names, ids = source.get("targetWWNs"), source.get("wwids")
     at = f"{path}.targetWWNs"
     if not names and not ids:
@@ -246,7 +252,7 @@ def validate_fc(source: Item, path: str, errs: Errors, *, options: PodOptions = 
             errs.append(invalid(f"{path}.lun", lun, in_range(0, 255)))
 
 
-def validate_flex(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_flex(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("driver",), path, errs)
     for key in source.get("options") or ():
         namespace = "." + key.partition("/")[0].lower()
@@ -255,23 +261,23 @@ def validate_flex(source: Item, path: str, errs: Errors, *, options: PodOptions 
             errs.append(invalid(f"{path}.options[{key}]", key, text))
 
 
-def validate_azure_file(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_azure_file(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("secretName", "shareName"), path, errs)
 
 
-def validate_vsphere(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_vsphere(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("volumePath",), path, errs)
 
 
-def validate_photon(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_photon(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("pdID",), path, errs)
 
 
-def validate_portworx(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_portworx(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("volumeID",), path, errs)
 
 
-def validate_azure_disk(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_azure_disk(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("diskName", "diskURI"), path, errs)
     caching, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI", "")
     if caching is not None and caching not in _CACHING:
@@ -287,7 +293,7 @@ def validate_azure_disk(source: Item, path: str, errs: Errors, *, options: PodOp
         errs.append(not_supported(f"{path}.diskURI", uri, (_BLOB_DISK,)))
 
 
-def validate_storage_os(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_storage_os(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("volumeName",), path, errs)
     for name in ("volumeName", "volumeNamespace"):
         if source.get(name):
@@ -297,7 +303,7 @@ def validate_storage_os(source: Item, path: str, errs: Errors, *, options: PodOp
         errs.append(required(f"{path}.secretRef.name", ""))
 
 
-def validate_scale_io(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_scale_io(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     _require(source, ("gateway", "system", "volumeName"), path, errs)
 
 
@@ -311,7 +317,7 @@ def validate_csi_driver_name(name: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, name, text))
 
 
-def validate_csi(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_csi(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     validate_csi_driver_name(source.get("driver", ""), f"{path}.driver", errs)
     if "nodePublishSecretRef" in source:
         name = source["nodePublishSecretRef"].get("name", "")
@@ -322,7 +328,7 @@ def validate_csi(source: Item, path: str, errs: Errors, *, options: PodOptions =
                 errs.append(invalid(f"{path}.name", name, text))
 
 
-def validate_ephemeral(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_ephemeral(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     template = source.get("volumeClaimTemplate")
     if template is None:
         errs.append(required(f"{path}.volumeClaimTemplate", ""))
@@ -330,7 +336,7 @@ def validate_ephemeral(source: Item, path: str, errs: Errors, *, options: PodOpt
         validate_claim_template(template, f"{path}.volumeClaimTemplate", errs)
 
 
-def validate_image(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
+def validate_image(source: ObjView, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
     if not options.allow_empty_image_reference:
         _require(source, ("reference",), path, errs)
     policy = source.get("pullPolicy", "")

@@ -1,26 +1,90 @@
-"""Warnings about pod specs that are valid, but hardly meant."""
+"""Warnings about pod specs that are valid but probably not intended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from setpoint.kinds.core.podspec.affinity import PREFERRED, REQUIRED
 from setpoint.kinds.core.podspec.annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
-from setpoint.kinds.core.podspec.overlaps import overlapping_path_warnings
-from setpoint.kinds.core.podspec.windows import containers_with_path
+from setpoint.kinds.core.podspec.scheduling import PREFERRED, REQUIRED
+from setpoint.kinds.core.podspec.security import containers_with_path
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import label_value, parse_ip
+from setpoint.meta.node_labels import ARCH, DEPRECATED, OS
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import milli_value
 
-Item = Mapping[str, Any]
+Place = tuple[str, str]
+"""Path and its source; the latter may be empty."""
+
+
+def _overlapping_path_warnings(volumes: Sequence[ObjView]) -> list[str]:
+    found: list[str] = []
+    for volume in volumes:
+        name = volume.get("name", "")
+        for kind, what in (("configMap", "name"), ("secret", "secretName"), ("downwardAPI", "")):
+            source = volume.get(kind)
+            if source and source.get("items"):
+                title = _TITLES[kind]
+                shown = f"{title} {quote(source.get(what, ''))}" if what else title
+                found += _overlaps([(item.get("path", ""), "") for item in source["items"]], name, shown)
+        if "projected" in volume:
+            places: list[Place] = []
+            for projection in volume["projected"].get("sources") or ():
+                if not projection:
+                    found.append(f"volume {quote(name)} (Projected) has no sources provided")
+                    continue
+                places += _projected_places(projection)
+            found += _overlaps(places, name, "Projected")
+    return found
+
+
+_TITLES = {"configMap": "ConfigMap", "secret": "Secret", "downwardAPI": "DownwardAPI"}
+
+
+def _projected_places(projection: ObjView) -> list[Place]:
+    for kind, title in _TITLES.items():
+        source = projection.get(kind)
+        if source and source.get("items"):
+            shown = title if kind == "downwardAPI" else f"{title} {quote(source.get('name', ''))}"
+            return [(item.get("path", ""), shown) for item in source["items"]]
+    if "serviceAccountToken" in projection:
+        return [(projection["serviceAccountToken"].get("path", ""), "ServiceAccountToken")]
+    if "clusterTrustBundle" in projection:
+        bundle = projection["clusterTrustBundle"]
+        name = bundle["name"] if "name" in bundle else bundle.get("signerName", "")
+        return [(bundle.get("path", ""), f"ClusterTrustBundle {quote(name)}")]
+    if "podCertificate" in projection:
+        paths = (("certificateChainPath", "chain"), ("keyPath", "key"), ("credentialBundlePath", "credential bundle"))
+        certificate = projection["podCertificate"]
+        return [(certificate[key], f"PodCertificate {text}") for key, text in paths if certificate.get(key)]
+    return []
+
+
+def _shown(place: Place) -> str:
+    return f"{quote(place[0])} ({place[1]})" if place[1] else quote(place[0])
+
+
+def _overlaps(places: Sequence[Place], volume: str, source: str) -> list[str]:
+    found: list[str] = []
+    before: list[Place] = []
+    for path, origin in places:
+        place = (path.rstrip("/"), origin)
+        if place[0]:
+            inner = place[0] + "/"
+            for other in before:
+                outer = other[0] + "/"
+                if other[0] and (outer.startswith(inner) or inner.startswith(outer)):
+                    body = f"{_shown(place)} with {_shown(other)}"
+                    found.append(f"volume {quote(volume)} ({source}): overlapping paths: {body}")
+        before.append(place)
+    return found
+
 
 DEPRECATED_NODE_LABELS = {
-    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
-    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
-    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
-    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
-    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    **{
+        deprecated: f'deprecated since {"v1.14" if label in (ARCH, OS) else "v1.17"}; use "{label}" instead'
+        for deprecated, label in DEPRECATED.items()
+    },
     "app.kubernetes.io/created-by": "deprecated since v1.9",
     "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
@@ -47,18 +111,18 @@ _OLD_SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead
 OLD_APP_ARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 
 
-def pod_template_warnings(template: Item | None, path: str, old: Item | None = None) -> list[str]:
-    """Return the warnings of the template at `path`, e.g. `spec.template`; `old` is the one it replaces."""
+def pod_template_warnings(template: ObjView | None, path: str) -> list[str]:
+    """Return the warnings of the template at `path`, e.g. `spec.template`."""
     if not template:
         return []
     return _warnings(template.get("spec") or {}, template.get("metadata") or {}, path)
 
 
-def pod_warnings(pod: Item) -> list[str]:
+def pod_warnings(pod: ObjView) -> list[str]:
     return _warnings(pod.get("spec") or {}, pod.get("metadata") or {}, "")
 
 
-def _warnings(spec: Item, meta: Item, path: str) -> list[str]:
+def _warnings(spec: ObjView, meta: ObjView, path: str) -> list[str]:
     """Return the warnings; an empty path means a Pod."""
     prefix = f"{path}." if path else ""
     at = f"{prefix}spec"
@@ -82,7 +146,7 @@ def _warnings(spec: Item, meta: Item, path: str) -> list[str]:
                 found.append(f"{prefix}metadata.annotations[{name}]: {text}")
     if "volumes" in spec:
         found += _volume_warnings(spec["volumes"], f"{at}.volumes")
-        found += overlapping_path_warnings(spec["volumes"])
+        found += _overlapping_path_warnings(spec["volumes"])
     found += _duplicates(spec.get("hostAliases", ()), "ip", f"{at}.hostAliases")
     secrets = spec.get("imagePullSecrets", ())
     found += _duplicates(secrets, "name", f"{at}.imagePullSecrets")
@@ -91,7 +155,7 @@ def _warnings(spec: Item, meta: Item, path: str) -> list[str]:
             found.append(f'{at}.imagePullSecrets[{i}].name: invalid empty name ""')
     if "overhead" in spec:
         for resource in ("memory", "ephemeral-storage"):
-            found += fractional_warning(spec["overhead"], resource, f"{at}.overhead")
+            found += _fractional_warning(spec["overhead"], resource, f"{at}.overhead")
     context = spec.get("securityContext") or {}
     if SECCOMP_POD in annotations and "seccompProfile" not in context:
         found.append(f"{prefix}metadata.annotations[{SECCOMP_POD}]: {_OLD_SECCOMP}")
@@ -113,7 +177,7 @@ def _warnings(spec: Item, meta: Item, path: str) -> list[str]:
     return found
 
 
-def node_selector_term_warnings(term: Item, path: str, *, check_values: bool) -> list[str]:
+def _node_selector_term_warnings(term: ObjView, path: str, *, check_values: bool) -> list[str]:
     found = []
     for i, expression in enumerate(term.get("matchExpressions", ())):
         key = expression.get("key", "")
@@ -126,17 +190,17 @@ def node_selector_term_warnings(term: Item, path: str, *, check_values: bool) ->
     return found
 
 
-def _node_affinity_warnings(affinity: Item, path: str) -> list[str]:
+def _node_affinity_warnings(affinity: ObjView, path: str) -> list[str]:
     found = []
     for i, term in enumerate((affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or ()):
-        found += node_selector_term_warnings(term, f"{path}.{REQUIRED}.nodeSelectorTerms[{i}]", check_values=False)
+        found += _node_selector_term_warnings(term, f"{path}.{REQUIRED}.nodeSelectorTerms[{i}]", check_values=False)
     for i, term in enumerate(affinity.get(PREFERRED, ())):
         where = f"{path}.{PREFERRED}[{i}].preference"
-        found += node_selector_term_warnings(term.get("preference") or {}, where, check_values=True)
+        found += _node_selector_term_warnings(term.get("preference") or {}, where, check_values=True)
     return found
 
 
-def _pod_affinity_warnings(affinity: Item, path: str) -> Iterator[str]:
+def _pod_affinity_warnings(affinity: ObjView, path: str) -> Iterator[str]:
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
         for i, term in enumerate(terms.get(REQUIRED, ())):
@@ -147,7 +211,7 @@ def _pod_affinity_warnings(affinity: Item, path: str) -> Iterator[str]:
                 yield f"{path}.{kind}.{PREFERRED}[{i}].podAffinityTerm.labelSelector: {_NO_MATCH}"
 
 
-def _volume_warnings(volumes: Sequence[Item], path: str) -> list[str]:
+def _volume_warnings(volumes: Sequence[ObjView], path: str) -> list[str]:
     found = []
     for i, volume in enumerate(volumes):
         for kind in volume.keys() & _VOLUMES.keys():
@@ -156,20 +220,20 @@ def _volume_warnings(volumes: Sequence[Item], path: str) -> list[str]:
                 found.append(f"{path}[{i}].{shown}: {_VOLUMES[kind]}")
             elif "volumeClaimTemplate" in volume[kind]:
                 claim = volume[kind]["volumeClaimTemplate"].get("spec") or {}
-                found += claim_spec_warnings(claim, f"{path}[{i}].ephemeral.volumeClaimTemplate.spec")
+                found += _claim_spec_warnings(claim, f"{path}[{i}].ephemeral.volumeClaimTemplate.spec")
     return found
 
 
-def claim_spec_warnings(spec: Item, path: str) -> list[str]:
+def _claim_spec_warnings(spec: ObjView, path: str) -> list[str]:
     """Return the warnings of a volume claim, in a pod or on its own."""
     resources = spec.get("resources") or {}
     found: list[str] = []
     for which in ("requests", "limits"):
-        found += fractional_warning(resources.get(which) or {}, "storage", f"{path}.resources.{which}")
+        found += _fractional_warning(resources.get(which) or {}, "storage", f"{path}.resources.{which}")
     return found
 
 
-def fractional_warning(amounts: Mapping[str, str], resource: str, path: str) -> list[str]:
+def _fractional_warning(amounts: Mapping[str, str], resource: str, path: str) -> list[str]:
     """Return a warning for a fractional number of bytes."""
     amount = amounts.get(resource)
     # Only a suffix below one can hide a fraction in a canonical amount.
@@ -178,7 +242,7 @@ def fractional_warning(amounts: Mapping[str, str], resource: str, path: str) -> 
     return [f"{path}[{resource}]: fractional byte value {quote(amount)} is invalid, must be an integer"]
 
 
-def _duplicates(items: Sequence[Item], key: str, path: str) -> list[str]:
+def _duplicates(items: Sequence[ObjView], key: str, path: str) -> list[str]:
     found, seen = [], set()
     for i, item in enumerate(items):
         value = item.get(key, "")
@@ -199,7 +263,7 @@ def app_armor_profile(annotation: str) -> dict[str, str] | None:
 
 
 def _container_warnings(
-    container: Item, path: str, annotations: Item, prefix: str, pod_context: Item, *, in_template: bool
+    container: ObjView, path: str, annotations: ObjView, prefix: str, pod_context: ObjView, *, in_template: bool
 ) -> list[str]:
     found: list[str] = []
     if annotations:
@@ -217,14 +281,14 @@ def _container_warnings(
         for resource in ("memory", "ephemeral-storage"):
             for which in ("limits", "requests"):
                 if which in resources:
-                    found += fractional_warning(resources[which], resource, f"{path}.resources.{which}")
+                    found += _fractional_warning(resources[which], resource, f"{path}.resources.{which}")
     variables = container.get("env", ())
     if len(variables) > 1:
         seen: set[str] = set()
         for i, variable in enumerate(variables):
             name = variable.get("name", "")
             if name in seen:
-                # Building on the previous value is fine, replacing it is not.
+                # A variable may refer to its previous value, but not replace it.
                 reference, value = f"$({name})", variable.get("value", "")
                 if "valueFrom" in variable or value == reference or reference not in value:
                     text = f"hides previous definition of {quote(name)}, which may be dropped when using apply"
@@ -233,9 +297,9 @@ def _container_warnings(
     return found
 
 
-def _port_warnings(spec: Item, path: str) -> list[str]:
+def _port_warnings(spec: ObjView, path: str) -> list[str]:
     found: list[str] = []
-    by_port: dict[str, list[tuple[str, Item]]] = {}
+    by_port: dict[str, list[tuple[str, ObjView]]] = {}
     names: dict[str, str] = {}
     by_name: list[str] = []
     for container, where in containers_with_path(spec, path):

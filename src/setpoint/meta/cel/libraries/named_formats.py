@@ -11,8 +11,8 @@ from typing import Any
 from setpoint.meta import names
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.declarations import Library
-from setpoint.meta.cel.libraries.go_times import read_timestamp
-from setpoint.meta.cel.libraries.go_urls import UrlError, parse_request_uri
+from setpoint.meta.cel.go_text import read_timestamp
+from setpoint.meta.cel.libraries.urls import UrlError, parse_request_uri
 from setpoint.meta.cel.values import NONE, Opaque, Optional
 
 _UUID = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII)

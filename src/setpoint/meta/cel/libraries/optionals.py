@@ -1,4 +1,4 @@
-"""Optional values: `a.?b.orValue(c)` and what belongs to it."""
+"""Optional values (`a.?b.orValue(c)`), macros with two variables (`m.all(key, value, ...)`) and `cel.bind`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ from typing import Any
 from setpoint.meta.cel import macros
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.compile_calls import never
+from setpoint.meta.cel.compile_loops import entries
 from setpoint.meta.cel.declarations import Library
 from setpoint.meta.cel.operators import show
-from setpoint.meta.cel.values import NONE, CelError, Duration, Opaque, Optional, Timestamp, is_list, is_map
+from setpoint.meta.cel.values import (
+    NONE,
+    CelError,
+    Duration,
+    Opaque,
+    Optional,
+    Timestamp,
+    is_list,
+    is_map,
+    key_of,
+)
 
 _ZERO_TIME = -62135596800 * 1_000_000_000
 
@@ -71,3 +82,27 @@ OPTIONALS = Library(
     {"optional_type": t.optional_of(t.DYN)},
     optional_syntax=True,
 )
+
+
+def _insert(target: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    if key_of(key) in target:
+        raise CelError(f"insert failed: key {show(key)} already exists")
+    target[key_of(key)] = value  # Only macros call this, with the map that they fill.
+    return target
+
+
+def _insert_all(target: dict[Any, Any], more: Any) -> dict[Any, Any]:
+    for key, value in entries(more):
+        _insert(target, key, value)
+    return target
+
+
+TWO_VARIABLE_COMPREHENSIONS = Library(
+    "cel.lib.ext.comprev2",
+    (
+        ("@mapInsert_map_key_value", "cel.@mapInsert(map(K, V), K, V) -> map(K, V)", _insert),
+        ("@mapInsert_map_map", "cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)", _insert_all),
+    ),
+    macros.TWO_VARIABLES,
+)
+BINDINGS = Library("cel.lib.ext.cel.bindings", (), macros.BINDINGS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.declarations import Library
-from setpoint.meta.cel.structs import StructType
+from setpoint.meta.cel.types import StructType
 from setpoint.meta.cel.values import CelError, Message
 
 OBJECT = t.struct("Object")

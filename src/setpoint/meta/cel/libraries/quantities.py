@@ -110,9 +110,9 @@ def _add(one: QuantityValue, other: Any) -> QuantityValue:
 
 
 def _sub(one: QuantityValue, other: Any) -> QuantityValue:
-    taken = _operand(other)
-    negated = None if taken.amount is None else (-taken.amount[0], taken.amount[1])
-    return QuantityValue(one.quantity.minus(taken.quantity), _added(one.amount, negated))
+    operand = _operand(other)
+    negated = None if operand.amount is None else (-operand.amount[0], operand.amount[1])
+    return QuantityValue(one.quantity.minus(operand.quantity), _added(one.amount, negated))
 
 
 def _operand(other: Any) -> QuantityValue:

@@ -15,7 +15,7 @@ from setpoint.meta.regex_limits import OPTIONS, TOO_LARGE, is_too_large
 
 
 class BadPattern(CelError):
-    """The text is no regular expression."""
+    """The text is not a regular expression."""
 
 
 _ESCAPES = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
@@ -25,7 +25,7 @@ _ESCAPES = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
 def compiled(pattern: str) -> Any:
     """Return the compiled pattern. Raises BadPattern with the message of Go's regexp package."""
     if "\\C" in pattern and any(found[1] == "C" for found in _ESCAPES.finditer(pattern)):
-        raise BadPattern("error parsing regexp: invalid escape sequence: `\\C`")  # one byte of a character
+        raise BadPattern("error parsing regexp: invalid escape sequence: `\\C`")  # A single byte of a character.
     if is_too_large(pattern):
         raise BadPattern(f"error parsing regexp: {TOO_LARGE}")
     try:
@@ -94,7 +94,7 @@ def _find_all(expression: Any, text: str, limit: int) -> list[str]:
         if limit >= 0 and len(result) >= limit:
             break
         if found.start() == found.end() == last:
-            continue  # an empty match right behind another one does not count
+            continue  # An empty match right after another match does not count.
         result.append(found.group())
         last = found.end()
     return result

@@ -7,8 +7,8 @@ from typing import Any
 
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.declarations import Library
-from setpoint.meta.cel.libraries.quoting import quote
 from setpoint.meta.cel.values import CelError, Opaque
+from setpoint.meta.goformat import quote
 
 _WORD = re.compile(r"[0-9A-Za-z-]*", re.ASCII)
 _DIGITS = re.compile(r"[0-9]*", re.ASCII)

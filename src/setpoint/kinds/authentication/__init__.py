@@ -1,1 +1,0 @@
-"""Kinds of authentication.k8s.io: one module each."""

@@ -1,1 +1,0 @@
-"""authorization.k8s.io: access reviews, which are answered directly and never stored."""

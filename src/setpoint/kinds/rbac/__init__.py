@@ -1,1 +1,0 @@
-"""Role-based access control: rbac.authorization.k8s.io/v1."""
