@@ -1,7 +1,7 @@
-"""The real clock and real randomness, the name and the address: the only place where they are taken from the machine.
+"""The machine's clock, randomness, host name and address. No other module reads them.
 
-For those who put a process together: `cluster`, `cli`, and an operator's own process (`sdk/process.py`). All others
-are handed a clock and ids.
+The composition roots use this module: `cluster`, `cli`, and an operator's own process (`sdk/process.py`). Everything
+else receives a clock and ids as arguments.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class SystemClock:
 
 
 class RandomIds:
-    """From the machine's entropy, or from a seed for runs that can be repeated."""
+    """Generates ids from the machine's entropy, or from a seed for reproducible runs."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed) if seed is not None else random.SystemRandom()
-        # One draw from the system costs a call; uids are made for every object, so they come from a seeded generator.
+        # SystemRandom costs a system call per number, and every object gets a uid: uids use a seeded generator.
         self._uids = random.Random(self._random.getrandbits(128))
 
     def uid(self) -> str:
-        # As uuid4 writes it, without making a UUID object on the way: every answer carries one.
+        # Same form as uuid4, without the cost of a UUID object: every new object needs one.
         digits = f"{self._uids.getrandbits(128):032x}"
         variant = "89ab"[int(digits[16], 16) & 3]
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -46,7 +46,7 @@ class RandomIds:
         return self._uids.randrange(limit)
 
     def secret(self) -> str:
-        """A token that nobody can guess."""
+        """Return an unguessable token, from the machine's entropy even if there is a seed."""
         return f"{random.SystemRandom().getrandbits(256):064x}"
 
 
@@ -55,11 +55,11 @@ def hostname() -> str:
 
 
 def outward_address(family: int = 4) -> str:
-    """The address that this machine has towards others; empty if it has none but its own."""
-    kind, far = (socket.AF_INET, "192.0.2.1") if family == 4 else (socket.AF_INET6, "2001:db8::1")
+    """Return the address from which this machine reaches other machines; empty if it has only loopback addresses."""
+    kind, destination = (socket.AF_INET, "192.0.2.1") if family == 4 else (socket.AF_INET6, "2001:db8::1")
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-            probe.connect((far, 9))  # chooses a route; nothing is sent
+            probe.connect((destination, 9))  # chooses a route; nothing is sent
             found = probe.getsockname()[0]
     except OSError:
         return ""

@@ -11,14 +11,22 @@ Callers may rely on these guarantees:
 """
 
 from setpoint.client.client import Client
-from setpoint.client.impersonation import Impersonation
+from setpoint.client.failures import retry_on_conflict
 from setpoint.client.interface import ObjectList, Reader, WatchEvent, Writer
-from setpoint.client.retry import retry_on_conflict
+from setpoint.client.kubeconfig import Impersonation
 from setpoint.client.transport import Unreachable
 from setpoint.client.watch import Watch
 from setpoint.kinds.catalog import Resource
 
 __all__ = [
-    "Client", "Impersonation", "ObjectList", "Reader", "Resource", "Unreachable", "Watch", "WatchEvent", "Writer",
+    "Client",
+    "Impersonation",
+    "ObjectList",
+    "Reader",
+    "Resource",
+    "Unreachable",
+    "Watch",
+    "WatchEvent",
+    "Writer",
     "retry_on_conflict",
-]  # fmt: skip
+]

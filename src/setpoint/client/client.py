@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.client.discovery import Discovery
-from setpoint.client.impersonation import Impersonation
-from setpoint.client.interface import Obj, ObjectList, ResourceRef
-from setpoint.client.paths import path_of, query_of
-from setpoint.client.resources import BY_KIND, BY_PLURAL
+from setpoint.client.interface import ObjectList, ResourceRef
+from setpoint.client.kubeconfig import Impersonation
+from setpoint.client.resources import BY_KIND, BY_PLURAL, path_of, query_of
 from setpoint.client.sender import JSON, Sender
 from setpoint.client.transport import EventStream, Transport
 from setpoint.client.watch import Watch
@@ -17,6 +16,7 @@ from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Expired, NotFound
 from setpoint.meta.lease_term import Fence
+from setpoint.meta.objects import Obj, ObjView
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -27,6 +27,15 @@ PATCHES = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+
+
+class _Target(NamedTuple):
+    """The object that a request is about; without a name, the collection."""
+
+    resource: Resource
+    namespace: str
+    name: str = ""
+    subresource: str = ""
 
 
 class Client:
@@ -92,42 +101,41 @@ class Client:
         known = BY_KIND.get(ref) if len(ref) == 2 else BY_PLURAL.get(ref)
         return known or await self.discovery.find(ref)
 
-    async def _placed(self, obj: Obj, ref: ResourceRef | None, namespace: str = "") -> tuple[Resource, str, str]:
-        """Return the resource, namespace and name of an object to write."""
+    async def _target(self, obj: ObjView, ref: ResourceRef | None, namespace: str = "") -> _Target:
+        """Return the target of a write of `obj`; `namespace` takes precedence over the namespace of the object."""
         meta = obj.get("metadata") or {}
         if ref is None:
             ref = (obj.get("apiVersion") or "", obj.get("kind") or "")
             if not (ref[0] and ref[1]):
-                raise ValueError("an object to be written must say its apiVersion and kind")
+                raise ValueError("an object to be written must have apiVersion and kind")
         resource = await self.resource(ref)
-        return resource, namespace or meta.get("namespace") or "", meta.get("name") or ""
+        return _Target(resource, namespace or meta.get("namespace") or "", meta.get("name") or "")
 
     def _namespace(self, resource: Resource, namespace: str) -> str:
         if not resource.namespaced:
             return ""
         namespace = namespace or self.default_namespace
         if not namespace:
-            raise ValueError(f"{resource.plural} are in namespaces: say in which")
+            raise ValueError(f"{resource.plural} are namespaced: a namespace is required")
         return namespace
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
+        target: _Target,
         query: str = "",
         body: Any = None,
         *,
         accept: str = JSON,
         content_type: str = JSON,
     ) -> Obj:
-        """Send a request for one object, or for a new one, and return the answer.
+        """Send a request about one object, or for a new one, and return the object in the response.
 
         A server that does not know the path may serve the kind in the other scope by now, because its definition was
         recreated. The path is then determined again.
         """
+
+        resource, namespace, name, subresource = target
 
         async def send(to: Resource) -> Obj:
             path = path_of(to, self._namespace(to, namespace), name, subresource)
@@ -157,10 +165,9 @@ class Client:
     ) -> Obj:
         if not name:
             raise ValueError("resource name may not be empty")
-        found = await self.resource(resource)
+        target = _Target(await self.resource(resource), namespace, name, subresource)
         query = f"resourceVersion={resource_version}" if resource_version else ""
-        accept = METADATA if metadata_only else JSON
-        return await self._ask("GET", found, namespace, name, subresource, query, accept=accept)
+        return await self._request("GET", target, query, accept=METADATA if metadata_only else JSON)
 
     async def list(
         self,
@@ -266,7 +273,7 @@ class Client:
 
     async def create(
         self,
-        obj: Obj,
+        obj: ObjView,
         *,
         resource: ResourceRef | None = None,
         namespace: str = "",
@@ -276,14 +283,14 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        found, namespace, own_name = await self._placed(obj, resource, namespace)
+        target = await self._target(obj, resource, namespace)
+        own_name = (name or target.name) if subresource else ""
         query = _write_query(dry_run, field_manager, field_validation)
-        at = (name or own_name) if subresource else ""
-        return await self._ask("POST", found, namespace, at, subresource, query, obj)
+        return await self._request("POST", target._replace(name=own_name, subresource=subresource), query, obj)
 
     async def update(
         self,
-        obj: Obj,
+        obj: ObjView,
         *,
         resource: ResourceRef | None = None,
         subresource: str = "",
@@ -291,11 +298,11 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        found, namespace, name = await self._placed(obj, resource)
-        if not name:
+        target = await self._target(obj, resource)
+        if not target.name:
             raise ValueError("an object to be updated must have a name")
         query = _write_query(dry_run, field_manager, field_validation)
-        return await self._ask("PUT", found, namespace, name, subresource, query, obj)
+        return await self._request("PUT", target._replace(subresource=subresource), query, obj)
 
     async def patch(
         self,
@@ -312,13 +319,13 @@ class Client:
     ) -> Obj:
         if not name:
             raise ValueError("resource name may not be empty")
-        found = await self.resource(resource)
+        target = _Target(await self.resource(resource), namespace, name, subresource)
         query = _write_query(dry_run, field_manager, field_validation)
-        return await self._ask("PATCH", found, namespace, name, subresource, query, patch, content_type=PATCHES[kind])
+        return await self._request("PATCH", target, query, patch, content_type=PATCHES[kind])
 
     async def apply(
         self,
-        obj: Obj,
+        obj: ObjView,
         *,
         field_manager: str,
         force: bool = False,
@@ -327,11 +334,11 @@ class Client:
         dry_run: bool = False,
         field_validation: str = "",
     ) -> Obj:
-        found, namespace, name = await self._placed(obj, resource)
-        if not name:
+        target = (await self._target(obj, resource))._replace(subresource=subresource)
+        if not target.name:
             raise ValueError("an object to be applied must have a name")
         query = _write_query(dry_run, field_manager, field_validation, force)
-        return await self._ask("PATCH", found, namespace, name, subresource, query, obj, content_type=PATCHES["apply"])
+        return await self._request("PATCH", target, query, obj, content_type=PATCHES["apply"])
 
     async def delete(
         self,
@@ -347,9 +354,9 @@ class Client:
     ) -> Obj:
         if not name:
             raise ValueError("resource name may not be empty")
-        found = await self.resource(resource)
+        target = _Target(await self.resource(resource), namespace, name)
         options = _delete_options(propagation, grace_period, uid, resource_version, dry_run)
-        return await self._ask("DELETE", found, namespace, name, body=options)
+        return await self._request("DELETE", target, body=options)
 
     async def delete_collection(
         self,

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from setpoint.client.access import Access
-from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
+from setpoint.client.kubeconfig import Access, Kubeconfig, KubeconfigError, in_cluster
 
 DATA_DIRECTORY = ".setpoint"
 ADMIN = "admin.kubeconfig"
@@ -166,7 +165,7 @@ def _current_context(directory: Path, path: Path) -> str:
     if not path.exists():
         raise KubeconfigError(
             f"the cluster of this directory ({display_path(directory)}) was never started: `setpoint up` starts it. "
-            "Say --context or --kubeconfig for another cluster."
+            "Use --context or --kubeconfig for another cluster."
         )
     current = _load_trusted(directory, path).current_context
     if not current:
@@ -183,10 +182,10 @@ def _load_trusted(directory: Path, path: Path) -> Kubeconfig:
     """
     owners = {os.lstat(directory).st_uid, os.stat(directory).st_uid, os.stat(path).st_uid} if path.exists() else set()
     if owners - {os.geteuid()}:
-        raise KubeconfigError(f"{path} belongs to another user: say --kubeconfig {path} if it is meant all the same")
+        raise KubeconfigError(f"{path} belongs to another user: use --kubeconfig {path} if you trust it")
     found = Kubeconfig.load([path])
     if any(user.get("exec") for user in found.users.values()):
-        raise KubeconfigError(f"{path} names a program to run: say --kubeconfig {path} if it is meant all the same")
+        raise KubeconfigError(f"{path} runs a program to get credentials: use --kubeconfig {path} if you trust it")
     return found
 
 

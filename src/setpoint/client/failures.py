@@ -1,13 +1,15 @@
-"""Map an unsuccessful response to the error it represents."""
+"""The errors that unsuccessful responses represent, and retries of conflicts."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import orjson
 
 from setpoint.client.transport import Reply, header
-from setpoint.meta.errors import ApiError, Expired, from_status
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError, Conflict, Expired, from_status
 
 _BY_CODE = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
@@ -26,7 +28,7 @@ _BY_CODE = {
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "the server was unable to return a response in the time allotted"),
 }
-_MOST_TEXT = 2048
+_MAX_TEXT = 2048
 
 
 def failure(reply: Reply) -> ApiError:
@@ -34,7 +36,7 @@ def failure(reply: Reply) -> ApiError:
     if status is not None:
         return failure_of(status)
     reason, message = _BY_CODE.get(reply.status, ("", f"the server answered with the unknown status {reply.status}"))
-    text = reply.body[:_MOST_TEXT].decode("utf-8", "replace").strip()
+    text = reply.body[:_MAX_TEXT].decode("utf-8", "replace").strip()
     if text and reply.status != 404:
         message += f" ({text})"
     details: dict[str, Any] = {}
@@ -62,3 +64,19 @@ def _status_of(reply: Reply) -> dict[str, Any] | None:
     if isinstance(found, dict) and found.get("kind") == "Status":
         return {"code": reply.status, **found}
     return None
+
+
+T = TypeVar("T")
+
+
+async def retry_on_conflict(
+    attempt: Callable[[], Awaitable[T]], clock: Clock, *, attempts: int = 5, pause: float = 0.01
+) -> T:
+    """Call `attempt`, which reads, changes and writes, until there is no conflict. Raise the last Conflict after
+    `attempts`."""
+    for _ in range(attempts - 1):
+        try:
+            return await attempt()
+        except Conflict:
+            await clock.sleep(pause)
+    return await attempt()

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from setpoint.kinds.catalog import Resource
-
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj, ObjView
 
 ResourceRef = Resource | tuple[str, str] | tuple[str, str, str]
 """A resource: as itself, as (apiVersion, kind), or as (group, version, plural)."""
@@ -105,7 +104,7 @@ class Reader(Protocol):
 class Writer(Protocol):
     async def create(
         self,
-        obj: Obj,
+        obj: ObjView,
         *,
         resource: ResourceRef | None = None,
         namespace: str = "",
@@ -123,7 +122,7 @@ class Writer(Protocol):
 
     async def update(
         self,
-        obj: Obj,
+        obj: ObjView,
         *,
         resource: ResourceRef | None = None,
         subresource: str = "",
@@ -152,7 +151,7 @@ class Writer(Protocol):
 
     async def apply(
         self,
-        obj: Obj,
+        obj: ObjView,
         *,
         field_manager: str,
         force: bool = False,

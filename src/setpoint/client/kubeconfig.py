@@ -1,16 +1,21 @@
-"""Kubeconfig files: find and merge them, and resolve one context to the access to one server."""
+"""Kubeconfig files: find and merge them, and resolve one context to the access to one server.
+
+`Access` says how to connect to a server and with which identity.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from setpoint.client.access import Access, ExecPlugin
-from setpoint.client.impersonation import Impersonation
+if TYPE_CHECKING:
+    from setpoint.client.authentication import Credential
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -19,6 +24,63 @@ _FILES = {
     "users": ("client-certificate", "client-key", "tokenFile"),
 }
 """Settings that are paths, relative to the file that contains them."""
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    user: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def headers(self) -> list[tuple[str, str]]:
+        found = [("impersonate-user", self.user)] if self.user else []
+        if self.uid:
+            found.append(("impersonate-uid", self.uid))
+        found += [("impersonate-group", group) for group in self.groups]
+        for key, values in self.extra.items():
+            name = "impersonate-extra-" + quote(key.lower(), safe="!#$&'*+-.^_`|~")
+            found += [(name, value) for value in values]
+        return found
+
+
+@dataclass(slots=True)
+class ExecPlugin:
+    """A credential plugin: a program that returns credentials."""
+
+    api_version: str
+    command: str
+    args: list[str] = field(default_factory=list)
+    env: Mapping[str, str] = field(default_factory=dict)
+    install_hint: str = ""
+    interactive_mode: str = "IfAvailable"
+    cluster: Mapping[str, object] | None = None
+    """The cluster information that is passed to the program on request; None if it is not requested."""
+
+
+@dataclass(slots=True)
+class Access:
+    server: str
+    ca: bytes | None = None
+    """The trusted certificate authorities, as PEM; None means those of the system."""
+    insecure: bool = False
+    tls_server_name: str = ""
+    certificate: bytes | None = None
+    key: bytes | None = None
+    token: str = ""
+    token_file: Path | None = None
+    """A file with a bearer token, which is read again at intervals and takes precedence over `token`; None if there is
+    none."""
+    username: str = ""
+    password: str = ""
+    exec: ExecPlugin | None = None
+    source: Callable[[], Awaitable[Credential]] | None = None
+    """Returns credentials from within this process, and takes precedence over all others; None if there is none."""
+    impersonate: Impersonation | None = None
+    namespace: str = "default"
+    in_cluster: bool = False
+    """Whether the identity is the service account of the Pod that this process runs in."""
 
 
 class KubeconfigError(Exception):
@@ -153,55 +215,57 @@ def _anchored(body: dict[str, Any], section: str, directory: Path) -> dict[str, 
     return body
 
 
-def _content(body: Mapping[str, Any], key: str, who: str) -> bytes | None:
+def _content(body: Mapping[str, Any], key: str, owner: str) -> bytes | None:
     """Return inline data, or else the content of the file."""
     data = body.get(f"{key}-data")
     if data:
         try:
             return b64decode(data, validate=True)
         except (ValueError, TypeError):
-            raise KubeconfigError(f"{key}-data of {who} is not base64") from None
+            raise KubeconfigError(f"{key}-data of {owner} is not base64") from None
     path = body.get(key)
     if not path:
         return None
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise KubeconfigError(f"cannot read {key} {path} of {who}: {error.strerror}") from None
+        raise KubeconfigError(f"cannot read {key} {path} of {owner}: {error.strerror}") from None
 
 
 def _server(body: Mapping[str, Any], name: str) -> Access:
-    who = f"the cluster {name!r}"
+    owner = f"the cluster {name!r}"
     if not body.get("server"):
-        raise KubeconfigError(f"{who} has no server")
+        raise KubeconfigError(f"{owner} has no server")
     if body.get("proxy-url"):
-        raise KubeconfigError(f"{who} is behind a proxy (proxy-url), which is not supported")
+        raise KubeconfigError(f"{owner} is behind a proxy (proxy-url), which is not supported")
     insecure = bool(body.get("insecure-skip-tls-verify"))
-    ca = _content(body, "certificate-authority", who)
+    ca = _content(body, "certificate-authority", owner)
     if insecure and ca:
-        raise KubeconfigError(f"{who} has both a certificate-authority and insecure-skip-tls-verify: one can be meant")
+        raise KubeconfigError(
+            f"{owner} has both a certificate-authority and insecure-skip-tls-verify: only one is allowed"
+        )
     return Access(str(body["server"]), ca, insecure, str(body.get("tls-server-name") or ""))
 
 
 def _identify(access: Access, body: Mapping[str, Any], name: str, cluster: Mapping[str, Any]) -> None:
-    who = f"the user {name!r}"
-    access.certificate = _content(body, "client-certificate", who)
-    access.key = _content(body, "client-key", who)
+    owner = f"the user {name!r}"
+    access.certificate = _content(body, "client-certificate", owner)
+    access.key = _content(body, "client-key", owner)
     if bool(access.certificate) != bool(access.key):
-        raise KubeconfigError(f"{who} has only one of client-certificate and client-key")
+        raise KubeconfigError(f"{owner} has only one of client-certificate and client-key")
     access.token = str(body.get("token") or "")
     if body.get("tokenFile"):
         access.token_file = Path(body["tokenFile"])
     access.username, access.password = str(body.get("username") or ""), str(body.get("password") or "")
     if access.username and (access.token or access.token_file):
-        raise KubeconfigError(f"{who} has both a token and a password: only one can be meant")
+        raise KubeconfigError(f"{owner} has both a token and a password: only one is allowed")
     if body.get("auth-provider"):
-        raise KubeconfigError(f"{who} has an auth-provider, which no client supports any more: use exec instead")
+        raise KubeconfigError(f"{owner} has an auth-provider, which no client supports any more: use exec instead")
     if body.get("exec"):
-        access.exec = _exec(body["exec"], who, cluster)
+        access.exec = _exec(body["exec"], owner, cluster)
     if body.get("as") or body.get("as-groups") or body.get("as-uid") or body.get("as-user-extra"):
         if not body.get("as"):
-            raise KubeconfigError(f"{who} impersonates groups without impersonating a user (as)")
+            raise KubeconfigError(f"{owner} impersonates groups without impersonating a user (as)")
         access.impersonate = Impersonation(
             str(body["as"]),
             str(body.get("as-uid") or ""),
@@ -210,15 +274,17 @@ def _identify(access: Access, body: Mapping[str, Any], name: str, cluster: Mappi
         )
 
 
-def _exec(body: Mapping[str, Any], who: str, cluster: Mapping[str, Any]) -> ExecPlugin:
+def _exec(body: Mapping[str, Any], owner: str, cluster: Mapping[str, Any]) -> ExecPlugin:
     version = body.get("apiVersion") or ""
     if version not in EXEC_VERSIONS:
-        raise KubeconfigError(f"the exec plugin of {who} speaks {version!r}, not one of {', '.join(EXEC_VERSIONS)}")
+        raise KubeconfigError(
+            f"the exec plugin of {owner} has the apiVersion {version!r}, not one of {', '.join(EXEC_VERSIONS)}"
+        )
     if not body.get("command"):
-        raise KubeconfigError(f"the exec plugin of {who} has no command")
+        raise KubeconfigError(f"the exec plugin of {owner} has no command")
     mode = body.get("interactiveMode") or ("IfAvailable" if version.endswith("v1beta1") else "")
     if mode not in ("Never", "IfAvailable", "Always"):
-        raise KubeconfigError(f"the exec plugin of {who} must say its interactiveMode: Never, IfAvailable or Always")
+        raise KubeconfigError(f"the exec plugin of {owner} must set interactiveMode: Never, IfAvailable or Always")
     cluster_info: dict[str, object] | None = None
     if body.get("provideClusterInfo"):
         keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
@@ -229,6 +295,3 @@ def _exec(body: Mapping[str, Any], who: str, cluster: Mapping[str, Any]) -> Exec
     args = [str(arg) for arg in body.get("args") or ()]
     hint = str(body.get("installHint") or "")
     return ExecPlugin(version, str(body["command"]), args, environment, hint, mode, cluster_info)
-
-
-_EXEC_EXTENSION = "client.authentication.k8s.io/exec"

@@ -6,8 +6,7 @@ from collections import Counter
 from urllib.parse import urlsplit
 
 from setpoint.client.client import Client
-from setpoint.client.transport import Headers, Reply, StreamReply, Transport, Unreachable, UpgradingTransport
-from setpoint.client.upgraded import Upgraded
+from setpoint.client.transport import Headers, Reply, StreamReply, Transport, Unreachable, Upgraded, UpgradingTransport
 from setpoint.meta.exposition import Family, counter
 
 _NO_ANSWER = "<error>"

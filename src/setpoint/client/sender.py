@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from setpoint.client.event_lines import event_lines
 from setpoint.client.failures import failure, failure_of
-from setpoint.client.impersonation import Impersonation
+from setpoint.client.kubeconfig import Impersonation
 from setpoint.client.transport import (
     EventStream,
     Headers,
@@ -19,20 +19,29 @@ from setpoint.client.transport import (
     StreamReply,
     Transport,
     Unreachable,
+    Upgraded,
     UpgradingTransport,
     header,
     takes_objects,
 )
-from setpoint.client.warning_header import warning_texts
+from setpoint.client.watch import event_lines
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term
 
-if TYPE_CHECKING:
-    from setpoint.client.upgraded import Upgraded
+_WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def warning_texts(value: str) -> list[str]:
+    """Return the texts of warnings, without those with control characters, which a terminal could execute."""
+    texts = (_ESCAPED.sub(r"\1", text) for text in _WARNING.findall(value))
+    return [text for text in texts if not _CONTROL.search(text)]
+
 
 JSON = "application/json"
-_MOST_RETRIES = 10
+_MAX_RETRIES = 10
 
 
 class Sender:
@@ -70,7 +79,7 @@ class Sender:
         content_type: str = JSON,
     ) -> Reply:
         """Return a successful response. Retry when the server requests it with Retry-After."""
-        for attempt in range(_MOST_RETRIES + 1):
+        for attempt in range(_MAX_RETRIES + 1):
             headers = self._headers(method, bool(body), accept, content_type)
             reply = await self.transport.request(method, path, query, headers, body)
             if reply.status < 400:
@@ -78,7 +87,7 @@ class Sender:
                     self._warn(reply.headers)
                 return reply
             pause = _asks_to_wait(reply.status, reply.headers)
-            if pause is None or attempt == _MOST_RETRIES:
+            if pause is None or attempt == _MAX_RETRIES:
                 break
             await self.clock.sleep(pause)
         raise failure(reply)
@@ -133,7 +142,7 @@ class Sender:
         self, objects: ObjectTransport, method: str, path: str, query: str, value: Any, accept: str, content_type: str
     ) -> dict[str, Any]:
         """Do the same as `request`, with objects instead of bytes."""
-        for attempt in range(_MOST_RETRIES + 1):
+        for attempt in range(_MAX_RETRIES + 1):
             headers = self._headers(method, value is not None, accept, content_type)
             reply = await objects.exchange(method, path, query, headers, value)
             if reply.status < 400:
@@ -144,7 +153,7 @@ class Sender:
                 found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
                 return found
             pause = _asks_to_wait(reply.status, reply.headers)
-            if pause is None or attempt == _MOST_RETRIES:
+            if pause is None or attempt == _MAX_RETRIES:
                 break
             await self.clock.sleep(pause)
         raise _refusal(reply)

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
-from setpoint.client.access import Access
+from setpoint.client.authentication import Credential
 from setpoint.client.client import Client
-from setpoint.client.exec_plugin import Credential
+from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
@@ -24,15 +24,25 @@ def as_service_account(access: Access, client: Client, clock: Clock, name: str, 
     """Return access to the same server as this account, which is created if it does not exist. `client` requests the
     tokens."""
     return replace(
-        access, certificate=None, key=None, token="", token_file=None, username="", password="", exec=None,
-        impersonate=None, source=_tokens(client, clock, name, namespace),
-    )  # fmt: skip
+        access,
+        certificate=None,
+        key=None,
+        token="",
+        token_file=None,
+        username="",
+        password="",
+        exec=None,
+        impersonate=None,
+        source=_tokens(client, clock, name, namespace),
+    )
 
 
 def _tokens(client: Client, clock: Clock, name: str, namespace: str) -> Callable[[], Awaitable[Credential]]:
     request = {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": _LASTING},
-    }  # fmt: skip
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": _LASTING},
+    }
 
     async def ask() -> str:
         made = await client.create(request, resource=_ACCOUNTS, name=name, namespace=namespace, subresource="token")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
-    from setpoint.client.upgraded import Upgraded
+    from setpoint.wire.message import RawConnection
 
 Headers = Sequence[tuple[str, str]]
 """Header names in lower case with their values, in the order sent; a name may occur several times."""
@@ -34,6 +34,15 @@ class Reply:
     status: int
     headers: Headers
     body: bytes
+
+
+@dataclass(slots=True)
+class Upgraded:
+    """A connection that the server has switched to another protocol."""
+
+    headers: Headers
+    """The headers of the response, names in lower case."""
+    connection: RawConnection
 
 
 class StreamReply(Protocol):

@@ -1,4 +1,4 @@
-"""TLS connections to servers; this module is the only one that opens them.
+"""TLS of servers and clients. No other module opens TLS connections to servers.
 
 Servers are verified by Go's rules (`setpoint.meta.x509`) after the handshake, which has proven that the server holds
 the key of its certificate, and before the first byte is sent. OpenSSL's own verification refuses chains that every
@@ -10,22 +10,21 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from setpoint.client.certificate_loading import load_chain
 from setpoint.meta.clock import Clock
-from setpoint.meta.x509.peer_chain import peer_chain
-from setpoint.meta.x509.pem import blocks
+from setpoint.meta.x509.pem import blocks, peer_chain
 
 if TYPE_CHECKING:
     from setpoint.meta.x509.chains import CertificatePool
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-LONGEST_RSA: Final = 8192
-_MOST_SENT = 32
+_MAX_RSA_BITS: Final = 8192
+_MAX_SENT = 32
 """The maximum number of certificates a server may send."""
 _WEAK_IN_OPENSSL = tuple(
     bytes.fromhex(identifier)
@@ -35,6 +34,44 @@ _WEAK_IN_OPENSSL = tuple(
 name), policy mappings and constraints (ignored), signatures with SHA-224 (accepted)."""
 _BASIC_CONSTRAINTS = bytes.fromhex("0603551d13")
 """The same of an extension without which OpenSSL, but not Go, lets a root sign others."""
+
+
+_SERVER_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Cipher suites of TLS 1.2: those of Go's default with authenticated encryption, so none with CBC."""
+
+
+def server_tls_context(client_ca: Path | None = None) -> ssl.SSLContext:
+    """Return a context for servers, still without a certificate: TLS 1.2 and later, HTTP/1.1 only.
+
+    With `client_ca`, clients may send a certificate, which must then be signed by one of these authorities.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_SERVER_CIPHERS)
+    context.set_alpn_protocols(["http/1.1"])
+    # Common clients never resume a session: tickets would only cost every connection time and memory.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        # As in Go, an authority is trusted even if the one that signed it is not known.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Use a certificate and key, both PEM, for new connections. Raise ssl.SSLError or OSError if they are invalid.
+
+    `ssl` accepts only files.
+    """
+    from tempfile import NamedTemporaryFile  # not needed without a certificate
+
+    # The file is readable only by its owner and is deleted at once.
+    with NamedTemporaryFile() as file:
+        file.write(certificate.rstrip() + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)
 
 
 class ServerCertificateError(OSError):
@@ -57,25 +94,29 @@ class Trust:
         self._clock = clock
         self._roots = roots
 
-    def verify(self, connection: ssl.SSLObject, name: str) -> None:
-        """Raise ServerCertificateError unless the server at the other end has a certificate for `name`."""
-        from setpoint.meta.x509.certificate import parse
+    def verify(self, connection: ssl.SSLObject, name: str, alternative: str = "") -> None:
+        """Raise ServerCertificateError unless the server at the other end has a certificate for `name`, or for
+        `alternative` if there is one."""
+        from setpoint.meta.x509.certificate import X509Error, parse
         from setpoint.meta.x509.chains import verify
-        from setpoint.meta.x509.errors import X509Error
 
         chain = peer_chain(connection)
-        if not 0 < len(chain) <= _MOST_SENT:
+        if not 0 < len(chain) <= _MAX_SENT:
             raise ServerCertificateError(f"tls: server sent {len(chain)} certificates")
         try:
             sent = [parse(der) for der in chain]
         except X509Error as error:
             raise ServerCertificateError(f"tls: failed to parse certificate from server: {error}") from None
-        if any(getattr(certificate.key, "key_size", 0) > LONGEST_RSA for certificate in sent):
-            text = f"tls: server sent certificate containing RSA key larger than {LONGEST_RSA} bits"
+        if any(getattr(certificate.key, "key_size", 0) > _MAX_RSA_BITS for certificate in sent):
+            text = f"tls: server sent certificate containing RSA key larger than {_MAX_RSA_BITS} bits"
             raise ServerCertificateError(text)
         try:
             verify(sent, self._pool, self._clock.now(), host=name)
         except X509Error as error:
+            with suppress(X509Error):
+                if alternative:
+                    verify(sent, self._pool, self._clock.now(), host=alternative)
+                    return
             raise ServerCertificateError(f"tls: failed to verify certificate: {error}") from None
 
     def let_openssl_verify(self, context: ssl.SSLContext) -> bool:
@@ -123,14 +164,17 @@ class TlsClient:
         certificate: Path | tuple[bytes, bytes] | None = None,
         *,
         openssl_first: bool = False,
+        protocol: str = "http/1.1",
     ) -> None:
-        """Without `trust` any server is accepted. `certificate` is the client's own: a file with certificate and key,
-        or both as PEM. With `openssl_first` only servers that OpenSSL refuses are verified here, on a second
-        connection; this saves programs that run for a moment the import of `cryptography`.
+        """Any server is accepted if `trust` is None. `certificate` is the client's own: a file with certificate and
+        key, or both as PEM. With `openssl_first` only servers that OpenSSL refuses are verified here, on a second
+        connection; this saves programs that run for a moment the import of `cryptography`. `protocol` is offered to
+        the server by ALPN.
 
         Raises ssl.SSLError or OSError if the certificate cannot be used."""
         self._trust = trust
         self._certificate = certificate
+        self._protocol = protocol
         self._context = self._new_context()
         self._first: ssl.SSLContext | None = None
         if trust is not None and openssl_first:
@@ -142,9 +186,9 @@ class TlsClient:
         return self._trust is None
 
     async def connect(
-        self, factory: Callable[[], P], host: str, port: int, name: str = ""
+        self, factory: Callable[[], P], host: str, port: int, name: str = "", alternative: str = ""
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to `host`, whose certificate must be valid for `name`, by default the host.
+        """Connect to `host`, whose certificate must be valid for `name`, by default the host, or for `alternative`.
 
         Raises ServerCertificateError, ssl.SSLError, OSError."""
         name = name or host
@@ -157,7 +201,7 @@ class TlsClient:
                 self._verify(transport, name, after_openssl=True)
                 return transport, protocol
         transport, protocol = await _dial(factory, host, port, name, self._context)
-        self._verify(transport, name)
+        self._verify(transport, name, alternative)
         return transport, protocol
 
     async def open(self, host: str, port: int, name: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -166,13 +210,15 @@ class TlsClient:
         transport, protocol = await self.connect(lambda: asyncio.StreamReaderProtocol(reader), host, port, name)
         return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
-    def _verify(self, transport: asyncio.Transport, name: str, *, after_openssl: bool = False) -> None:
+    def _verify(
+        self, transport: asyncio.Transport, name: str, alternative: str = "", *, after_openssl: bool = False
+    ) -> None:
         if self._trust is None:
             return
         connection = transport.get_extra_info("ssl_object")
         try:
             if not after_openssl or self._trust.is_stricter_than_openssl(connection):
-                self._trust.verify(connection, name)
+                self._trust.verify(connection, name, alternative)
         except BaseException:
             transport.abort()
             raise
@@ -181,14 +227,14 @@ class TlsClient:
         """Return a context in which OpenSSL verifies nothing."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
+        context.set_alpn_protocols([self._protocol])
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         # The server that was verified after the first handshake must not become another one in a second.
         context.options |= ssl.OP_NO_RENEGOTIATION
         if isinstance(self._certificate, Path):
             context.load_cert_chain(self._certificate)
         elif self._certificate is not None:
-            load_chain(context, *self._certificate)
+            load_certificate(context, *self._certificate)
         return context
 
 

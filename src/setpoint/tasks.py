@@ -1,0 +1,117 @@
+"""Task ownership: every asyncio task belongs to a task group or to one of the owners in this module.
+
+Guarantees:
+
+- When an owner's block or its `stop` ends, none of its tasks runs any more.
+- No task is garbage-collected while it runs, because its owner refers to it.
+- A failure reaches the owner's caller, or the log if the task is not awaited.
+
+`tests/architecture/` rejects every other way to create a task. All packages except `meta` and `kinds` may import this
+module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from setpoint.meta.clock import Clock
+
+T = TypeVar("T")
+
+log = logging.getLogger("setpoint.tasks")
+
+_CANCEL_TIMEOUT: Final = 5.0
+"""Seconds that `TaskRegistry.stop` waits for cancelled tasks to end."""
+
+
+@asynccontextmanager
+async def child_tasks(*coroutines: Coroutine[Any, Any, T]) -> AsyncIterator[list[asyncio.Task[T]]]:
+    """Run the coroutines as tasks while the block runs. At its end, cancel them and wait until they have ended.
+
+    Unlike in a task group, a failed task cancels neither the block nor the other tasks: the block awaits the tasks that
+    it depends on.
+    """
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(each) for each in coroutines]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def first_completed(*coroutines: Coroutine[Any, Any, object]) -> None:
+    """Run the coroutines until one of them completes, then cancel the others. Raises what any of them raised."""
+    async with child_tasks(*coroutines) as tasks:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
+async def run_all(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
+    """Run the coroutines concurrently and return their results in order. The first failure cancels the others."""
+    async with child_tasks(*coroutines) as tasks:
+        return await asyncio.gather(*tasks)
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`. Raises TimeoutError, after cancelling it, if it takes longer than `seconds` on the
+    injected clock."""
+    async with child_tasks(work) as (working,), child_tasks(clock.sleep(seconds)) as (timer,):
+        await asyncio.wait((working, timer), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise TimeoutError
+        return working.result()
+
+
+class TaskRegistry:
+    """Owns tasks that start and end independently of each other, such as one for each connection. A task that fails
+    ends alone; the error is logged."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a background task failed: %s", error, exc_info=error)
+
+    def cancel(self) -> None:
+        """Request cancellation of all tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait(self, timeout: float) -> None:
+        """Return when all tasks have ended, or after `timeout` seconds."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout)
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Give the tasks `grace` seconds to end, then cancel those that still run and wait for them."""
+        if grace:
+            await self.wait(grace)
+        self.cancel()
+        await self.wait(_CANCEL_TIMEOUT)
+        if self._tasks:
+            log.error("%d tasks still run although they were cancelled", len(self._tasks))
