@@ -35,12 +35,23 @@ class _ChangesSince:
 
 
 class History:
-    __slots__ = ("_causes", "_changes_since", "_index", "_keys", "_log", "compacted", "revision", "state")
+    __slots__ = (
+        "_causes",
+        "_changes_since",
+        "_index",
+        "_keys",
+        "_last_change",
+        "_log",
+        "compacted",
+        "revision",
+        "state",
+    )
 
     def __init__(self, base: Iterable[KeyValue] = (), compacted: int = 0) -> None:
         """Start from `base`, the state as of the revision `compacted`."""
         self.state: dict[str, KeyValue] = {each.key: each for each in base}
         self.revision = compacted
+        self._last_change = compacted  # the state is the same at every revision from this one on
         # Revisions up to this one cannot be read, even while their events are still being dropped from the log.
         self.compacted = compacted
         self._keys = KeyOrder(self.state)  # always exactly the keys of `state`
@@ -55,7 +66,7 @@ class History:
         """Return an independent copy. The two share every value: only the containers are copied."""
         other = History()
         other.state = self.state.copy()
-        other.revision, other.compacted = self.revision, self.compacted
+        other.revision, other.compacted, other._last_change = self.revision, self.compacted, self._last_change
         other._keys = self._keys.copy()
         other._log, other._causes = self._log.copy(), self._causes.copy()
         other._index = {resource: events.copy() for resource, events in self._index.items()}
@@ -79,7 +90,7 @@ class History:
             else:
                 index[resource] = [event]
         self._log += events
-        self.revision = events[-1].revision
+        self.revision = self._last_change = events[-1].revision
         if cause:
             self._causes.append((self.revision, cause))
 
@@ -98,7 +109,7 @@ class History:
         first, end = max(prefix, start), prefix_end(prefix)
         if not self._is_historical(revision):
             keys, total = self._keys.between(first, end, limit)
-            return Page([*map(self.state.__getitem__, keys)], self.revision, len(keys) < total, total)
+            return Page([*map(self.state.__getitem__, keys)], revision or self.revision, len(keys) < total, total)
 
         values, state = self._values_at(revision, prefix), self.state
         if first > prefix:
@@ -158,12 +169,14 @@ class History:
         return [Cause(*each) for each in self._causes[place : place + limit if limit else None]]
 
     def _is_historical(self, revision: int) -> bool:
-        """Return whether `revision` is before the current one, which is always readable. Raises StoreError if
-        unreadable."""
-        if revision == 0 or revision == self.revision:
+        """Return whether the state at `revision` is another than the current one, which is always readable. Raises
+        StoreError if unreadable."""
+        if revision == 0:
             return False
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
+        if revision >= self._last_change:
+            return False
         if revision <= self.compacted:
             raise Compacted(revision, self.compacted + 1)
         return True

@@ -45,6 +45,14 @@ class Unavailable(StoreError):
     """The medium is temporarily unreachable; the call may be retried. A transaction may or may not have happened."""
 
 
+class NotProcessed(Unavailable):
+    """The medium is temporarily unreachable or accepts no writes, and the call certainly had no effect."""
+
+
+class TooLarge(StoreError):
+    """A transaction exceeds a limit of the medium and had no effect; the message is that of etcd."""
+
+
 class Compacted(StoreError):
     """The requested revision is no longer retained; `oldest` is the first one that is."""
 
@@ -135,6 +143,15 @@ class Page(NamedTuple):
     """Number of keys in the range from `start` on, including this page."""
 
 
+class Limits(NamedTuple):
+    """The transactions that a medium accepts in any case; it may be configured to accept larger ones."""
+
+    operations: int
+    """Number of operations in a transaction."""
+    size: int
+    """Bytes of the keys and values of a transaction."""
+
+
 class Replay(NamedTuple):
     """One step of a replay of past events."""
 
@@ -171,8 +188,9 @@ class Store(Protocol):
 
     @property
     def compacted(self) -> int:
-        """Return the revision up to and including which history was compacted; 0 if it never was.
+        """Return the revision up to and including which there is no history; 0 if it was never compacted.
 
+        The history of a store whose content was moved here from another one begins with the move.
         The current state stays readable, and a watch can resume after exactly this revision."""
         ...
 
@@ -184,6 +202,16 @@ class Store(Protocol):
     @property
     def unavailable(self) -> str | None:
         """Return why the medium is temporarily unreachable, or None if it is reachable or the store has failed."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Return the limits within which callers must keep transactions that they compose of many operations."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Return whether other processes may use the same medium at the same time."""
         ...
 
     async def sync(self) -> int:
@@ -212,9 +240,9 @@ class Store(Protocol):
         keys again: the result, not what get returns, describes this transaction. `cause` says who made the change and
         why; it is stored with the revision for as long as history is retained. A transaction that only checks, or
         deletes absent keys, gets no revision: the current one is returned.
-        Raises CompareFailed (the transaction had no effect); Unavailable or another StoreError (it is unknown whether
-        it happened); ValueError for invalid operations: a repeated key, a key that is empty or contains a zero byte, a
-        stamp outside of the value."""
+        Raises CompareFailed, NotProcessed or TooLarge (the transaction had no effect); Unavailable or another
+        StoreError (it is unknown whether it happened); ValueError for invalid operations: a repeated key, a key that is
+        empty or contains a zero byte, a stamp outside of the value."""
         ...
 
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
@@ -240,7 +268,16 @@ class Store(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Discard values that were overwritten or deleted at or before `revision`."""
+        """Discard values that were overwritten or deleted at or before `revision`, on the medium and in every store on
+        it."""
+        ...
+
+    async def compact_if_first(self, revision: int) -> bool:
+        """Compact, unless another store on the same medium has done so since the previous call of this method; return
+        whether this one did.
+
+        Stores that call it periodically with what they saw one period ago keep the history of at least one period, and
+        the medium is compacted once in a period."""
         ...
 
     def size(self) -> int:

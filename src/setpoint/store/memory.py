@@ -5,7 +5,7 @@ A write is visible at once, and a crash loses everything."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
@@ -17,15 +17,34 @@ _DROP_BATCH = 1_000
 
 
 class MemoryStore(InMemoryReads):
-    def __init__(self, history: History | None = None) -> None:
+    def __init__(self, history: History | None = None, *, shared: bool = False) -> None:
+        """`shared` stores have replicas (`DelayedReplica`)."""
         super().__init__(history if history is not None else History())
+        self._shared = shared
+        self.compaction_listeners: list[Callable[[int], None]] = []
+        """Functions that receive the revision of each compaction; replicas add themselves."""
+        self.compactions = 0
+        """The number of compactions that this store or its replicas have claimed."""
+        self._known_compactions = 0
 
-    def fork(self) -> MemoryStore:
+    @property
+    def shared(self) -> bool:
+        return self._shared
+
+    def fork(self, *, shared: bool = False) -> MemoryStore:
         """Return an independent store with the same content, history and revision, and without subscriptions.
 
         It costs a pointer for each key and each event in the history."""
+        return MemoryStore(self.copy_of_history(), shared=shared)
+
+    def copy_of_history(self) -> History:
         self._check()
-        return MemoryStore(self._history.fork())
+        return self._history.fork()
+
+    def cause_of(self, revision: int) -> bytes:
+        """Return the cause of a revision, or b"" if it has none."""
+        found = self._history.causes(revision - 1, 1)
+        return found[0].cause if found and found[0].revision == revision else b""
 
     async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
@@ -43,9 +62,25 @@ class MemoryStore(InMemoryReads):
         if not self._history.compactable(revision):
             return
         self._history.compacted = revision
+        for listener in self.compaction_listeners:
+            listener(revision)
         while events := self._history.compacted_events(_DROP_BATCH):
             self._history.drop(len(events))
             await asyncio.sleep(0)
+
+    def claim_compaction(self, known: int) -> bool:
+        """Count a compaction and return True, if no other was claimed since there were `known` ones."""
+        if known != self.compactions:
+            return False
+        self.compactions += 1
+        return True
+
+    async def compact_if_first(self, revision: int) -> bool:
+        claimed = self.claim_compaction(self._known_compactions)
+        self._known_compactions = self.compactions
+        if claimed:
+            await self.compact(revision)
+        return claimed
 
     def size(self) -> int:
         """Return the bytes of the current keys and values."""

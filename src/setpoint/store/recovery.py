@@ -1,23 +1,24 @@
-"""Backups of a database, and recovery after a loss. All of it requires that the database is closed.
+"""Creation of databases from the state of another store or a backup, and recovery after a loss.
 
-A backup is a database of its own that holds the state at one revision, without the history before it. A database that
-replaces another one, be it a restored backup or what is left of a damaged one, continues at a revision far beyond any
-that clients have seen: revisions never go back, and a client with an older one has to list again.
+All of it requires that the database is closed. A database that replaces another one, be it from a restored backup or
+what is left of a damaged one, continues at a revision far beyond any that clients have seen: revisions never go back,
+and a client with an older one has to list again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from setpoint.store.durable_revision import read_revision_record, remove_revision_file, sync_directory
+from setpoint.store.history import History
 from setpoint.store.interface import KeyValue, StoreError
 from setpoint.store.sqlite_file import SqliteFile, acquire_lock, connect, create_file, insert_state, to_store_error
+from setpoint.store.sqlite_reading import read_closed_database
 from setpoint.store.transaction import MAX_OPS
 
 log = logging.getLogger("setpoint.store")
@@ -28,81 +29,72 @@ documentation recommends the same number."""
 _FILE_SUFFIXES = ("", "-wal", "-revision")
 
 
-class BackupWriter:
-    """Writes a backup: `add` all keys of one revision, then `finish`, which creates the file under its name."""
+class DatabaseExists(StoreError):
+    """A database would have to be replaced."""
 
-    def __init__(self, path: Path) -> None:
-        """Create a partial file. Raises StoreError if `path` exists or the file cannot be created."""
-        if path.exists():
-            raise StoreError(f"{path} exists already; a backup overwrites nothing")
+
+class DatabaseWriter:
+    """Creates the database of a data directory: `add` all entries of one state in order, then `finish`.
+
+    Until then the new database has another name, and nothing else has changed; the directory is locked."""
+
+    def __init__(self, path: Path, *, replace: bool = False) -> None:
+        """Lock the directory and create a new database beside `path`. Raises StoreError if there is a database already,
+        unless `replace` is set, or if a server uses it."""
         self._path = path
-        self._partial = Path(f"{path}.partial")
-        _remove(self._partial)
-        create_file(self._partial)
-        self._connection = connect(self._partial)
-        self._connection.execute("PRAGMA synchronous = OFF")  # the file is synced once, when it is complete
-        self._places: dict[int, int] = {}
+        self._new = Path(f"{path}.restoring")
+        self._lock = acquire_lock(path)
+        self._row_counts: dict[int, int] = {}
+        self._connection: sqlite3.Connection | None = None
+        try:
+            with _store_errors(path):
+                if not replace and path.exists() and path.stat().st_size:
+                    raise DatabaseExists(f"there is a database at {path} already")
+                record = read_revision_record(path)
+                self.replaced_revision = record.revision if record is not None else 0
+                """The last revision of the database that was or is at `path`, as far as it is known; 0 if none was."""
+                _remove(self._new)  # of an interrupted attempt
+                create_file(self._new)
+                self._connection = connect(self._new)
+                self._connection.execute("PRAGMA synchronous = OFF")  # the file is synced once, when it is complete
+        except BaseException:
+            self.abandon()
+            raise
 
     def add(self, items: Iterable[KeyValue]) -> None:
-        """Write entries to the backup. Raises StoreError."""
-        with _store_errors(self._partial):
-            insert_state(self._connection, items, self._places)
+        """Write entries with the revisions that they have. Raises StoreError."""
+        assert self._connection is not None
+        with _store_errors(self._path):
+            insert_state(self._connection, items, self._row_counts)
 
-    def finish(self, revision: int) -> None:
-        """Complete the backup, with all keys added as of `revision`. Raises StoreError."""
-        with _store_errors(self._partial):
+    def finish(self, revision: int, verify: Callable[[History], None]) -> None:
+        """Let the new database continue at `revision`, and put it in place of the former one, which is renamed.
+
+        `verify` is called with the new database as it was read again; if it raises, nothing has changed. Raises
+        StoreError."""
+        assert self._connection is not None
+        if revision >= (1 << 63) // MAX_OPS:
+            raise StoreError(f"{self._path} cannot continue at revision {revision}: that is the end of all revisions")
+        with _store_errors(self._path):
             self._connection.execute("UPDATE fact SET value = ? WHERE name = 'compacted'", (revision,))
             self._connection.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log
             self._connection.close()
-            _sync(self._partial)
-            os.rename(self._partial, self._path)
-            sync_directory(self._path.parent)
+            _sync(self._new)
+            verify(read_closed_database(self._new))
+            # The revision file is removed last: after a crash in between, the next start refuses the database.
+            _rename_replaced(self._path)
+            os.rename(self._new, self._path)
+            remove_revision_file(self._path)
 
     def abandon(self) -> None:
-        """Remove the partial file; do nothing if the backup is finished."""
-        with suppress(sqlite3.Error):
-            self._connection.close()
-        _remove(self._partial)
-
-
-def restore(backup: Path, path: Path, *, replace: bool) -> int:
-    """Create the database at `path` from a backup, and return the revision at which it continues.
-
-    An existing database is an error, or is renamed if `replace` is set. Raises StoreError."""
-    with _locked(path), _store_errors(path):
-        if not replace and path.exists() and path.stat().st_size:
-            raise StoreError(
-                f"there is a database at {path} already; with --force it is renamed and replaced by the backup"
-            )
-        record = read_revision_record(path)
-        fresh = Path(f"{path}.restoring")
-        _remove(fresh)
-        create_file(fresh)
-        try:
-            revision = _copy(backup, fresh, record.revision if record is not None else 0)
-        except BaseException:
-            _remove(fresh)
-            raise
-        # The revision file is removed last: after a crash in between, the next start refuses the database.
-        _rename_replaced(path)
-        os.rename(fresh, path)
-        remove_revision_file(path)
-        return revision
-
-
-def _copy(backup: Path, fresh: Path, replaced: int) -> int:
-    """Copy the backup and advance its revision. Raises StoreError with a message that names the backup."""
-    try:
-        shutil.copyfile(backup, fresh)
-    except OSError as error:
-        raise StoreError(f"the backup {backup} cannot be read: {error.strerror}") from error
-    if not fresh.stat().st_size:
-        raise StoreError(f"the backup {backup} is empty")
-    try:
-        with _store_errors(fresh):
-            return _advance_revision(fresh, replaced)
-    except StoreError as error:
-        raise StoreError(str(error).replace(str(fresh), str(backup))) from None
+        """Remove what was written, unless the database is finished, and unlock the directory."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+        _remove(self._new)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 def accept_loss(path: Path) -> None:

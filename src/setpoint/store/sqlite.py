@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from setpoint.store.data_loss import DataLoss
+from setpoint.store.durable_revision import DataLoss
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, StoreError

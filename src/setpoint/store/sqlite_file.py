@@ -21,8 +21,15 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from setpoint.store.data_loss import REMEDY, check_not_empty, check_not_truncated
-from setpoint.store.durable_revision import RevisionFile, RevisionRecord, read_revision_record, sync_directory
+from setpoint.store.durable_revision import (
+    REMEDY,
+    RevisionFile,
+    RevisionRecord,
+    check_not_empty,
+    check_not_truncated,
+    read_revision_record,
+    sync_directory,
+)
 from setpoint.store.history import History
 from setpoint.store.interface import Event, KeyValue, StoreError
 from setpoint.store.sqlite_file_monitor import FileMonitor, FilesChanged
@@ -53,7 +60,7 @@ INSERT INTO fact VALUES ('compacted', 0), ('opened', 0), ('identity', random());
 # Obsolete rows are found by revision and key, since a KeyValue does not hold its index in the transaction.
 _DELETE = f"""
 DELETE FROM change WHERE id IN (
-  SELECT change.id FROM json_each(?1) AS dead CROSS JOIN change
+  SELECT change.id FROM json_each(?) AS dead CROSS JOIN change
   ON change.id BETWEEN json_extract(dead.value, '$[0]') * {MAX_OPS}
                    AND json_extract(dead.value, '$[0]') * {MAX_OPS} + {MAX_OPS - 1}
   AND change.key = json_extract(dead.value, '$[1]'))
@@ -96,7 +103,7 @@ class SqliteFile:
 
         Raises StoreError, and DataLoss if the revision file proves that revisions are missing."""
         history, obsolete = self.read()
-        identity = self._identity()
+        identity = self.identity()
         if self._record is not None and self._record.revision:  # otherwise nothing was acknowledged
             check_not_truncated(self.path, self._record, identity, history.revision)
         try:
@@ -104,7 +111,7 @@ class SqliteFile:
             self._connection.execute("UPDATE fact SET value = value + 1 WHERE name = 'opened'")
             if identity is None:  # created by a version without identities
                 self._connection.execute("INSERT INTO fact VALUES ('identity', random())")
-                identity = self._identity() or 0
+                identity = self.identity() or 0
             self._revisions = RevisionFile(self.path, RevisionRecord(identity, history.revision))
             self._monitor = FileMonitor(self.path)
             _remove_log_link(self.path)
@@ -112,7 +119,8 @@ class SqliteFile:
             raise to_store_error(self.path, error) from error
         return history, obsolete
 
-    def _identity(self) -> int | None:
+    def identity(self) -> int | None:
+        """Return the identity of the database, or None if it was created by a version without identities."""
         found = self._connection.execute("SELECT value FROM fact WHERE name = 'identity'").fetchone()
         return int(found[0]) if found is not None else None
 
@@ -384,9 +392,14 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
         )
         # Write it into the file itself: a new database must be recognized even without its log.
         run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    if run("PRAGMA application_id").fetchone() != (_APPLICATION,):
+    check_format(path, connection)
+
+
+def check_format(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise StoreError unless the database is one of Setpoint in the format of this version."""
+    if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
         raise StoreError(f"{path} is a database of another program, not a Setpoint data file")
-    (found,) = run("PRAGMA user_version").fetchone()
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found != _FORMAT:
         raise StoreError(f"{path} has format {found} of another version of Setpoint; this one reads format {_FORMAT}")
 

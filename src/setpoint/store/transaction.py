@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from setpoint.store.interface import Check, CompareFailed, Event, KeyValue, Op, Put
 
 MAX_OPS = 65_536
+_MAX_STAMP_DIGITS = 12
 
 
 def plan(
@@ -57,3 +58,23 @@ def stamped(value: bytes, offset: int, revision: int) -> bytes:
     if not 0 <= offset <= len(value):
         raise ValueError(f"the stamp at {offset} is outside of a value of {len(value)} bytes")
     return b"%b%d%b" % (value[:offset], revision, value[offset:])
+
+
+def with_stamp_prefix(op: Put) -> bytes:
+    """Return the value with the offset of its revision stamp in front. Raises ValueError."""
+    if op.stamp is None:
+        return b":" + op.value
+    if not 0 <= op.stamp <= len(op.value):
+        raise ValueError(f"the stamp at {op.stamp} is outside of a value of {len(op.value)} bytes")
+    return b"%d:%b" % (op.stamp, op.value)
+
+
+def without_stamp_prefix(data: bytes, revision: int) -> bytes:
+    """Return the value without the offset in front, stamped with `revision`. Raises ValueError."""
+    end = data.index(b":", 0, _MAX_STAMP_DIGITS)
+    if not end:
+        return data[1:]
+    offset = end + 1 + int(data[:end])
+    if not end < offset <= len(data):
+        raise ValueError(f"the stamp at {data[:end].decode()} is outside of a value of {len(data) - end - 1} bytes")
+    return b"%b%d%b" % (data[end + 1 : offset], revision, data[offset:])
