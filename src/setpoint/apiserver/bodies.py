@@ -1,32 +1,44 @@
-"""Request bodies to typed objects, with upstream's words when they are not."""
+"""Decodes request bodies into typed objects, with upstream's messages for those that are invalid."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, body_type
+from setpoint.apiserver.preparation import OTHER_NAMESPACE
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, plain_numbers, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import BadRequest, Invalid
 from setpoint.meta.field import Errors, invalid
-from setpoint.meta.free_form import has_free_parts
-from setpoint.meta.schema import Type
+from setpoint.meta.objects import Obj
+from setpoint.meta.schema import Type, has_free_parts
+from setpoint.wire.message import ObjectRequest
 
-Obj = dict[str, Any]
-
-# Versions that upstream can still read though it serves them no more: the same kinds, an older spelling of the group.
+# Versions that upstream can decode although it no longer serves them: the same kinds in older versions.
 _READABLE = {
-    ("apps", "v1beta1"), ("apps", "v1beta2"), ("batch", "v1beta1"), ("policy", "v1beta1"), ("autoscaling", "v2beta1"),
-    ("autoscaling", "v2beta2"), ("networking.k8s.io", "v1beta1"), ("rbac.authorization.k8s.io", "v1beta1"),
-    ("rbac.authorization.k8s.io", "v1alpha1"), ("storage.k8s.io", "v1beta1"), ("coordination.k8s.io", "v1beta1"),
-    ("discovery.k8s.io", "v1beta1"), ("events.k8s.io", "v1beta1"), ("scheduling.k8s.io", "v1beta1"),
-    ("certificates.k8s.io", "v1beta1"), ("node.k8s.io", "v1beta1"), ("authentication.k8s.io", "v1beta1"),
-    ("authorization.k8s.io", "v1beta1"), ("admissionregistration.k8s.io", "v1beta1"),
+    ("apps", "v1beta1"),
+    ("apps", "v1beta2"),
+    ("batch", "v1beta1"),
+    ("policy", "v1beta1"),
+    ("autoscaling", "v2beta1"),
+    ("autoscaling", "v2beta2"),
+    ("networking.k8s.io", "v1beta1"),
+    ("rbac.authorization.k8s.io", "v1beta1"),
+    ("rbac.authorization.k8s.io", "v1alpha1"),
+    ("storage.k8s.io", "v1beta1"),
+    ("coordination.k8s.io", "v1beta1"),
+    ("discovery.k8s.io", "v1beta1"),
+    ("events.k8s.io", "v1beta1"),
+    ("scheduling.k8s.io", "v1beta1"),
+    ("certificates.k8s.io", "v1beta1"),
+    ("node.k8s.io", "v1beta1"),
+    ("authentication.k8s.io", "v1beta1"),
+    ("authorization.k8s.io", "v1beta1"),
+    ("admissionregistration.k8s.io", "v1beta1"),
     ("flowcontrol.apiserver.k8s.io", "v1beta3"),
-}  # fmt: skip
+}
 _KNOWN: set[tuple[str, str, str]] = set()
 
 
@@ -43,22 +55,22 @@ def _known(group: str, version: str, kind: str) -> bool:
 
 
 def _summary(data: bytes) -> str:
-    """The start of a body, for a message: as text if it looks like JSON, else as hex."""
+    """Return the start of a body for a message: as text if it looks like JSON, else as hex."""
     if not data:
         return "<empty>"
     shown, more = data[:30], " ..." if len(data) > 30 else ""
     return (shown.decode("utf-8", "replace") if data.startswith(b"{") else shown.hex()) + more
 
 
-def parse(call: Call, group: str, version: str, kind: str, type_: Type) -> tuple[Any, list[str]]:
-    """The body as plain values and the duplicate fields found in it."""
-    request = call.request
+def parse(ctx: RequestContext, group: str, version: str, kind: str, type_: Type) -> tuple[Any, list[str]]:
+    """Return the body as plain values, and its duplicate fields."""
+    request = ctx.request
     if isinstance(request, ObjectRequest):
         return request.value, []
     data = request.body
-    media_type = body_type(call.request.headers.get("content-type", ""), protobuf=bool(type_.go))
+    media_type = body_type(ctx.request.headers.get("content-type", ""), protobuf=bool(type_.go))
     if media_type == PROTOBUF:
-        # Loaded with the first such body: most servers never see one.
+        # Imported with the first such body: most servers never get one.
         from setpoint.apiserver.protobuf_bodies import read_protobuf
 
         return read_protobuf(data, group, version, kind, type_), []
@@ -74,15 +86,17 @@ def unrecognized(data: bytes, kind: str, why: str) -> BadRequest:
     return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(data)})")
 
 
-def read_object(call: Call, group: str, version: str, kind: str, type_: Type) -> Obj:
-    """The body as an object of that kind, typed and pruned, without kind and apiVersion.
+def read_object(ctx: RequestContext, group: str, version: str, kind: str, type_: Type) -> Obj:
+    """Return the body as an object of that kind, typed and pruned, without kind and apiVersion.
 
-    A body may leave out kind and apiVersion; what it says must fit."""
-    value, strict = parse(call, group, version, kind, type_)
-    return check_object(call, value, strict, group, version, kind, type_)
+    A body may omit kind and apiVersion; if it has them, they must match."""
+    value, strict = parse(ctx, group, version, kind, type_)
+    return check_object(ctx, value, strict, group, version, kind, type_)
 
 
-def check_object(call: Call, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type) -> Obj:
+def check_object(
+    ctx: RequestContext, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type
+) -> Obj:
     is_custom = not type_.go
     if value is None:
         value = {}
@@ -92,17 +106,17 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
     except DecodeError as error:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
-            f"error: {error} ({_summary(call.request.body)})"
+            f"error: {error} ({_summary(ctx.request.body)})"
         ) from None
     if is_custom and not given_kind:
-        text = "{}" if isinstance(call.request, ObjectRequest) else call.request.body.decode("utf-8", "replace")
-        raise unrecognized(call.request.body, kind, f"Object 'Kind' is missing in '{text}'")
+        text = "{}" if isinstance(ctx.request, ObjectRequest) else ctx.request.body.decode("utf-8", "replace")
+        raise unrecognized(ctx.request.body, kind, f"Object 'Kind' is missing in '{text}'")
     if not is_custom:
         given_version, given_kind = given_version or expected, given_kind or kind
     if given_version.count("/") > 1:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): unexpected GroupVersion string: "
-            f"{given_version} ({_summary(call.request.body)})"
+            f"{given_version} ({_summary(ctx.request.body)})"
         )
     given_group, _, short_version = given_version.rpartition("/")
     if is_custom and given_version != expected:
@@ -114,34 +128,34 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
     if (given_version, given_kind) != (expected, kind):
         _refuse_kind(given_group, short_version, given_kind, group, version, kind)
     unknown: list[str] = []
-    validation = call.option("fieldValidation") or "Warn"
-    raw = _json_text(call)
+    validation = ctx.option("fieldValidation") or "Warn"
+    raw = _json_text(ctx)
     try:
-        # The duplicates of a JSON text go along, so that all findings come in the order of the document.
+        # With the duplicate fields of a JSON text, all findings are in the order of the document.
         obj: Obj = decode(
             type_,
             value,
             strict=unknown if validation != "Ignore" else None,
             raw=raw,
             duplicates=tuple(strict),
-            emptied=call.emptied,
+            emptied=ctx.emptied,
         )
     except DecodeError as error:
-        if isinstance(call.request, ObjectRequest):
-            # Perhaps it is only Python's way to say it, tuples for lists and the like: as the wire would see it.
-            call.request = call.request.as_sent()
-            return read_object(call, group, version, kind, type_)
+        if isinstance(ctx.request, ObjectRequest):
+            # It may contain tuples or other values that JSON turns into the right types: decode its JSON text.
+            ctx.request = ctx.request.as_sent()
+            return read_object(ctx, group, version, kind, type_)
         raise BadRequest(f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}') from None
     found = unknown if raw is not None else [*strict, *unknown]
-    report_strict(call, found, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
+    report_strict(ctx, found, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
-    note_cleared_ownership(call, value)
+    detect_cleared_managed_fields(ctx, value)
     return obj
 
 
 def wrong_kind(value: Obj, given_version: str, given_kind: str, expected: str, kind: str) -> Invalid:
-    """What a custom object is told that says it is another."""
+    """Return the error for a custom object that has another kind or apiVersion."""
     errs: Errors = []
     if given_kind != kind:
         errs.append(invalid("kind", given_kind, f"must be {kind}"))
@@ -152,27 +166,27 @@ def wrong_kind(value: Obj, given_version: str, given_kind: str, expected: str, k
     return Invalid.of(given_version.rpartition("/")[0], given_kind, name if isinstance(name, str) else "", errs)
 
 
-def _json_text(call: Call) -> bytes | None:
-    """The body, if it is JSON: numbers are judged by how they were written."""
-    if isinstance(call.request, ObjectRequest):
+def _json_text(ctx: RequestContext) -> bytes | None:
+    """Return the body if it is JSON text, because the spelling of numbers matters; None otherwise."""
+    if isinstance(ctx.request, ObjectRequest):
         return None
-    return call.request.body if body_type(call.request.headers.get("content-type", "")) == JSON else None
+    return ctx.request.body if body_type(ctx.request.headers.get("content-type", "")) == JSON else None
 
 
-def note_cleared_ownership(call: Call, value: Obj) -> None:
+def detect_cleared_managed_fields(ctx: RequestContext, value: Obj) -> None:
     meta = value.get("metadata")
-    call.forget_ownership = isinstance(meta, dict) and meta.get("managedFields") in ([], [{}])
+    ctx.clears_managed_fields = isinstance(meta, dict) and meta.get("managedFields") in ([], [{}])
 
 
-def report_strict(call: Call, found: list[str], prefix: str) -> None:
-    """Unknown and duplicate fields: an error, warnings, or nothing, as the client asked."""
-    validation = call.option("fieldValidation") or "Warn"
+def report_strict(ctx: RequestContext, found: list[str], prefix: str) -> None:
+    """Report unknown and duplicate fields as an error, as warnings, or not at all, as `fieldValidation` says."""
+    validation = ctx.option("fieldValidation") or "Warn"
     if not found or validation == "Ignore":
         return
     if validation == "Strict":
         raise BadRequest(f"{prefix}strict decoding error: {', '.join(found)}")
     for text in found:
-        call.warn(text)
+        ctx.warn(text)
 
 
 def _refuse_kind(given_group: str, given_version: str, given_kind: str, group: str, version: str, kind: str) -> None:
@@ -191,7 +205,7 @@ def _refuse_kind(given_group: str, given_version: str, given_kind: str, group: s
 
 
 def kind_problem(resource: Resource, api_version: str, kind: str) -> str:
-    """Why an object that says it is of this kind cannot be what a patch made of one of ours; empty: it can."""
+    """Return why an object of this kind cannot be the result of a patch of `resource`, or "" if it can."""
     if (api_version, kind) == (resource.api_version, resource.kind):
         return ""
     if api_version.count("/") > 1:
@@ -207,5 +221,20 @@ def unregistered(kind: str, api_version: str) -> str:
     return f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 
-def read_resource(call: Call, resource: Resource) -> Obj:
-    return read_object(call, resource.group, resource.version, resource.kind, resource.type)
+def read_resource(ctx: RequestContext, resource: Resource) -> Obj:
+    return read_object(ctx, resource.group, resource.version, resource.kind, resource.type)
+
+
+def check_name(ctx: RequestContext, obj: Obj) -> None:
+    """Check that the object is the one that the URL names. Raises BadRequest."""
+    meta, target = obj["metadata"], ctx.target
+    namespace = meta.get("namespace", "")
+    if namespace and target.namespace and target.resource != "namespaces" and namespace != target.namespace:
+        raise BadRequest(OTHER_NAMESPACE)
+    name = meta.get("name", "")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")

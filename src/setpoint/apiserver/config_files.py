@@ -1,16 +1,15 @@
-"""Configuration files in upstream's formats (`apiVersion`, `kind`, fields): described in few words, read strictly."""
+"""Configuration files in upstream's formats (`apiVersion`, `kind`, fields): declaration of their types, and strict
+decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Field, Presence, Shape, Type
-
-Obj = dict[str, Any]
 
 TEXT = Type(Shape.STRING, go="string")
 SWITCH = Type(Shape.BOOL, go="bool")
@@ -19,41 +18,43 @@ DURATION = Type(Shape.DURATION, go="v1.Duration")
 
 
 class FileProblem(ValueError):
-    """What is wrong with a file, in upstream's words."""
+    """A file is invalid; the message is upstream's."""
 
 
-class Given:
-    """A field that means something when it is empty, too, as long as it is there."""
+class Explicit:
+    """A field whose empty value differs from a missing one."""
 
     def __init__(self, type: Type) -> None:
         self.type = type
 
 
-def struct(go: str, **fields: Type | Given) -> Type:
-    made: dict[str, Field] = {}
-    for name, of in fields.items():
-        if isinstance(of, Given):
-            made[name] = Field(name, of.type, Presence.KEEP)
+def struct(go: str, **fields: Type | Explicit) -> Type:
+    """Return the type of an object with these fields."""
+    result: dict[str, Field] = {}
+    for name, type_ in fields.items():
+        if isinstance(type_, Explicit):
+            result[name] = Field(name, type_.type, Presence.KEEP)
         else:
-            made[name] = Field(name, of, Presence.OMIT)
-    return Type(Shape.STRUCT, go, go, made)
+            result[name] = Field(name, type_, Presence.OMIT)
+    return Type(Shape.STRUCT, go, go, result)
 
 
 def many(item: Type) -> Type:
+    """Return the type of a list."""
     return Type(Shape.LIST, go=f"[]{item.go}", item=item)
 
 
-def unknown_kind(api_version: str, kind: str) -> FileProblem:
+def _unknown_kind(api_version: str, kind: str) -> FileProblem:
     return FileProblem(f"no kind {quote(kind)} is registered for version {quote(api_version)}")
 
 
 def read_config(
     data: bytes,
     kinds: Mapping[tuple[str, str], Type],
-    unknown: Callable[[str, str], FileProblem] = unknown_kind,
+    unknown: Callable[[str, str], FileProblem] = _unknown_kind,
 ) -> Obj:
-    """The one object in a file, YAML or JSON. `kinds` are the types by apiVersion and kind; `unknown` says what is
-    wrong with others. Nothing unknown, nothing twice. Raises FileProblem."""
+    """Read the only object of a YAML or JSON file. `kinds` are the types by apiVersion and kind; `unknown` creates the
+    error for others. Unknown and duplicate fields are errors. Raises FileProblem."""
     is_json = data.lstrip()[:1] == b"{"
     try:
         value, duplicates = parse_json(data) if is_json else parse_yaml(data)
@@ -73,13 +74,13 @@ def read_config(
         found: Obj = decode(type_, value, strict=strict, duplicates=duplicates)
     except DecodeError as error:
         raise FileProblem(str(error)) from None
-    # Of duplicates, decoding knows only what it was told.
+    # Decoding reports duplicates only if they are passed to it.
     findings = list(dict.fromkeys([*duplicates, *strict]))
     if findings:
         raise FileProblem(f"strict decoding error: {', '.join(findings)}")
     return found
 
 
-def document(go: str, **fields: Type | Given) -> Type:
-    """The type of a whole file."""
+def document(go: str, **fields: Type | Explicit) -> Type:
+    """Return the type of a whole file."""
     return struct(go, apiVersion=TEXT, kind=TEXT, **fields)

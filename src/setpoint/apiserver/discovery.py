@@ -1,4 +1,4 @@
-"""What is served: the legacy documents, one per group and version, and the aggregated one. Made when asked for."""
+"""Discovery documents: the legacy ones for each group and version, and the aggregated one. Built when requested."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from setpoint.kinds.apiextensions.version_order import version_rank
 from setpoint.kinds.catalog import Resource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_METRICS = "metrics.k8s.io"
 
 
 class RemoteVersion(NamedTuple):
-    """A group version that another server answers."""
+    """A group version that another server serves."""
 
     group: str
     version: str
     group_priority: int
     version_priority: int
     resources: list[dict[str, Any]]
-    """As aggregated discovery shows them."""
+    """The resources in the form of aggregated discovery."""
     fresh: bool
-    """It was there when it was last looked for."""
+    """Whether the server was available at the last check."""
 
 
 class Discovery:
-    """Documents for one set of served resources, in the order given."""
+    """The documents of one set of served resources."""
 
     def __init__(self, resources: Iterable[Resource], address: str, remote: Iterable[RemoteVersion] = ()) -> None:
         self._by_version: dict[tuple[str, str], list[Resource]] = {}
@@ -48,40 +49,43 @@ class Discovery:
             if one.version not in known:
                 known.append(one.version)
         self._address = address
-        self._made: dict[str, bytes] = {}
+        self._documents: dict[str, bytes] = {}
 
     @property
     def groups(self) -> dict[str, list[str]]:
-        """Versions by group, preferred first; the core group is the empty name."""
+        """Versions by group, preferred first; the core group is ""."""
         return self._groups
 
     @property
     def built_in_groups(self) -> set[str]:
-        """Those with at least one resource that no definition brought."""
+        """The groups with at least one built-in resource."""
         return {group for (group, _), found in self._by_version.items() if not all(one.is_custom for one in found)}
 
     def has(self, group: str, version: str) -> bool:
         return (group, version) in self._by_version
 
     def document(self, path: str) -> bytes | None:
-        """The legacy document at that path (without a trailing slash), if there is one."""
-        if path not in self._made:
-            made = self._make(path)
-            if made is None:
+        """Return the legacy document of a path (without a trailing slash), or None if there is none."""
+        if path not in self._documents:
+            document = self._build(path)
+            if document is None:
                 return None
-            self._made[path] = orjson.dumps(made) + b"\n"
-        return self._made[path]
+            self._documents[path] = orjson.dumps(document) + b"\n"
+        return self._documents[path]
 
     def aggregated(self, core: bool) -> tuple[bytes, str]:
-        """The aggregated document of the core group or of all others, with its ETag."""
+        """Return the aggregated document of the core group or of all others, and its ETag."""
         key = "aggregated-core" if core else "aggregated"
-        if key not in self._made:
+        if key not in self._documents:
             items = [self._aggregate_group(group) for group in self._groups if (group == "") == core]
             document = {
-                "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
-            }  # fmt: skip
-            self._made[key] = orjson.dumps(document) + b"\n"
-        body = self._made[key]
+                "kind": "APIGroupDiscoveryList",
+                "apiVersion": "apidiscovery.k8s.io/v2",
+                "metadata": {},
+                "items": items,
+            }
+            self._documents[key] = orjson.dumps(document) + b"\n"
+        body = self._documents[key]
         return body, f'"{sha512(body).hexdigest().upper()}"'
 
     def paths(self) -> list[str]:
@@ -94,7 +98,7 @@ class Discovery:
 
     # -- the documents --------------------------------------------------------------------------------------------
 
-    def _make(self, path: str) -> dict[str, Any] | None:
+    def _build(self, path: str) -> dict[str, Any] | None:
         if path == "/api":
             return {
                 "kind": "APIVersions",
@@ -152,11 +156,8 @@ class Discovery:
         return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
-_METRICS = "metrics.k8s.io"
-
-
 def _rank(resource: Resource) -> tuple[int, str]:
-    """Built-in groups in their own order, then custom ones by name, then what has the lowest priority of all."""
+    """Sort built-in groups first in their own order, then custom ones by name, then metrics.k8s.io."""
     if resource.group == _METRICS:
         return 2, ""
     return (1, resource.group) if resource.is_custom else (0, "")
@@ -185,7 +186,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
 
 
 def _aggregate(resource: Resource) -> dict[str, Any]:
-    # Built-in kinds leave their own group and version to the reader's imagination.
+    # Upstream omits group and version of built-in kinds.
     own = {"group": resource.group, "version": resource.version} if resource.is_custom else {"group": "", "version": ""}
     row: dict[str, Any] = {
         "resource": resource.plural,

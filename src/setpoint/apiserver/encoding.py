@@ -1,21 +1,66 @@
-"""Stored bytes to wire bytes, for one resource in one served version. No decoding where none is needed."""
+"""Encodes stored objects for responses, for one resource in one served version; without decoding where possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
-from setpoint.apiserver.listing import Listing
-from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.protobuf_numbers import protobuf_fields
+from setpoint.meta import chunked_json
+from setpoint.meta.chunked_json import equal
 from setpoint.meta.decode import decode
+from setpoint.meta.objects import Obj
 from setpoint.meta.protobuf.writing import write_envelope, write_message
 from setpoint.meta.schema import Type
+from setpoint.wire.encoding import BLOCK
+from setpoint.wire.message import SizedBody
+
+
+class ListBody(SizedBody):
+    __slots__ = ("_group", "_head", "_items", "_tail")
+
+    def __init__(self, head: bytes, items: Sequence[bytes], tail: bytes) -> None:
+        """The body is `head`, the items separated by commas, and `tail`."""
+        self._head = head
+        self._items = items
+        self._tail = tail
+        inner = sum(map(len, items))
+        count = len(items)
+        self.size = len(head) + inner + max(0, count - 1) + len(tail)
+        """Length in bytes."""
+        self._group = max(1, BLOCK * count // inner) if inner else 1
+
+    def __len__(self) -> int:
+        return -(-len(self._items) // self._group) + 2
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        last = len(self) - 1
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(last + 1))]
+        if index < 0:
+            index += last + 1
+        if not 0 <= index <= last:
+            raise IndexError(index)
+        if index == 0:
+            return self._head
+        if index == last:
+            return self._tail
+        start = (index - 1) * self._group
+        piece = b",".join(self._items[start : start + self._group])
+        return piece if index == last - 1 else piece + b","
+
 
 Texts = list[str]
 _AS_PROTOBUF = "#protobuf"
@@ -23,13 +68,13 @@ _KEYS = b'{"kind":"%b","apiVersion":"%b",'
 
 
 Converted = dict[tuple[str, bytes], Obj]
-"""What is known of objects in other versions, by apiVersion and by the object as JSON."""
+"""Objects in other versions that a webhook has converted, by apiVersion and by the object as JSON."""
 Converter = Callable[[Obj, str], tuple[Type, Obj] | None]
 """See `Encoding.in_version`."""
 
 
 class NotConverted(Exception):
-    """An object is needed in a version that only a webhook can show; `Encoding.learn` asks it."""
+    """An object is needed in a version that only a webhook can produce; `Encoding.fetch_conversion` calls it."""
 
     def __init__(self, obj: Obj, api_version: str) -> None:
         super().__init__(api_version)
@@ -38,7 +83,8 @@ class NotConverted(Exception):
 
 
 class Encoding:
-    """Objects are stored without kind and apiVersion, as they stand in lists; single objects get both put in front."""
+    """The encoding of the stored version. Objects are stored as list items, without kind and apiVersion; both are put
+    in front of single objects."""
 
     stored = True
     """Whether list items are the stored bytes themselves."""
@@ -51,7 +97,7 @@ class Encoding:
         self.form = resource.api_version
 
     def item(self, entry: Entry) -> bytes:
-        """As it stands in a list."""
+        """Return the object as a list item."""
         return entry.value
 
     def items(self, entries: Iterable[Entry]) -> list[bytes]:
@@ -61,11 +107,11 @@ class Encoding:
         return self._head + self.item(entry)[1:]
 
     def obj(self, entry: Entry) -> Obj:
-        """Decoded in this version, without kind and apiVersion. Shared: not to be changed."""
+        """Return the object in this version, without kind and apiVersion. It is shared and must not be changed."""
         return entry.obj
 
     def shared(self, entry: Entry) -> Obj:
-        """Decoded, with kind and apiVersion: what everyone within the process gets. Shared: not to be changed."""
+        """Return the object with kind and apiVersion, as clients in the process share it; it must not be changed."""
         whole = entry.whole
         if whole is None or whole["apiVersion"] != self.form:
             whole = entry.whole = {"kind": self.resource.kind, "apiVersion": self.form, **self.obj(entry)}
@@ -74,7 +120,7 @@ class Encoding:
     def protobuf(self, entry: Entry) -> bytes:
         """Return the object in this version as a protobuf message, encoded once. Only for kinds that have such a
         form."""
-        message: bytes = entry.remembered(
+        message: bytes = entry.derive(
             self.form + _AS_PROTOBUF, lambda e: write_message(self.resource.type, self.obj(e), protobuf_fields)
         )
         return message
@@ -84,32 +130,34 @@ class Encoding:
         return write_envelope(self.form, self.resource.kind, self.protobuf(entry))
 
     def knows_protobuf(self, entry: Entry) -> bool:
-        """Return whether `protobuf` has been asked of this entry before, and costs nothing."""
-        return entry.knows(self.form + _AS_PROTOBUF)
+        """Return whether `protobuf` of this entry is cached."""
+        return entry.has_derived(self.form + _AS_PROTOBUF)
 
-    def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
-        return Listing(b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), items, b"]}\n")
+    def list(self, items: Sequence[bytes], meta: Obj) -> ListBody:
+        return ListBody(b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), items, b"]}\n")
 
     remote = False
-    """Whether some objects must be converted elsewhere: then `ready` comes before all that works on entries."""
+    """Whether a webhook converts objects; then `ready` must be awaited before entries are used."""
 
     async def ready(self, entries: Iterable[Entry]) -> None:
-        """Makes sure that these entries are known in this version."""
+        """Wait until these entries are converted to this version. Raises ApiError."""
 
     def is_ready(self, entry: Entry) -> bool:
         return True
 
     def live(self, entry: Entry) -> Obj:
-        """The object in the form in which it is prepared and validated. Shared: not to be changed."""
+        """Return the object in the form in which it is validated. It is shared and must not be changed."""
         return entry.obj
 
     def entry(self, key: str, obj: Obj, revision: int) -> Entry:
-        """One that is not stored: the answer to a dry run, a bookmark."""
+        """Return an entry that is not stored: the answer to a dry run, or a bookmark."""
         return Entry(key, orjson.dumps(obj), revision)
 
     def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
-        """An object of this kind in another version, with its type: what others own is known by their version. The
-        object is in the version that it names, or else in this one. None: there is no such version."""
+        """Return an object in another version of the kind, with its type; None if there is no such version.
+
+        Field ownership is recorded in the version of the owner. The object is in the version that it names, or else in
+        this one."""
         target, source = self._versions.get(api_version), self._versions.get(obj.get("apiVersion", self.form))
         if target is None or source is None:
             return None
@@ -122,12 +170,12 @@ class Encoding:
         return target.resource.type, converted
 
     def converter(self, known: Converted) -> Converter | None:
-        """`in_version`, or None where there are no other versions. Where a webhook converts, it knows what is in
-        `known` and raises NotConverted for anything else."""
+        """Return `in_version`, or None if there are no other versions. If a webhook converts, the result knows the
+        conversions in `known` and raises NotConverted for others."""
         return self.in_version if self.resource.has_versions else None
 
-    async def learn(self, missing: NotConverted, known: Converted) -> None:
-        """Add to `known` what was missing. Raises ApiError."""
+    async def fetch_conversion(self, missing: NotConverted, known: Converted) -> None:
+        """Add a missing conversion to `known`. Raises ApiError."""
         raise AssertionError("this server can convert it")
 
     @cached_property
@@ -138,51 +186,51 @@ class Encoding:
         return {one.api_version: self if one is resource else encoding_of(one) for one in others}
 
     final_as = ""
-    """Under which name an entry remembers the bytes of `dump` as those that are sent; empty: it does not."""
+    """Key under which an entry caches the bytes of `dump` as the bytes of a response; empty if they differ."""
 
-    def same(self, obj: Obj, live: Obj) -> bool:
-        """Whether there is nothing to write."""
-        return obj == live
+    def same(self, obj: Obj, live: Obj, large: bool = False) -> bool:
+        """Return whether there is nothing to write; `large` objects are compared in steps."""
+        return equal(obj, live) if large else obj == live
 
     strategic = True
-    """Whether strategic merge patches apply; custom resources have no merge keys."""
+    """Whether strategic merge patches are supported; custom resources have no merge keys."""
 
-    def settle(self, obj: Obj) -> Obj:
-        """A defaulted object of this version as a reader of this version would get it back."""
+    def round_trip(self, obj: Obj) -> Obj:
+        """Return a defaulted object of this version as a client would read it back."""
         return obj
 
     def versioned(self, stored: Obj) -> Obj:
-        """From the stored version to this one. The result may share parts with `stored`."""
+        """Convert an object from the stored version to this one. The result may share parts with `stored`."""
         return stored
 
     def to_storage(self, obj: Obj) -> Obj:
-        """From this version to the stored one."""
+        """Convert an object from this version to the stored one."""
         return obj
 
-    async def seen_as(self, obj: Obj, other: Encoding) -> Obj:
-        """An object in the form in which it is prepared, whole, in the version of another encoding of the same kind.
+    async def to_version(self, obj: Obj, other: Encoding) -> Obj:
+        """Convert an object from the stored version to that of another encoding of the kind, with kind and apiVersion.
         The result may share parts with `obj`."""
         return {"apiVersion": other.form, "kind": other.resource.kind, **other.versioned(obj)}
 
-    async def taken_from(self, whole: Obj, other: Encoding, unknown: Texts | None = None) -> Obj:
-        """The way back, with types checked and defaults filled in. `unknown` gets the fields that are none, where
-        objects cannot have those. Raises DecodeError."""
+    async def from_version(self, whole: Obj, other: Encoding, unknown: Texts | None = None) -> Obj:
+        """Reverse `to_version`, check types and set defaults. Unknown fields are added to `unknown` unless the kind
+        preserves them. Raises DecodeError."""
         typed: Obj = decode(other.resource.type, whole, strict=unknown)
         typed = {name: value for name, value in typed.items() if name not in ("kind", "apiVersion")}
         other.resource.strategy.default(typed)
         return other.to_storage(typed)
 
-    def dump(self, obj: Obj) -> bytes:
-        """An object as it was prepared, as it is kept; the revision is put in when it is known."""
-        return orjson.dumps(obj)
+    def dump(self, obj: Obj, large: bool = False) -> bytes:
+        """Return a prepared object as it is stored, without its revision; a `large` one is written in steps."""
+        return chunked_json.dumps(obj) if large else orjson.dumps(obj)
 
     async def dump_remote(self, obj: Obj) -> bytes:
-        """The same for `remote` encodings."""
+        """Encode an object for the store if `remote` is true."""
         return self.dump(obj)
 
 
 class ConvertedEncoding(Encoding):
-    """A version other than the one that is stored: converted on the way in and out, once per revision."""
+    """The encoding of a version that is not the stored one: objects are converted, once per revision."""
 
     stored = False
 
@@ -199,23 +247,23 @@ class ConvertedEncoding(Encoding):
         self._to_storage = to_storage
 
     def item(self, entry: Entry) -> bytes:
-        value: bytes = entry.remembered(self.form + "#bytes", lambda e: orjson.dumps(self.obj(e)))
+        value: bytes = entry.derive(self.form + "#bytes", lambda e: orjson.dumps(self.obj(e)))
         return value
 
     def items(self, entries: Iterable[Entry]) -> list[bytes]:
         return [self.item(entry) for entry in entries]
 
     def obj(self, entry: Entry) -> Obj:
-        converted: Obj = entry.remembered(self.form, lambda e: self._from_storage(orjson.loads(e.value)))
+        converted: Obj = entry.derive(self.form, lambda e: self._from_storage(chunked_json.read(e.value)))
         return converted
 
     def shared(self, entry: Entry) -> Obj:
-        whole: Obj = entry.remembered(
+        whole: Obj = entry.derive(
             self.form + "#whole", lambda e: {"kind": self.resource.kind, "apiVersion": self.form, **self.obj(e)}
         )
         return whole
 
-    def settle(self, obj: Obj) -> Obj:
+    def round_trip(self, obj: Obj) -> Obj:
         stored = self._to_storage(obj)
         self._stored_as.strategy.default(stored)
         return self._from_storage(stored)
@@ -228,18 +276,30 @@ class ConvertedEncoding(Encoding):
 
 
 _UID = b'"uid":"'
+_RESOURCE_VERSION = b'"resourceVersion":"'
 
 
 def stamp_offset(value: bytes) -> tuple[bytes, int]:
-    """Where in an encoded object the revision goes: right after the uid, as upstream orders the fields.
+    """Return an encoded object with room for a resourceVersion after the uid, and the offset of that room.
 
-    No name or namespace can hold the text `"uid":"` unescaped, and labels come later, so the first hit is the uid."""
+    No name or namespace contains `"uid":"` unescaped, and labels come later, so the first match is the uid."""
     at = value.index(_UID)
     end = value.index(b'"', at + len(_UID)) + 1
     return value[:end] + b',"resourceVersion":""' + value[end:], end + len(b',"resourceVersion":"')
 
 
-# Where the conversions from and to the stored version live, imported with the first object that needs them.
+def without_stamp(value: bytes, revision: int) -> tuple[bytes, int | None]:
+    """Return a stored value without its resourceVersion, which is `revision`, and the offset where it belongs.
+
+    The offset is None, and the value is unchanged, if it is encrypted or not an object: it has no resourceVersion."""
+    start, stamp = value.find(_RESOURCE_VERSION) + len(_RESOURCE_VERSION), b"%d" % revision
+    end = start + len(stamp)
+    if start < len(_RESOURCE_VERSION) or value[start:end] != stamp or value[end : end + 1] != b'"':
+        return value, None
+    return value[:start] + value[end:], start
+
+
+# The conversions from and to the stored version, which are imported with the first object that needs them.
 _CONVERSIONS = {
     ("events.k8s.io", "v1"): ("setpoint.kinds.events.event", "from_core", "to_core"),
     ("autoscaling", "v1"): ("setpoint.kinds.autoscaling.horizontalpodautoscaler", "to_v1", "from_v1"),

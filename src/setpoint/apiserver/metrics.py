@@ -1,23 +1,52 @@
-"""Counts and durations under upstream's names, kept in plain dicts; text is made only when somebody asks.
+"""Metrics of requests with upstream's names, collected in dicts and formatted when requested.
 
-Labels come from what is served, never from what a client sent freely, so the number of series is bounded."""
+Labels come from served resources, never from client input, so the number of series is bounded.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
-from setpoint.apiserver.call import Call
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.meta.exposition import Family, Histogram, counter, gauge, histogram, merged, text
 
 _BUCKETS = (
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
-)  # fmt: skip
+    0.005,
+    0.025,
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.6,
+    0.8,
+    1.0,
+    1.25,
+    1.5,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+    10,
+    15,
+    20,
+    30,
+    45,
+    60,
+)
 _KNOWN_VERBS = frozenset({"GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "DELETE", "DELETECOLLECTION", "HEAD"})
 _METHODS = {
-    "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
-    "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
-}  # fmt: skip
+    "get": "GET",
+    "list": "LIST",
+    "watch": "WATCH",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETECOLLECTION",
+}
 
 Series = tuple[str, ...]
 Gauge = Callable[[], Iterable[tuple[dict[str, str], float]]]
@@ -29,26 +58,33 @@ class Metrics:
         self._durations: dict[Series, list[float]] = {}
         self._gauges: dict[str, tuple[str, Gauge]] = {}
         self.sources: list[Callable[[], Iterable[Family]]] = []
-        """What others in this process measure."""
+        """Further sources of metrics in this process."""
         self._series: dict[tuple[object, ...], tuple[Series, Series]] = {}
-        """The labels of requests that have been seen."""
+        """Cached labels by kind of request."""
 
     def gauge(self, name: str, help_text: str, read: Gauge) -> None:
-        """A value that is read when asked for."""
+        """Register a gauge, which is read with each request for metrics."""
         self._gauges[name] = (help_text, read)
 
-    def request(self, call: Call, status: int, seconds: float) -> None:
-        target = call.target
-        alike = (
-            call.verb, target.group, target.version, target.resource, target.subresource,
-            bool(target.name), bool(target.namespace), status,
-        )  # fmt: skip
-        series = self._series.get(alike)
+    def request(self, ctx: RequestContext, status: int, seconds: float) -> None:
+        """Count a request."""
+        target = ctx.target
+        request_kind = (
+            ctx.verb,
+            target.group,
+            target.version,
+            target.resource,
+            target.subresource,
+            bool(target.name),
+            bool(target.namespace),
+            status,
+        )
+        series = self._series.get(request_kind)
         if series is None:
-            series = self._labels_of(call, status)
-            if call.resource is not None and status < 400:
-                # What is served is all there is of these; what failed may be anything.
-                self._series[alike] = series
+            series = self._labels_of(ctx, status)
+            if ctx.resource is not None and status < 400:
+                # Only successful requests of served resources are cached: their number is bounded.
+                self._series[request_kind] = series
         labels, counted = series
         self._requests[counted] = self._requests.get(counted, 0) + 1
         if labels[0] != "WATCH":
@@ -63,38 +99,38 @@ class Metrics:
         for table in (self._requests, self._durations):
             for series in [each for each in table if each[1] == group and each[3] == plural]:
                 del table[series]
-        for alike in [each for each in self._series if each[1] == group and each[3] == plural]:
-            del self._series[alike]
+        for request_kind in [each for each in self._series if each[1] == group and each[3] == plural]:
+            del self._series[request_kind]
 
-    def _labels_of(self, call: Call, status: int) -> tuple[Series, Series]:
-        """Of durations, and of counts."""
-        resource = call.resource
-        verb = _METHODS.get(call.verb, call.request.method)
+    def _labels_of(self, ctx: RequestContext, status: int) -> tuple[Series, Series]:
+        """Return the labels of durations and of counts."""
+        resource = ctx.resource
+        verb = _METHODS.get(ctx.verb, ctx.request.method)
         if verb not in _KNOWN_VERBS:
             verb = "other"
         if resource is None:
             labels: Series = (verb, "", "", "", "", "")
         else:
-            target = call.target
+            target = ctx.target
             sub = target.subresource if resource.subresource(target.subresource) else ""
             scope = "resource" if target.name else "namespace" if target.namespace else "cluster"
             labels = (verb, resource.group, resource.version, resource.plural, sub, scope)
         return labels, (*labels, str(status))
 
     def text(self) -> bytes:
-        """Prometheus text format."""
+        """Return the metrics in the Prometheus text format."""
         return text(merged([*self._families(), *(family for source in self.sources for family in source())])).encode()
 
     def _families(self) -> Iterable[Family]:
         names = ("verb", "group", "version", "resource", "subresource", "scope")
         yield counter(
             "apiserver_request_total",
-            "Requests by verb, resource and answer.",
+            "Number of requests by verb, resource and response code.",
             ((dict(zip((*names, "code"), series)), requests) for series, requests in sorted(self._requests.items())),
         )
         yield histogram(
             "apiserver_request_duration_seconds",
-            "Time from request to answer.",
+            "Response latency in seconds.",
             ((dict(zip(names, series)), _histogram(row)) for series, row in sorted(self._durations.items())),
         )
         for name, (help_text, read) in self._gauges.items():
@@ -102,6 +138,6 @@ class Metrics:
 
 
 def _histogram(row: list[float]) -> Histogram:
-    made = Histogram(_BUCKETS)
-    made.counts, made.sum = [int(count) for count in row[:-1]], row[-1]
-    return made
+    result = Histogram(_BUCKETS)
+    result.counts, result.sum = [int(count) for count in row[:-1]], row[-1]
+    return result

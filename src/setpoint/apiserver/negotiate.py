@@ -1,4 +1,4 @@
-"""Media types: what a client accepts, what it sends."""
+"""Content negotiation: the media types of responses and of request bodies."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from setpoint.meta.errors import NotAcceptable, UnsupportedMediaType
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
-_LONGEST_KEPT = 512
-"""Longer headers are not remembered: strangers could fill the memory with them."""
+_MAX_CACHED_LENGTH = 512
+"""Maximum length of headers whose result is cached; clients could fill the memory with longer ones."""
 _PARAMETER = re.compile(r"""[!#$%&'*+.^_`|~\w-]+=([!#$%&'*+.^_`|~\w-]+|"[^"]*")""", re.ASCII)
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
@@ -18,18 +18,18 @@ STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;st
 
 
 class Form(NamedTuple):
-    """The form of an answer."""
+    """The form of a response."""
 
     media_type: str = JSON
     transform: str = ""
     """`Table`, `PartialObjectMetadata` or `PartialObjectMetadataList`."""
     pretty: bool = False
     meta_version: str = "meta.k8s.io/v1"
-    """apiVersion of tables and partial objects."""
+    """The apiVersion of tables and partial objects."""
 
 
-_MOST_CLAUSES = 50
-_MOST_PARAMETERS = 50
+_MAX_CLAUSES = 50
+_MAX_PARAMETERS = 50
 
 
 class _Clause(NamedTuple):
@@ -38,10 +38,10 @@ class _Clause(NamedTuple):
 
 
 def accepted(header: str) -> list[_Clause]:
-    """In order of preference: by q, then as written."""
+    """Return the clauses of an Accept header in order of preference: by q, then as written."""
     found: list[tuple[float, int, _Clause]] = []
-    for position, part in enumerate(header.split(",", _MOST_CLAUSES)[:_MOST_CLAUSES]):
-        pieces = [piece.strip() for piece in part.split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS]]
+    for position, part in enumerate(header.split(",", _MAX_CLAUSES)[:_MAX_CLAUSES]):
+        pieces = [piece.strip() for piece in part.split(";", _MAX_PARAMETERS)[:_MAX_PARAMETERS]]
         params = dict(piece.split("=", 1) for piece in pieces[1:] if "=" in piece)
         try:
             quality = float(params.pop("q", "1"))
@@ -62,7 +62,7 @@ def negotiate(
 
     Raises NotAcceptable, in the two ways upstream has: nothing of the media types fits at all, or the media type fits
     but not with these parameters."""
-    decide = _remembered if len(accept) <= _LONGEST_KEPT else _negotiate
+    decide = _cached if len(accept) <= _MAX_CACHED_LENGTH else _negotiate
     return decide(accept, collection, transforms, pretty, protobuf)
 
 
@@ -92,13 +92,13 @@ def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty
     )
 
 
-_remembered = lru_cache(maxsize=256)(_negotiate)
+_cached = lru_cache(maxsize=256)(_negotiate)
 
 
 def discovery_form(accept: str, *, routed: bool) -> Form:
-    """The form of a discovery document. Clients that ask for protobuf only get JSON.
+    """Return the form of a discovery document. Clients that accept only protobuf get JSON.
 
-    `routed`: unknown media types are refused on the way to the document, in other words than by the document."""
+    `routed`: whether upstream's router rejects unknown media types; its message differs from that of the document."""
     try:
         return negotiate(accept, collection=False, transforms=frozenset())
     except NotAcceptable as refused:
@@ -115,11 +115,11 @@ def require_json(accept: str) -> None:
 
 
 def body_type(content_type: str, *, protobuf: bool = True) -> str:
-    """The media type of a request body; none at all counts as JSON. Custom resources have no protobuf form."""
+    """Return the media type of a request body; the default is JSON. Custom resources have no protobuf form."""
     media_type, _, params = content_type.partition(";")
     media_type = media_type.strip().lower()
-    # A semicolon may end the list; every other one announces a parameter.
-    given = params.removesuffix(";").split(";", _MOST_PARAMETERS)
+    # A semicolon may end the list; every other one is followed by a parameter.
+    given = params.removesuffix(";").split(";", _MAX_PARAMETERS)
     if not params.strip() or all(_PARAMETER.fullmatch(each.strip()) for each in given):
         if media_type in ("", JSON):
             return JSON

@@ -1,6 +1,6 @@
-"""How the API server asks a node something: for logs, commands, usage, or what a proxy is asked for.
+"""Requests from the API server to nodes: logs, commands, usage, and what clients proxy to a node or its Pods.
 
-Nodes of this very process are asked directly; all others are dialled at the address they report.
+Nodes that run in this process are called directly; all others are dialled at the address that they report.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
-from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
-from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta.errors import PlainServerError, ServiceUnavailable
-
-NodeReply = Response | StreamResponse | UpgradeResponse
+from setpoint.meta.objects import Obj
+from setpoint.wire.message import HttpAnswer, Request, Response
 
 _ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
-"""Addresses before names: what is dialled is what was checked, and nobody need know the names."""
+"""The order of preference. Addresses come before names, because the address that was checked is then the one dialled,
+and no name need be resolvable."""
 KUBELET_PORT = 10250
 
 
 class NodeUnreachable(PlainServerError):
-    """Clients see a sentence, with the code that upstream gives it."""
+    """A node does not answer. Clients see the message, with the code that upstream gives it."""
 
     why = ""
-    """Without what was asked."""
+    """The cause alone, without the request."""
 
     @classmethod
-    def asking(cls, node: Obj, request: Request, why: str) -> NodeUnreachable:
+    def for_request(cls, node: Obj, request: Request, why: str) -> NodeUnreachable:
         query = f"?{request.query}" if request.query else ""
         method = request.method.capitalize()
         found = cls(f'{method} "https://{kubelet_address(node)}{request.path}{query}": {why}')
@@ -37,76 +36,78 @@ class NodeUnreachable(PlainServerError):
 
 
 class NodeConnection(Protocol):
-    async def ask(self, node: Obj, request: Request) -> NodeReply:
-        """Raises NodeUnreachable. Redirects are handed back, never followed. To a request that offers an upgrade the
-        answer may be something else than 101: then nothing more is sent over that connection."""
+    async def request_node(self, node: Obj, request: Request) -> HttpAnswer:
+        """Send a request to a node. Raise NodeUnreachable.
+
+        Redirects are returned, never followed. The answer to a request that offers an upgrade may be another than 101:
+        then nothing more is sent over that connection.
+        """
         ...
 
 
 @dataclass(slots=True)
-class LateResponse(Response):
-    """One that is not there at once."""
+class DelayedResponse(Response):
+    """A response that is due only after a delay."""
 
     delay: float = 0.0
+    """Seconds."""
 
 
-class NearNodes(NodeConnection, Protocol):
-    """Nodes of this very process."""
+class InProcessNodes(NodeConnection, Protocol):
+    """Nodes that run in this process."""
 
-    def reach(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
-        """What a Pod answers at the port; None: nothing listens there. Raises LookupError when that is not known."""
+    def request_pod(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
+        """Return the response of a Pod, or None if it does not listen on the port. Raise LookupError if that is not
+        known."""
         ...
 
 
-class FarNodes(NodeConnection, Protocol):
-    """Nodes of other processes, and what runs on them."""
+class RemoteNodes(NodeConnection, Protocol):
+    """Nodes of other processes, and their Pods."""
 
-    async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
-        """As `ask`, at an address of a Pod. Raises ServiceUnavailable."""
+    async def request_pod(self, address: str, port: int, tls: bool, request: Request) -> HttpAnswer:
+        """Send a request to the address of a Pod, as `request_node` does to a node. Raise ServiceUnavailable."""
         ...
 
 
 class NodeRoutes:
-    """The way to each node."""
+    """Finds the connection to each node."""
 
-    def __init__(self, otherwise: FarNodes | None = None) -> None:
-        self.otherwise = otherwise
-        """For nodes of other processes."""
-        self._near: list[tuple[Callable[[str], bool], NearNodes]] = []
+    def __init__(self, remote: RemoteNodes | None = None) -> None:
+        self.remote = remote
+        """The connection to nodes of other processes; None if there is none."""
+        self._in_process: list[tuple[Callable[[str], bool], InProcessNodes]] = []
 
-    def connect(self, serves: Callable[[str], bool], connection: NearNodes) -> Callable[[], None]:
-        """From now on, nodes for whose names `serves` says so are asked this way; what is returned ends it."""
+    def connect(self, serves: Callable[[str], bool], connection: InProcessNodes) -> Callable[[], None]:
+        """Use `connection` for the nodes for whose names `serves` is true, until the returned function is called."""
         route = (serves, connection)
-        self._near.append(route)
+        self._in_process.append(route)
 
         def disconnect() -> None:
-            self._near.remove(route)
+            self._in_process.remove(route)
 
         return disconnect
 
-    def near(self, node: str) -> NearNodes | None:
-        """Those who know the node, if it is one of this process."""
-        return next((connection for serves, connection in self._near if serves(node)), None)
+    def in_process(self, node: str) -> InProcessNodes | None:
+        """Return the connection to a node of this process, or None if it is not one."""
+        return next((connection for serves, connection in self._in_process if serves(node)), None)
 
-    async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
-        if self.otherwise is None:
+    async def request_pod(self, address: str, port: int, tls: bool, request: Request) -> HttpAnswer:
+        if self.remote is None:
             raise ServiceUnavailable(f"error trying to reach service: this server dials no Pods ({address}:{port})")
-        return await self.otherwise.reach(address, port, tls, request)
+        return await self.remote.request_pod(address, port, tls, request)
 
-    async def ask(self, node: Obj, request: Request) -> NodeReply:
-        name = node["metadata"]["name"]
-        for serves, connection in self._near:
-            if serves(name):
-                return await connection.ask(node, request)
-        if self.otherwise is None:
-            raise NodeUnreachable.asking(node, request, "no agent of this node is connected to this server")
-        return await self.otherwise.ask(node, request)
+    async def request_node(self, node: Obj, request: Request) -> HttpAnswer:
+        connection = self.in_process(node["metadata"]["name"]) or self.remote
+        if connection is None:
+            raise NodeUnreachable.for_request(node, request, "no agent of this node is connected to this server")
+        return await connection.request_node(node, request)
 
 
 def preferred_address(node: Obj, types: tuple[str, ...] = _ADDRESS_TYPES) -> str:
     addresses = (node.get("status") or {}).get("addresses") or ()
     for each in addresses:
-        # A node that calls itself by an address wants to be found there.
+        # A node whose host name is an IP address is reached there.
         if each.get("type") == "Hostname" and is_ip(each.get("address", "")):
             return str(each["address"])
     for wanted in types:

@@ -1,4 +1,4 @@
-"""The options of each verb: read from the query (and, for deletes, the body), checked, in plain values."""
+"""The options of each verb, parsed and validated: query parameters, and for DELETE the body."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.request import truthy
-from setpoint.meta import base64url
+from setpoint.apiserver.request_context import RequestContext, truthy
 from setpoint.meta.body import BodyError, parse_json
+from setpoint.meta.caching import memoized
 from setpoint.meta.errors import BadRequest, Invalid, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import kind_of, quote
-from setpoint.meta.memoize import memoized
+from setpoint.meta.jose import base64url_decode, base64url_encode
 from setpoint.meta.objectmeta import validate_field_manager
 from setpoint.meta.selectors import Selector, SelectorError, parse_fields, parse_labels
 
@@ -28,7 +27,7 @@ _INT64 = 2**63
 
 
 def integer(text: str) -> int:
-    """As strconv.ParseInt reads it."""
+    """Parse an integer like Go's strconv.ParseInt. Raises BadRequest."""
     if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
         raise BadRequest(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
     value = int(text) if len(text) < 40 else _INT64
@@ -38,7 +37,7 @@ def integer(text: str) -> int:
 
 
 def parse_revision(text: str) -> int:
-    """A resourceVersion; raises ValueError with upstream's words."""
+    """Parse a resourceVersion. Raises ValueError with upstream's message."""
     if not text:
         return 0
     problem = revision_problem(text)
@@ -48,7 +47,7 @@ def parse_revision(text: str) -> int:
 
 
 def revision_problem(text: str) -> str:
-    """Why `text` is no revision, as strconv.ParseUint says it; empty: it is one."""
+    """Return why `text` is not a revision, in the words of strconv.ParseUint, or "" if it is one."""
     if not (text.isascii() and text.isdigit()):
         return f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
     if len(text) > 40 or int(text) >= 2**64:
@@ -67,34 +66,34 @@ def _dry_run(values: list[str], errs: Errors) -> bool:
     return "All" in values
 
 
-def write_options(call: Call, kind: str, *, apply: bool = False, patch: bool = False) -> bool:
-    """dryRun, fieldManager and fieldValidation of a create, update or patch. Returns `force`."""
-    if not call.query and not apply:
-        call.field_manager = _manager_of(call.request.headers.get("user-agent", ""))
+def write_options(ctx: RequestContext, kind: str, *, apply: bool = False, patch: bool = False) -> bool:
+    """Read dryRun, fieldManager and fieldValidation of a create, update or patch; return `force`."""
+    if not ctx.query and not apply:
+        ctx.field_manager = _manager_of(ctx.request.headers.get("user-agent", ""))
         return False
     errs: Errors = []
-    manager = call.option("fieldManager")
+    manager = ctx.option("fieldManager")
     force = False
     if patch:
-        given = "force" in call.query
-        force = given and truthy(call.option("force"))
+        given = "force" in ctx.query
+        force = given and truthy(ctx.option("force"))
         if apply and not manager:
             errs.append(required("fieldManager", "is required for apply patch"))
         elif given and not apply:
             errs.append(forbidden("force", "may not be specified for non-apply patch"))
     validate_field_manager(manager, "fieldManager", errs)
-    call.dry_run = _dry_run(call.query.get("dryRun", []), errs)
-    validation = call.option("fieldValidation")
+    ctx.dry_run = _dry_run(ctx.query.get("dryRun", []), errs)
+    validation = ctx.option("fieldValidation")
     if validation not in ("", "Ignore", "Warn", "Strict"):
         errs.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
     _refuse(kind, errs)
-    call.field_manager = manager or _manager_of(call.request.headers.get("user-agent", ""))
+    ctx.field_manager = manager or _manager_of(ctx.request.headers.get("user-agent", ""))
     return force
 
 
 @memoized(maxsize=1024)
 def _manager_of(agent: str) -> str:
-    """The name that a client without a fieldManager goes by: the start of its User-Agent."""
+    """Return the field manager of a client that names none: the start of its User-Agent."""
     name = agent.split("/", 1)[0]
     return "".join(islice(filter(str.isprintable, name), 128)) or "unknown"
 
@@ -102,7 +101,7 @@ def _manager_of(agent: str) -> str:
 # -- delete -------------------------------------------------------------------------------------------------------
 
 
-UNREAD = "ignoreStoreReadErrorWithClusterBreakingPotential"
+IGNORE_READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 @dataclass(slots=True)
@@ -112,11 +111,11 @@ class DeleteOptions:
     orphan: bool | None = None
     uid: str | None = None
     revision: str | None = None
-    unread: bool = False
-    """Though it cannot be read, and only then."""
+    ignore_read_errors: bool = False
+    """Whether to delete an object that cannot be read; deleting any other fails."""
 
     def as_sent(self, dry_run: bool) -> dict[str, Any]:
-        """As a client writes them; what is not set is left out."""
+        """Return the options as a client sends them, without those that are not set."""
         given = {"uid": self.uid, "resourceVersion": self.revision}
         preconditions = {name: value for name, value in given.items() if value is not None}
         fields = {
@@ -132,8 +131,8 @@ class DeleteOptions:
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 
 
-def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
-    """From the body if there is one, else from the query."""
+def delete_options(ctx: RequestContext, body: dict[str, Any] | None) -> DeleteOptions:
+    """Read DeleteOptions from the body if there is one, else from the query."""
     if body is not None:
         preconditions = body.get("preconditions") or {}
         options = DeleteOptions(
@@ -142,18 +141,18 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
             orphan=body.get("orphanDependents"),
             uid=preconditions.get("uid"),
             revision=preconditions.get("resourceVersion"),
-            unread=bool(body.get(UNREAD)),
+            ignore_read_errors=bool(body.get(IGNORE_READ_ERRORS)),
         )
         dry_run = list(body.get("dryRun") or ())
     else:
-        options = DeleteOptions(propagation=call.query.get("propagationPolicy", [None])[0])
-        if "gracePeriodSeconds" in call.query:
-            options.grace = integer(call.option("gracePeriodSeconds"))
-        if "orphanDependents" in call.query:
-            options.orphan = truthy(call.option("orphanDependents"))
-        options.unread = UNREAD in call.query and truthy(call.option(UNREAD))
-        options.uid, options.revision = call.option("uid") or None, call.option("resourceVersion") or None
-        dry_run = call.query.get("dryRun", [])
+        options = DeleteOptions(propagation=ctx.query.get("propagationPolicy", [None])[0])
+        if "gracePeriodSeconds" in ctx.query:
+            options.grace = integer(ctx.option("gracePeriodSeconds"))
+        if "orphanDependents" in ctx.query:
+            options.orphan = truthy(ctx.option("orphanDependents"))
+        options.ignore_read_errors = IGNORE_READ_ERRORS in ctx.query and truthy(ctx.option(IGNORE_READ_ERRORS))
+        options.uid, options.revision = ctx.option("uid") or None, ctx.option("resourceVersion") or None
+        dry_run = ctx.query.get("dryRun", [])
     errs: Errors = []
     policy = options.propagation
     if options.orphan is not None and policy is not None:
@@ -161,15 +160,18 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
         errs.append(invalid("propagationPolicy", policy, text))
     if policy is not None and policy not in _POLICIES[:3]:
         errs.append(not_supported("propagationPolicy", policy, _POLICIES))
-    call.dry_run = _dry_run(dry_run, errs)
-    if options.unread:
-        errs += [invalid(UNREAD, True, f"cannot be set together with .{name}") for name in _besides(options, body)]
+    ctx.dry_run = _dry_run(dry_run, errs)
+    if options.ignore_read_errors:
+        errs += [
+            invalid(IGNORE_READ_ERRORS, True, f"cannot be set together with .{name}")
+            for name in _conflicting_options(options, body)
+        ]
     _refuse("DeleteOptions", errs)
     return options
 
 
-def _besides(options: DeleteOptions, body: dict[str, Any] | None) -> Iterator[str]:
-    """What makes no sense for an object that nobody can read."""
+def _conflicting_options(options: DeleteOptions, body: dict[str, Any] | None) -> Iterator[str]:
+    """Return the options that cannot be combined with `IGNORE_READ_ERRORS`."""
     if options.propagation is not None:
         yield "propagationPolicy"
     if options.orphan is not None:
@@ -188,7 +190,7 @@ class ListOptions:
     labels: Selector
     fields: Selector
     revision: int = 0
-    """0 with `revision_given` False: the latest; 0 given: anything in memory."""
+    """0 means the latest state; if it was given explicitly, any state in memory."""
     revision_given: bool = False
     match: str = ""
     limit: int = 0
@@ -198,21 +200,21 @@ class ListOptions:
     initial_events: bool | None = None
 
 
-def selectors(call: Call, registry: Registry) -> tuple[Selector, Selector]:
+def selectors(ctx: RequestContext, registry: Registry) -> tuple[Selector, Selector]:
     try:
-        labels = parse_labels(call.option("labelSelector"))
-        fields = parse_fields(call.option("fieldSelector"))
+        labels = parse_labels(ctx.option("labelSelector"))
+        fields = parse_fields(ctx.option("fieldSelector"))
     except SelectorError as error:
         raise BadRequest(str(error)) from None
-    # The kind's rules are asked only now: most lists need none of them, and so need not have them loaded.
+    # The kind's strategy is used only now: most lists do not need it, and so do not load it.
     for requirement in fields.requirements:
         if requirement.key != "metadata.name" and requirement.key not in registry.strategy.field_labels:
-            raise BadRequest(_unsupported_field(call, requirement.key))
+            raise BadRequest(_unsupported_field(ctx, requirement.key))
     return labels, fields
 
 
-def _unsupported_field(call: Call, key: str) -> str:
-    resource = call.resource
+def _unsupported_field(ctx: RequestContext, key: str) -> str:
+    resource = ctx.resource
     assert resource is not None
     special = resource.strategy.unsupported_field(key)
     if special is not None:
@@ -225,16 +227,16 @@ def _unsupported_field(call: Call, key: str) -> str:
     return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def list_options(call: Call, watch: bool, registry: Registry) -> ListOptions:
-    limit = max(0, integer(call.option("limit"))) if "limit" in call.query else 0
-    timeout = integer(call.option("timeoutSeconds")) if "timeoutSeconds" in call.query else None
-    labels, fields = selectors(call, registry)
-    options = ListOptions(labels, fields, match=call.option("resourceVersionMatch"), limit=limit, timeout=timeout)
-    options.continue_token = call.option("continue")
-    options.bookmarks = "allowWatchBookmarks" in call.query and truthy(call.option("allowWatchBookmarks"))
-    if "sendInitialEvents" in call.query:
-        options.initial_events = truthy(call.option("sendInitialEvents"))
-    given = call.option("resourceVersion")
+def list_options(ctx: RequestContext, watch: bool, registry: Registry) -> ListOptions:
+    limit = max(0, integer(ctx.option("limit"))) if "limit" in ctx.query else 0
+    timeout = integer(ctx.option("timeoutSeconds")) if "timeoutSeconds" in ctx.query else None
+    labels, fields = selectors(ctx, registry)
+    options = ListOptions(labels, fields, match=ctx.option("resourceVersionMatch"), limit=limit, timeout=timeout)
+    options.continue_token = ctx.option("continue")
+    options.bookmarks = "allowWatchBookmarks" in ctx.query and truthy(ctx.option("allowWatchBookmarks"))
+    if "sendInitialEvents" in ctx.query:
+        options.initial_events = truthy(ctx.option("sendInitialEvents"))
+    given = ctx.option("resourceVersion")
     options.revision_given = bool(given)
     _check_match(options, given, watch)
     try:
@@ -261,7 +263,7 @@ def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
                 errs.append(forbidden(at, text))
             if match != "NotOlderThan":
                 errs.append(not_supported(at, match, ["NotOlderThan"]))
-        # Said even of a match that nobody asked for: a watch without a revision begins with one.
+        # Upstream reports it even without resourceVersionMatch, because a watch without a revision implies one.
         if options.continue_token:
             errs.append(forbidden(at, with_continue))
     else:
@@ -283,27 +285,28 @@ def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
 # -- continue tokens ----------------------------------------------------------------------------------------------
 
 _TOKEN_VERSION = "meta.k8s.io/v1"
-_NO_BASE64 = re.compile("[^A-Za-z0-9_-]")
+_NOT_BASE64 = re.compile("[^A-Za-z0-9_-]")
 _TOKEN_FIELDS = {"v": str, "rv": int, "start": str}
 
 
 def encode_continue(revision: int, start: str) -> str:
-    """`start` is the key below the list's own prefix at which the next page begins; revision -1 means the latest."""
+    """Encode a continue token. `start` is the first key of the next page, relative to the prefix of the list; revision
+    -1 means the latest."""
     token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
-    return base64url.encode(token)
+    return base64url_encode(token)
 
 
 def decode_continue(token: str) -> tuple[int, str]:
     def refuse(why: str) -> BadRequest:
         return BadRequest(f"invalid continue token: continue key is not valid: {why}")
 
-    bad = _NO_BASE64.search(token)
+    bad = _NOT_BASE64.search(token)
     if bad is not None:
         raise refuse(f"illegal base64 data at input byte {bad.start()}")
     if len(token) % 4 == 1:
         raise refuse(f"illegal base64 data at input byte {len(token) - 1}")
     try:
-        parsed, _ = parse_json(base64url.decode(token))
+        parsed, _ = parse_json(base64url_decode(token))
     except BodyError as error:
         raise refuse(str(error)) from None
     parsed = {} if parsed is None else parsed
@@ -322,7 +325,7 @@ def decode_continue(token: str) -> tuple[int, str]:
         raise refuse("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
     if not start:
         raise refuse("encoded start key empty (version meta.k8s.io/v1)")
-    # What follows the list's prefix must stay below it.
+    # The key must stay below the prefix of the list.
     below = start.removeprefix("/")
     if any(part in ("", ".", "..") for part in below.split("/")):
         raise refuse(start)

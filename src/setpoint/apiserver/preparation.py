@@ -1,137 +1,58 @@
-"""Between the two halves of admission: hooks reserve, the kind prepares and validates, admission has the last word.
-
-What a write brings along beyond the object itself is returned, for the same transaction. A write that is refused leaves
-nothing reserved.
-"""
+"""The pure part of the prepare step of a write: system fields, preparation and validation by the kind, stored form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import orjson
 
-from setpoint.apiserver.admission.plugin import Attributes
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Problem, access_of, forbidden
-from setpoint.apiserver.stored_form import put_in_order
-from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Context, Strategy
-from setpoint.meta.errors import BadRequest, InternalError, Invalid
-from setpoint.meta.field import Errors, invalid
+from setpoint.meta import chunked_json
+from setpoint.meta.clock import Ids
+from setpoint.meta.errors import BadRequest
+from setpoint.meta.field import Errors
 from setpoint.meta.names import path_segment, path_segment_prefix
 from setpoint.meta.objectmeta import (
     validate_object_meta,
     validate_object_meta_update,
     validate_qualified_finalizers,
 )
-from setpoint.store.interface import Op
-
-if TYPE_CHECKING:
-    from setpoint.apiserver.registry import Registry
+from setpoint.meta.objects import Obj
 
 OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
-async def prepare_create(registry: Registry, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
-    resource, strategy, hooks, meta = registry.resource, registry.strategy, registry.hooks, obj["metadata"]
-    _match_namespace(resource, call, meta)
-    ctx = call.context()
-    if strategy.has_generation:
-        meta["generation"] = 1
-    operations = await hooks.before_create(call, obj)
-    try:
-        errs = await call.work(_prepared, registry, obj, ctx)
-        if hooks.judges:
-            errs[:0] = await hooks.objections(call, obj, None, not errs)
-        if not errs:
-            # The loosest rule of all, in case the kind's own is looser still.
-            errs += [invalid("metadata.name", meta["name"], text) for text in path_segment(meta["name"])]
-        if errs:
-            raise Invalid.of(registry.error_group, resource.kind, meta.get("name", ""), errs)
-        for text in await call.work(strategy.warnings_on_create, obj, ctx):
-            call.warn(text)
-        attrs.name = meta["name"]
-        if call.verb != "create":
-            await _may_create(registry.env.authorizer, call)
-        await registry.env.admission.validate(attrs)
-    except BaseException:
-        hooks.release(call, obj)
-        raise
-    return operations
+_META_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
 
 
-def _prepared(registry: Registry, obj: Obj, ctx: Context) -> Errors:
-    """Let the kind prepare the object for its creation, and return what is wrong with it."""
-    strategy, meta = registry.strategy, obj["metadata"]
-    strategy.prepare_for_create(obj, ctx)
-    errs: Errors = []
-    validate_object_meta(meta, registry.resource.namespaced, strategy.validate_name, "metadata", errs)
-    if strategy.qualified_finalizers and "finalizers" in meta:
-        validate_qualified_finalizers(meta, "metadata", errs)
-    strategy.validate(obj, errs, ctx)
-    return errs
+def fill_system_fields(meta: Obj, ids: Ids, timestamp: str) -> None:
+    """Set the fields that the server alone determines for a new object."""
+    for name in _SYSTEM_FIELDS:
+        meta.pop(name, None)
+    meta["uid"] = ids.uid()
+    meta["creationTimestamp"] = timestamp
 
 
-def _prepared_update(registry: Registry, obj: Obj, old: Obj, strategy: Strategy, ctx: Context) -> Errors:
-    """Prepare and validate the new state of an object, and return what is wrong with it."""
-    meta, old_meta = obj["metadata"], old["metadata"]
-    strategy.prepare_for_update(obj, old, ctx)
-    if registry.strategy.has_generation and registry.strategy.is_new_generation(obj, old):
-        meta["generation"] = old_meta.get("generation", 0) + 1
-    if not meta.get("uid"):
-        meta["uid"] = old_meta["uid"]
-    _keep(meta, old_meta, "creationTimestamp")
-    meta.pop("selfLink", None)
-    if old_meta.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
-    if "deletionGracePeriodSeconds" in old_meta:
-        meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
-    errs: Errors = []
-    validate_object_meta(meta, registry.resource.namespaced, _path_segment, "metadata", errs)
-    validate_object_meta_update(meta, old_meta, "metadata", errs)
-    if strategy.qualified_finalizers and "finalizers" in meta:
-        validate_qualified_finalizers(meta, "metadata", errs)
-    strategy.validate_update(obj, old, errs, ctx)
-    return errs
-
-
-async def prepare_update(
-    registry: Registry, call: Call, obj: Obj, old: Obj, strategy: Strategy, attrs: Attributes, admit: bool = True
-) -> list[Op]:
-    """`strategy`: that of the subresource, if it is written through one."""
-    resource, hooks, meta, old_meta = registry.resource, registry.hooks, obj["metadata"], old["metadata"]
-    _match_namespace(resource, call, meta)
-    ctx = call.context()
-    _keep(meta, old_meta, "generation")
-    operations = await hooks.before_update(call, obj, old)
-    try:
-        errs = await call.work(_prepared_update, registry, obj, old, strategy, ctx)
-        if hooks.judges:
-            errs[:0] = await hooks.objections(call, obj, old, not errs)
-        if errs:
-            raise Invalid.of(registry.error_group, resource.kind, meta.get("name", ""), errs)
-        for text in await call.work(strategy.warnings_on_update, obj, old, ctx):
-            call.warn(text)
-        put_in_order(obj)
-        if admit:
-            await registry.env.admission.validate(attrs)
-    except BaseException:
-        hooks.release(call, obj)
-        raise
-    return operations
-
-
-async def _may_create(authorizer: AuthorizerChain, call: Call) -> None:
-    """A PUT or an apply of what is not there creates it. Who may only change things must not get to make them."""
-    access = access_of(call)._replace(verb="create")
-    decision, reason = await authorizer.decide(access)
-    if isinstance(reason, Problem):
-        raise InternalError.of(reason)
-    if decision is not Decision.ALLOW:
-        raise forbidden(access, reason)
-
-
-def _match_namespace(resource: Resource, call: Call, meta: Obj) -> None:
-    wanted = call.target.namespace if resource.namespaced else ""
+def match_namespace(resource: Resource, ctx: RequestContext, meta: Obj) -> None:
+    """Set the namespace of the request. Raises BadRequest if the object has another one."""
+    wanted = ctx.target.namespace if resource.namespaced else ""
     given = meta.get("namespace", "")
     if not given and wanted:
         meta["namespace"] = wanted
@@ -142,12 +63,71 @@ def _match_namespace(resource: Resource, call: Call, meta: Obj) -> None:
         raise BadRequest(OTHER_NAMESPACE)
 
 
-def _path_segment(name: str, prefix: bool) -> list[str]:
-    return path_segment_prefix(name) if prefix else path_segment(name)
+def unshare(obj: Obj, live: Obj) -> None:
+    """Copy what `obj` shares with the stored object, because admission and the kind may change it."""
+    for key, value in obj.items():
+        if value is live.get(key) and isinstance(value, dict | list):
+            obj[key] = chunked_json.read(orjson.dumps(value))
 
 
-def _keep(meta: Obj, old: Obj, name: str) -> None:
+def prepare_create(resource: Resource, obj: Obj, ctx: Context) -> Errors:
+    """Let the kind prepare the object for its creation, and return the validation errors."""
+    strategy, meta = resource.strategy, obj["metadata"]
+    strategy.prepare_for_create(obj, ctx)
+    errs: Errors = []
+    validate_object_meta(meta, resource.namespaced, strategy.validate_name, "metadata", errs)
+    if strategy.qualified_finalizers and "finalizers" in meta:
+        validate_qualified_finalizers(meta, "metadata", errs)
+    strategy.validate(obj, errs, ctx)
+    return errs
+
+
+def prepare_update(resource: Resource, obj: Obj, old: Obj, strategy: Strategy, ctx: Context) -> Errors:
+    """Let the kind prepare the new state of an object, and return the validation errors.
+
+    `strategy` is that of the subresource, if the object is written through one."""
+    meta, old_meta = obj["metadata"], old["metadata"]
+    strategy.prepare_for_update(obj, old, ctx)
+    if resource.strategy.has_generation and resource.strategy.is_new_generation(obj, old):
+        meta["generation"] = old_meta.get("generation", 0) + 1
+    if not meta.get("uid"):
+        meta["uid"] = old_meta["uid"]
+    restore_field(meta, old_meta, "creationTimestamp")
+    meta.pop("selfLink", None)
+    if old_meta.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in old_meta:
+        meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
+    errs: Errors = []
+    validate_object_meta(meta, resource.namespaced, _validate_path_segment, "metadata", errs)
+    validate_object_meta_update(meta, old_meta, "metadata", errs)
+    if strategy.qualified_finalizers and "finalizers" in meta:
+        validate_qualified_finalizers(meta, "metadata", errs)
+    strategy.validate_update(obj, old, errs, ctx)
+    return errs
+
+
+def restore_field(meta: Obj, old: Obj, name: str) -> None:
+    """Give a field its old value, or remove it if it had none."""
     if name in old:
         meta[name] = old[name]
     else:
         meta.pop(name, None)
+
+
+def _validate_path_segment(name: str, prefix: bool) -> list[str]:
+    return path_segment_prefix(name) if prefix else path_segment(name)
+
+
+def stored_form(obj: Obj) -> Obj:
+    """Return the object as it is stored: metadata in order, without resourceVersion."""
+    put_in_order(obj)
+    meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+    return {"metadata": meta} | {name: value for name, value in obj.items() if name != "metadata"}
+
+
+def put_in_order(obj: Obj) -> None:
+    """Put the metadata into upstream's order: the uid must precede every field that a user can fill freely."""
+    meta = obj["metadata"]
+    ordered = {name: meta[name] for name in _META_ORDER if name in meta}
+    obj["metadata"] = ordered

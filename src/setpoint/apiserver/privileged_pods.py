@@ -1,16 +1,16 @@
-"""`--allow-privileged=false`: no Pod is privileged, and no workload asks for one that is."""
+"""`--allow-privileged=false`: rejects privileged Pods and workloads with privileged templates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.meta.field import Errors, forbidden
+from setpoint.meta.objects import Obj
 
 _TEMPLATE = ("spec", "template", "spec")
-_PLACES = {
+_SPEC_PATHS = {
     ("", "pods"): ("spec",),
     ("", "podtemplates"): ("template", "spec"),
     ("", "replicationcontrollers"): _TEMPLATE,
@@ -21,22 +21,22 @@ _PLACES = {
     ("batch", "cronjobs"): ("spec", "jobTemplate", *_TEMPLATE),
     ("batch", "jobs"): _TEMPLATE,
 }
-"""Where the specification of a Pod is, by group and plural."""
+"""Path of the Pod's specification, by group and plural."""
 
 
 class _UnprivilegedOnly(Hooks):
-    judges = True
+    validates = True
 
-    def __init__(self, place: tuple[str, ...]) -> None:
-        self._place = place
+    def __init__(self, spec_path: tuple[str, ...]) -> None:
+        self._spec_path = spec_path
 
-    async def objections(self, call: Call, obj: Obj, old: Obj | None, well_formed: bool) -> Errors:
-        if call.target.subresource == "status":
+    async def validate(self, ctx: RequestContext, obj: Obj, old: Obj | None, well_formed: bool) -> Errors:
+        if ctx.target.subresource == "status":
             return []
         spec = obj
-        for part in self._place:
+        for part in self._spec_path:
             spec = spec.get(part) or {}
-        path = ".".join(self._place)
+        path = ".".join(self._spec_path)
         return [forbidden(f"{path}.{where}", "disallowed by cluster policy") for where in _privileged(spec)]
 
 
@@ -48,4 +48,4 @@ def _privileged(spec: Obj) -> Iterator[str]:
 
 
 def unprivileged_only(hooks: dict[tuple[str, str], Hooks]) -> None:
-    hooks.update({resource: _UnprivilegedOnly(place) for resource, place in _PLACES.items()})
+    hooks.update({resource: _UnprivilegedOnly(spec_path) for resource, spec_path in _SPEC_PATHS.items()})

@@ -1,24 +1,21 @@
-"""Protobuf bodies to the same plain values that JSON gives."""
+"""Decodes protobuf bodies into the plain values that JSON bodies give."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from setpoint.apiserver.bodies import unrecognized
 from setpoint.kinds.protobuf_numbers import has_protobuf_form, protobuf_fields
 from setpoint.kinds.tables import kinds, type_of
 from setpoint.meta.errors import BadRequest
+from setpoint.meta.objects import Obj
 from setpoint.meta.protobuf import Envelope, ProtobufError, open_envelope, read_message
 from setpoint.meta.schema import Type
-
-Obj = dict[str, Any]
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 def read_protobuf(data: bytes, group: str, version: str, kind: str, type_: Type) -> Obj:
-    """The object with the apiVersion and kind that the body gives it. It is read as what it says it is; whether that is
-    what belongs here, the caller has yet to see. Of a kind that is unknown nothing but its name is read."""
+    """Return the object with the apiVersion and kind of the body. It is decoded as that kind; the caller checks whether
+    the kind is the right one. Of an unknown kind only kind and apiVersion are returned."""
     try:
         envelope = open_envelope(data)
     except ProtobufError as error:
@@ -38,7 +35,7 @@ def read_protobuf(data: bytes, group: str, version: str, kind: str, type_: Type)
 
 
 def read_protobuf_delete_options(data: bytes) -> Obj:
-    """Raises ProtobufError."""
+    """Decode DeleteOptions. Raises ProtobufError."""
     envelope = open_envelope(data)
     head = _head(envelope)
     if head.get("kind", "DeleteOptions") != "DeleteOptions":
@@ -47,7 +44,7 @@ def read_protobuf_delete_options(data: bytes) -> Obj:
 
 
 def _head(envelope: Envelope) -> Obj:
-    """An apiVersion that is none counts as not given."""
+    """Return kind and apiVersion; an invalid apiVersion counts as missing."""
     head = {}
     if envelope.api_version and envelope.api_version.count("/") < 2:
         head["apiVersion"] = envelope.api_version

@@ -1,24 +1,104 @@
-"""Answers: objects, lists and tables in the form the client asked for."""
+"""Responses: objects, lists and tables in the negotiated form.
+
+An object is encoded as protobuf once per revision and version, and its entry caches the bytes: lists and watches share
+them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Answer, ObjectRequest, ObjectResponse, Response
-from setpoint.apiserver.listing import Listing
+from setpoint.apiserver.encoding import ListBody
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
-from setpoint.apiserver.protobuf_answers import encode_ahead, encode_list, encode_value
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.request_context import RequestContext
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.worker import LARGE
+from setpoint.kinds.protobuf_numbers import has_protobuf_form, protobuf_fields
 from setpoint.kinds.strategy import Column
+from setpoint.kinds.tables import kinds, type_of
+from setpoint.meta import chunked_json
+from setpoint.meta.decode import decode
 from setpoint.meta.errors import ApiError, BadRequest, NotAcceptable
 from setpoint.meta.field import invalid
+from setpoint.meta.objects import Obj
+from setpoint.meta.protobuf import open_envelope, read_message
+from setpoint.meta.protobuf.writing import sized, write_envelope, write_message
+from setpoint.wire.message import Answer, ObjectRequest, ObjectResponse, Response
 
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_METADATA = "PartialObjectMetadata"
+_LIST_NUMBERS = {"meta.k8s.io/v1beta1": (2, 1)}
+"""Field numbers of `metadata` and `items` in a PartialObjectMetadataList, where they are not 1 and 2 as in every other
+list."""
+_SECONDS_PER_BYTE = 100e-9
+"""Approximate time in seconds to encode one byte of JSON."""
+
+
+def encode_value(value: Obj) -> bytes | None:
+    """Return an object that has a kind and an apiVersion as a whole body; None if it has no protobuf form."""
+    kind, api_version = value.get("kind", ""), value.get("apiVersion", "")
+    if api_version.startswith("meta.k8s.io/"):
+        return _encode_partial(value, kind, api_version)
+    definition = kinds().get(f"{api_version}/{kind}", "")
+    if not has_protobuf_form(definition):
+        return None
+    return write_envelope(api_version, kind, write_message(type_of(definition), value, protobuf_fields))
+
+
+def _encode_partial(value: Obj, kind: str, api_version: str) -> bytes | None:
+    if kind == _METADATA:
+        return write_envelope(api_version, kind, encode_metadata(value["metadata"]))
+    if kind != f"{_METADATA}List":
+        return None
+    items = [encode_metadata(item["metadata"]) for item in value["items"] or ()]
+    return encode_list(api_version, kind, value["metadata"], items)
+
+
+def encode_metadata(meta: Obj) -> bytes:
+    """Return the message of a PartialObjectMetadata."""
+    return sized(1, write_message(type_of(_META + "ObjectMeta"), meta, protobuf_fields))
+
+
+def encode_list(api_version: str, kind: str, meta: Obj, items: Sequence[bytes]) -> bytes:
+    """Return a list of encoded messages as a whole body."""
+    metadata, item = _LIST_NUMBERS.get(api_version, (1, 2))
+    content = [sized(metadata, write_message(type_of(_META + "ListMeta"), meta, protobuf_fields))]
+    content += [sized(item, each) for each in items]
+    return write_envelope(api_version, kind, b"".join(content))
+
+
+def decode_value(body: bytes) -> Obj:
+    """Return the object in a body that `encode_value` or `encode_list` made; empty for partial objects."""
+    envelope = open_envelope(body)
+    kind, api_version = envelope.kind, envelope.api_version
+    definition = kinds().get(f"{api_version}/{kind}", "")
+    if not has_protobuf_form(definition):
+        return {}
+    type_ = type_of(definition)
+    read = read_message(type_, body, envelope.start, envelope.end, protobuf_fields)
+    return {"kind": kind, "apiVersion": api_version, **decode(type_, read)}
+
+
+async def encode_ahead(ctx: RequestContext, registry: Registry, entries: Sequence[Entry]) -> None:
+    """Encode the entries that are not encoded yet, in slices of the event loop; large ones on a worker thread."""
+    encoding, slicer, pending = registry.encoding, registry.env.slicer, 0
+    for entry in entries:
+        if encoding.knows_protobuf(entry):
+            continue
+        size = len(entry.value)
+        await ctx.worker.run(size, encoding.protobuf, entry)
+        pending += min(size, LARGE)
+        if pending >= LARGE:
+            await slicer.wait(pending * _SECONDS_PER_BYTE)
+            pending = 0
+
+
+R = TypeVar("R")
 TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 
 _DEFAULT_COLUMNS = (
@@ -33,8 +113,8 @@ _DEFAULT_COLUMNS = (
 
 
 def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Response:
-    """Return JSON bytes, whole or in pieces, as an answer in the wanted form; indented if asked. What has no protobuf
-    form is answered in JSON."""
+    """Return a response in the negotiated form. `body` is JSON, whole or in pieces; it remains JSON if there is no
+    protobuf form."""
     if form.media_type == JSON and not form.pretty:
         return Response(status, body, [("Content-Type", JSON)])
     if not isinstance(body, bytes):
@@ -42,32 +122,34 @@ def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Res
     if form.media_type == YAML:
         from setpoint.meta.body import dump_yaml  # YAML is rare and its library slow to load
 
-        return Response(status, dump_yaml(orjson.loads(body)), [("Content-Type", YAML)])
+        return Response(status, dump_yaml(chunked_json.read(body)), [("Content-Type", YAML)])
     if form.media_type == PROTOBUF:
-        encoded = encode_value(orjson.loads(body))
+        encoded = encode_value(chunked_json.read(body))
         if encoded is not None:
             return Response(status, encoded, [("Content-Type", PROTOBUF)])
     elif form.pretty:
-        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
+        body = orjson.dumps(chunked_json.read(body), option=orjson.OPT_INDENT_2)
     return Response(status, body, [("Content-Type", JSON)])
 
 
-async def respond_converted(call: Call, form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Response:
-    """Answer like `respond`, but convert a large body on a worker thread."""
+async def respond_converted(
+    ctx: RequestContext, form: Form, body: bytes | Sequence[bytes], status: int = 200
+) -> Response:
+    """Return the same as `respond`, but convert a large body on a worker thread."""
     if form.media_type == JSON and not form.pretty:
         return respond(form, body, status)
     whole = body if isinstance(body, bytes) else b"".join(body)
-    return await call.worker.run(len(whole), respond, form, whole, status)
+    return await ctx.worker.run(len(whole), respond, form, whole, status)
 
 
-def respond_value(call: Call, form: Form, value: Obj, status: int = 200) -> Answer:
-    if isinstance(call.request, ObjectRequest) and form.media_type == JSON:
+def respond_value(ctx: RequestContext, form: Form, value: Obj, status: int = 200) -> Answer:
+    if isinstance(ctx.request, ObjectRequest) and form.media_type == JSON:
         return ObjectResponse(status, value)
     return respond(form, orjson.dumps(value) + b"\n", status)
 
 
-def respond_error(call: Call, form: Form, error: ApiError) -> Answer:
-    if not isinstance(call.request, ObjectRequest):
+def respond_error(ctx: RequestContext, form: Form, error: ApiError) -> Answer:
+    if not isinstance(ctx.request, ObjectRequest):
         return respond_status(form, error)
     response = ObjectResponse(error.code, error.status())
     if error.retry_after:
@@ -82,19 +164,21 @@ def respond_status(form: Form, error: ApiError) -> Response:
     return response
 
 
-async def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, status: int = 200) -> Answer:
-    if isinstance(call.request, ObjectRequest) and form.media_type == JSON:
+async def respond_object(
+    ctx: RequestContext, form: Form, registry: Registry, entry: Entry, status: int = 200
+) -> Answer:
+    if isinstance(ctx.request, ObjectRequest) and form.media_type == JSON:
         value = object_of(registry, entry, form)
         if value is not None:
             return ObjectResponse(status, value)
     if not form.transform:
         if form.media_type == PROTOBUF:
-            await encode_ahead(call, registry, (entry,))
+            await encode_ahead(ctx, registry, (entry,))
             return Response(status, registry.encoding.protobuf_single(entry), [("Content-Type", PROTOBUF)])
-        return await respond_converted(call, form, registry.encoding.single(entry) + b"\n", status)
+        return await respond_converted(ctx, form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
         meta = {"resourceVersion": str(entry.revision)}
-        return respond(form, orjson.dumps(table(call, form, registry, [entry], meta, single=True)), status)
+        return respond(form, orjson.dumps(table(ctx, form, registry, [entry], meta, single=True)), status)
     if form.transform == "PartialObjectMetadata":
         return respond(form, orjson.dumps(partial(registry, entry, form)) + b"\n", status)
     raise NotAcceptable(
@@ -104,7 +188,7 @@ async def respond_object(call: Call, form: Form, registry: Registry, entry: Entr
 
 
 async def respond_list(
-    call: Call,
+    ctx: RequestContext,
     form: Form,
     registry: Registry,
     entries: Sequence[Entry],
@@ -117,32 +201,27 @@ async def respond_list(
         meta["continue"] = continue_token
     if remaining is not None:
         meta["remainingItemCount"] = remaining
-    return await respond_listed(call, form, registry, entries, meta)
+    return await respond_listed(ctx, form, registry, entries, meta)
 
 
-async def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Answer:
-    """A list with this metadata."""
-    if isinstance(call.request, ObjectRequest) and form.media_type == JSON and form.transform != "Table":
+async def respond_listed(
+    ctx: RequestContext, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj
+) -> Answer:
+    """Return a list with this metadata."""
+    if isinstance(ctx.request, ObjectRequest) and form.media_type == JSON and form.transform != "Table":
         return ObjectResponse(200, _listed_objects(registry, entries, meta, form))
     if not form.transform:
         encoding = registry.encoding
         if form.media_type == PROTOBUF:
-            await encode_ahead(call, registry, entries)
+            await encode_ahead(ctx, registry, entries)
             items = [encoding.protobuf(entry) for entry in entries]
             body = encode_list(registry.resource.api_version, registry.resource.list_kind, meta, items)
             return Response(200, body, [("Content-Type", PROTOBUF)])
-        return await respond_converted(call, form, encoding.list(encoding.items(entries), meta))
+        return await respond_converted(ctx, form, encoding.list(encoding.items(entries), meta))
     if form.transform == "Table":
-        return await _respond_table(call, form, registry, entries, meta)
+        return await _respond_table(ctx, form, registry, entries, meta)
     if form.transform == "PartialObjectMetadataList":
-        partials = [partial(registry, entry, form) for entry in entries]
-        listed = {
-            "kind": "PartialObjectMetadataList",
-            "apiVersion": form.meta_version,
-            "metadata": meta,
-            "items": partials or None,
-        }
-        return await respond_converted(call, form, orjson.dumps(listed) + b"\n")
+        return await _respond_partial_list(ctx, form, registry, entries, meta)
     raise NotAcceptable(
         f"you requested {form.transform}, but the requested object is a list "
         f"({_go_type(registry, registry.resource.list_kind)})"
@@ -150,7 +229,7 @@ async def respond_listed(call: Call, form: Form, registry: Registry, entries: Se
 
 
 def object_of(registry: Registry, entry: Entry, form: Form) -> Obj | None:
-    """The object in this form as it is shared within the process; None: there it has no such form."""
+    """Return the object in this form for clients in the process, or None if there is no such form."""
     if not form.transform:
         return registry.encoding.shared(entry)
     return partial(registry, entry, form) if form.transform == "PartialObjectMetadata" else None
@@ -167,7 +246,7 @@ def _listed_objects(registry: Registry, entries: Sequence[Entry], meta: Obj, for
 
 
 def _go_type(registry: Registry, kind: str) -> str:
-    """What upstream holds such an object in."""
+    """Return the Go type in which upstream holds the object."""
     resource = registry.resource
     if resource.is_custom:
         return "*unstructured.Unstructured" + ("List" if kind == resource.list_kind else "")
@@ -183,7 +262,7 @@ def partial(registry: Registry, entry: Entry, form: Form) -> Obj:
 
 
 def _internal_metadata(registry: Registry, entry: Entry) -> Obj:
-    """As stored: upstream takes it from its internal type, without what conversion to a version adds."""
+    """Return the stored metadata, without what the conversion to a version adds, as upstream does."""
     meta: Obj = entry.obj["metadata"]
     annotations = meta.get("annotations")
     if not annotations:
@@ -200,7 +279,7 @@ def _internal_metadata(registry: Registry, entry: Entry) -> Obj:
 
 
 def columns_of(registry: Registry, entries: Sequence[Entry] = ()) -> Sequence[Column]:
-    """A column without a name is a cell that rows have beyond the columns."""
+    """Return the columns of a table; a column without a name is an additional cell of the rows."""
     if entries:
         return registry.strategy.columns_of([registry.encoding.obj(entry) for entry in entries]) or _DEFAULT_COLUMNS
     return registry.strategy.columns or _DEFAULT_COLUMNS
@@ -220,9 +299,9 @@ def column_definitions(columns: Sequence[Column]) -> list[Obj]:
     ]
 
 
-def include_object(call: Call) -> str:
-    """Which part of each object goes along in its table row."""
-    wanted = call.option("includeObject")
+def include_object(ctx: RequestContext) -> str:
+    """Return which part of an object its table row contains."""
+    wanted = ctx.option("includeObject")
     if wanted not in ("", "None", "Metadata", "Object"):
         why = invalid("includeObject", wanted, "must be 'Metadata', 'Object', 'None', or empty")
         raise BadRequest(f"Unable to convert to Table as requested: {why.message()}")
@@ -247,10 +326,10 @@ def table_row(
 
 
 def table(
-    call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj, *, single: bool = False
+    ctx: RequestContext, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj, *, single: bool = False
 ) -> Obj:
-    include, columns = include_object(call), columns_of(registry, () if single else entries)
-    rows = [table_row(call.now, form, registry, entry, include, columns) for entry in _in_order(registry, entries)]
+    include, columns = include_object(ctx), columns_of(registry, () if single else entries)
+    rows = [table_row(ctx.now, form, registry, entry, include, columns) for entry in _in_order(registry, entries)]
     return _table(form, columns, meta, rows)
 
 
@@ -265,7 +344,7 @@ def _table(form: Form, columns: Sequence[Column], meta: Obj, rows: list[Obj]) ->
 
 
 def _in_order(registry: Registry, entries: Sequence[Entry]) -> Sequence[Entry]:
-    """The entries as the kind orders them in a table."""
+    """Return the entries in the order of the kind's tables."""
     if len(entries) < 2:
         return entries
     by_identity = {id(registry.encoding.obj(entry)): entry for entry in entries}
@@ -273,24 +352,50 @@ def _in_order(registry: Registry, entries: Sequence[Entry]) -> Sequence[Entry]:
     return [by_identity[id(obj)] for obj in ordered]
 
 
+LARGE_ENTRY = 64 * 1024
+"""Bytes of an entry from which on it is decoded on a worker thread."""
 _ROWS = 32
-"""Rows that are made before it is asked whether others should have their turn."""
+"""Number of rows between two checks of the budget of the loop slice."""
 _ROWS_COST = 0.0002
-"""Seconds that so many take, about."""
+"""Approximate time in seconds for so many rows."""
 
 
-async def _respond_table(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Answer:
-    """Return a list as a table, made a few rows at a time: others have their turn in between."""
-    turns = registry.env.turns
+async def _map_in_steps(
+    ctx: RequestContext, registry: Registry, entries: Sequence[Entry], function: Callable[[Entry], R]
+) -> list[R]:
+    """Return the function's results, made a few at a time, of large entries on a worker thread."""
+    slicer = registry.env.slicer
+    found: list[R] = []
     for number, entry in enumerate(entries):
-        registry.encoding.obj(entry)
-        if not number % _ROWS and turns.long():
-            await turns.wait(_ROWS_COST)
-    include, columns = include_object(call), columns_of(registry, entries)
-    rows: list[bytes] = []
-    for number, entry in enumerate(_in_order(registry, entries)):
-        rows.append(orjson.dumps(table_row(call.now, form, registry, entry, include, columns)))
-        if not number % _ROWS and turns.long():
-            await turns.wait(_ROWS_COST)
+        size = len(entry.value)
+        found.append(function(entry) if size < LARGE_ENTRY else await ctx.worker.run(size, function, entry))
+        if not number % _ROWS and slicer.over_budget():
+            await slicer.wait(_ROWS_COST)
+    return found
+
+
+async def _respond_partial_list(
+    ctx: RequestContext, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj
+) -> Answer:
+    """Return the metadata of the objects in a list."""
+    listed = {"kind": "PartialObjectMetadataList", "apiVersion": form.meta_version, "metadata": meta}
+    if not entries:
+        return await respond_converted(ctx, form, orjson.dumps({**listed, "items": None}) + b"\n")
+    items = await _map_in_steps(ctx, registry, entries, lambda entry: orjson.dumps(partial(registry, entry, form)))
+    head = orjson.dumps(listed)[:-1] + b',"items":['
+    return await respond_converted(ctx, form, ListBody(head, items, b"]}\n"))
+
+
+async def _respond_table(
+    ctx: RequestContext, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj
+) -> Answer:
+    """Return a list as a table."""
+    await _map_in_steps(ctx, registry, entries, registry.encoding.obj)
+    include, columns = include_object(ctx), columns_of(registry, entries)
+
+    def row(entry: Entry) -> bytes:
+        return orjson.dumps(table_row(ctx.now, form, registry, entry, include, columns))
+
+    rows = await _map_in_steps(ctx, registry, _in_order(registry, entries), row)
     head, _, tail = orjson.dumps(_table(form, columns, meta, [])).rpartition(b"]")
-    return await respond_converted(call, form, Listing(head, rows, b"]" + tail))
+    return await respond_converted(ctx, form, ListBody(head, rows, b"]" + tail))

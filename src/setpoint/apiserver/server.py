@@ -1,26 +1,60 @@
-"""The API server: from a request to an answer, through every filter, to the handler of its verb."""
+"""The API server: passes every request through the filters to the handler of its verb."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from setpoint.apiserver.admission.plugin import Chain, Plugin
-from setpoint.apiserver.call import Call, names_revision
-from setpoint.apiserver.discovery import Discovery, RemoteVersion
-from setpoint.apiserver.encoding import Encoding, encoding_of
-from setpoint.apiserver.fairness.fairness import Fairness
-from setpoint.apiserver.fairness.width import width_of
+from setpoint.apiserver.admission.plugin import Chain
+from setpoint.apiserver.api_resources import DEFAULT_ADDRESS, ApiResources
+from setpoint.apiserver.error_responses import (
+    authorization_failed,
+    error_response,
+    invalid_path,
+    store_error,
+    store_unavailable,
+)
+from setpoint.apiserver.fairness.fairness import Fairness, estimated_seats
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
-from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Problem, access_of, forbidden
-from setpoint.apiserver.filters.deadline import LONG_RUNNING, check_timeout
+from setpoint.apiserver.filters.authorize import (
+    Access,
+    AuthorizerChain,
+    Decision,
+    Problem,
+    access_of,
+    forbidden,
+)
 from setpoint.apiserver.filters.impersonate import Impersonator
-from setpoint.apiserver.filters.inflight import InFlight
-from setpoint.apiserver.filters.own_identities import OwnIdentities
-from setpoint.apiserver.health import Health
-from setpoint.apiserver.http.message import (
+from setpoint.apiserver.filters.rbac import ComponentAuthorizer
+from setpoint.apiserver.filters.request_limits import LONG_RUNNING, InFlight, check_timeout
+from setpoint.apiserver.health import HEALTH_PATHS, Health
+from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.node_connection import NodeRoutes
+from setpoint.apiserver.registry import Environment, completes_within
+from setpoint.apiserver.rendering import respond_status
+from setpoint.apiserver.request_context import (
+    COLLECTIONS,
+    INVALID_PATH,
+    RequestContext,
+    names_revision,
+    parse_path,
+    parse_query,
+    request_size,
+    verb_of,
+)
+from setpoint.apiserver.routing import Handler, Routing
+from setpoint.apiserver.transactions import Transactions
+from setpoint.apiserver.worker import LARGE
+from setpoint.apiserver.write_hooks import Hooks
+from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.errors import ApiError, RequestTooLarge
+from setpoint.meta.tracebacks import drop_traceback, release_frames
+from setpoint.store.interface import StoreError, Unavailable
+from setpoint.wire.message import (
     Answer,
     ObjectRequest,
     ObjectResponse,
@@ -28,282 +62,259 @@ from setpoint.apiserver.http.message import (
     Response,
     UpgradeResponse,
 )
-from setpoint.apiserver.metrics import Metrics
-from setpoint.apiserver.negotiate import Form
-from setpoint.apiserver.node_connection import NodeRoutes
-from setpoint.apiserver.post_start import SERVED, PostStart
-from setpoint.apiserver.refusals import refusal, store_refusal, unavailable, undecided, unreadable
-from setpoint.apiserver.registry import Environment, Registry
-from setpoint.apiserver.rendering import respond_status
-from setpoint.apiserver.request import COLLECTIONS, UNREADABLE, Target, parse_path, parse_query, verb_of
-from setpoint.apiserver.routing import Handler, Routing
-from setpoint.apiserver.turns import Turns
-from setpoint.apiserver.warning_headers import warning_headers
-from setpoint.apiserver.watch_cache import ResourceCache
-from setpoint.apiserver.worker import Worker
-from setpoint.apiserver.write_hooks import Hooks
-from setpoint.kinds.catalog import RESOURCES, Resource
-from setpoint.kinds.strategy import UserInfo
-from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import ApiError, RequestTooLarge
-from setpoint.meta.tracebacks import drop_traceback
-from setpoint.store.interface import Store, StoreError, Unavailable
 
 if TYPE_CHECKING:
-    from setpoint.apiserver.aggregation.routing import Aggregation
+    from setpoint.apiserver.aggregation import Aggregation
+    from setpoint.apiserver.allocation.service_hooks import ServiceHooks
     from setpoint.apiserver.audit.auditor import Auditor
+    from setpoint.apiserver.custom.definitions import Definitions
+    from setpoint.apiserver.upkeep.loop import KeyedLoop
+
+
+_MAX_TOTAL, _MAX_EACH = 4096, 256
+"""Maximum number of characters of all warnings; if it is exceeded, of each warning."""
+_NOT_IN_A_HEADER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"'})
+
+
+def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return a header for each text. Texts with control characters are omitted, and the total length is limited."""
+    shown = [text for text in texts if text and not _NOT_IN_A_HEADER.search(text)]
+    if sum(map(len, shown)) > _MAX_TOTAL:
+        shown, length = [text[:_MAX_EACH] for text in shown], 0
+        for at, text in enumerate(shown):
+            if length >= _MAX_TOTAL:
+                del shown[at:]
+                break
+            length += len(text)
+    return [("Warning", f'299 - "{text.translate(_QUOTED)}"') for text in shown]
+
 
 log = logging.getLogger("setpoint.apiserver")
 
-PathHandler = Callable[[Call], Awaitable[Answer]]
+_MAX_SYNC_WAIT = 1.0
+"""Maximum number of seconds that a request waits for the store if it can be answered without it."""
+_DOCUMENTS = ("/api", "/openapi")
+"""Paths of documents that describe all resources."""
+
+PathHandler = Callable[[RequestContext], Awaitable[Answer]]
 
 
-@dataclass(slots=True)
-class Options:
-    """How a server is put together; `cluster` fills it from flags."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerParts:
+    """The parts of an API server besides its resources. The composition root builds it from the configuration."""
 
     authenticator: AuthenticatorChain
     authorizer: AuthorizerChain
-    plugins: list[Plugin] = field(default_factory=list)
+    own_identities: ComponentAuthorizer
+    """The rights of the components of this process; the last of the authorizers."""
+    admission: Chain
+    health: Health
+    in_flight: InFlight
+    """Limits and counts concurrent requests; with `fairness` it only counts them."""
+    fairness: Fairness | None = None
+    """Priority and fairness; None if it is disabled."""
+    auditor: Auditor | None = None
+    """The audit log; None if there is none."""
+    nodes: NodeRoutes
+    """Connections to the nodes."""
+    services: ServiceHooks
+    """Allocates the addresses and ports of Services; also one of `hooks`."""
     hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
-    address: str = "127.0.0.1:6443"
-    max_reads: int = 400
-    max_writes: int = 200
+    """Write hooks, by (group, plural)."""
+    subresource_handlers: Mapping[tuple[str, str, str], Mapping[str, Handler]] = field(default_factory=dict)
+    """See `ApiResources.subresource_handlers`."""
+    computed: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
+    """See `ApiResources.computed`."""
+    paths: Mapping[str, PathHandler] = field(default_factory=dict)
+    """Handlers of non-resource URLs, by path; a path with a trailing slash stands for everything below it."""
+    unlisted_paths: Mapping[str, PathHandler] = field(default_factory=dict)
+    """Handlers of further paths, which the index at `/` does not list."""
+    aggregation: Aggregation | None = None
+    """Passes requests to aggregated API servers."""
+    probe: Callable[[Any, Any], Awaitable[str]] | None = None
+    """Returns why the server behind an APIService is not available, or an empty string."""
+    definitions: Definitions
+    """The controller of CustomResourceDefinitions."""
+    token_use: KeyedLoop
+    """Records when the token of a Secret was used last; `upkeep` runs it."""
+    background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """Loops that run as long as the server; `upkeep` runs them."""
+    needs_rewrite: Callable[[str], Awaitable[bool]] | None = None
+    """Whether the value under a key has to be written even if it does not change; None means never."""
 
 
 class ApiServer:
-    def __init__(self, store: Store, clock: Clock, ids: Ids, options: Options) -> None:
-        self.store = store
-        self.clock = clock
-        self.turns = Turns(clock)
-        self.worker = Worker()
-        self.ids = ids
-        self.authenticator = options.authenticator
-        self.authorizer = options.authorizer
-        self.own_identities = OwnIdentities()
+    def __init__(self, resources: ApiResources, parts: ServerParts) -> None:
+        self.resources = resources
+        self.parts = parts
+        self._store = resources.store
+        self._clock = resources.clock
+        self._worker = resources.worker
+        self._auditor = parts.auditor
+        self._authenticator = parts.authenticator
+        self._authorizer = parts.authorizer
+        self._fairness = parts.fairness
+        self._in_flight = parts.in_flight
         self._impersonator = Impersonator()
-        self._routing = Routing(self)
-        self.env = Environment(store, clock, self.turns, ids, Chain(options.plugins), options.authorizer, options.hooks)
-        self.metrics = Metrics()
-        self.auditor: Auditor | None = None
-        self.fairness: Fairness | None = None
-        """Who waits for whom; without it, `in_flight` bounds what is done at once."""
-        self.in_flight = InFlight(options.max_reads, options.max_writes)
-        self.caches: dict[str, ResourceCache] = {}
-        self.registries: dict[tuple[str, str, str], Registry] = {}
-        self._of_built_in: dict[tuple[str, str], Registry] = {}
-        """Of the version that is served first; these never go."""
-        self.resources: dict[tuple[str, str, str], Resource] = {}
-        self.discovery = Discovery((), options.address)
-        self.address = options.address
-        self.health = Health({})
-        self.subresources: dict[tuple[str, str, str], dict[str, Handler]] = {}
-        """Handlers by (group, plural, subresource) and verb, for those that do not just write their own object."""
-        self.reviews: dict[tuple[str, str], Handler] = {}
-        """Resources that are answered on the spot, by (group, plural)."""
-        self.paths: dict[str, PathHandler] = {}
-        """Documents outside the API, by path (a trailing slash: everything below)."""
-        self.unlisted: dict[str, PathHandler] = {}
-        """The same, for those who know that they are there."""
-        self.nodes = NodeRoutes()
-        self.aggregation: Aggregation | None = None
-        self.remote_versions: list[RemoteVersion] = []
-        """Group versions that other servers answer, as discovery shows them."""
-        self.probe: Callable[[Any, Any], Awaitable[str]] | None = None
-        """Asks the server behind an APIService whether it is there."""
-        self.await_definition: Callable[[Target], Awaitable[None]] = _nothing_to_await
-        """Returns when a custom resource that should be served here is, or after a short time."""
-        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        """What is to run as long as the server does."""
-        self.secret_token_used: Callable[[str, str], None] = lambda namespace, name: None
-        """Hears, by namespace and name, of the Secrets whose tokens are used."""
-        self.ready = False
-        self.stopping = False
-        self.post_start = PostStart()
+        self._routing = Routing(resources, parts)
+        env = Environment(
+            store=resources.store,
+            clock=resources.clock,
+            slicer=resources.slicer,
+            ids=resources.ids,
+            admission=parts.admission,
+            authorizer=parts.authorizer,
+            hooks=parts.hooks,
+            needs_rewrite=parts.needs_rewrite,
+            transactions=Transactions(resources.store),
+            auditor=parts.auditor,
+        )
+        resources.configure(env, parts.subresource_handlers, parts.computed)
 
-    # -- putting together -----------------------------------------------------------------------------------------
+    async def start(self, address: str = DEFAULT_ADDRESS) -> None:
+        """Fill the caches; `address` is the one at which clients reach the server."""
+        await self.resources.start(address)
 
-    async def start(self) -> None:
-        await self.store.sync()
-        for resource in RESOURCES:
-            await self.serve(resource)
-        for hooks in list(self.env.hooks.values()):
-            await hooks.start()
-        self.announce()
-        self.ready = True
-        self.post_start.finish(*SERVED)
-
-    async def serve(self, resource: Resource, encoding: Encoding | None = None, since: int = 0) -> None:
-        """Begin to serve a resource; `announce` makes it appear in discovery."""
-        key = (resource.group, resource.version, resource.plural)
-        self.resources[key] = resource
-        if not resource.is_stored:
-            return
-        cache = self.caches.get(resource.storage_prefix)
-        if cache is None:
-            cache = self.caches[resource.storage_prefix] = ResourceCache(
-                resource.storage_prefix, self.store, resource.namespaced
-            )
-            await cache.start(since)
-        made = self.registries[key] = Registry(resource, encoding or encoding_of(resource), cache, self.env)
-        if not resource.is_custom:
-            self._of_built_in.setdefault((resource.group, resource.plural), made)
-
-    async def replace(
-        self, stored: Resource, resources: Mapping[str, tuple[Resource, Encoding]], since: int = 0
-    ) -> ResourceCache | None:
-        """Serve a custom kind in these versions, and in no others that it was served in before, with a cache of their
-        own. The cache that served it until now is returned: whoever still uses it should get a moment to finish."""
-        before = self.caches.get(stored.storage_prefix)
-        cache = ResourceCache(stored.storage_prefix, self.store, stored.namespaced)
-        await cache.start(since or (before.since if before is not None else 0))
-        self.withdraw(stored.group, stored.plural)
-        self.caches[stored.storage_prefix] = cache
-        for version, (resource, encoding) in resources.items():
-            key = (resource.group, version, resource.plural)
-            self.resources[key] = resource
-            self.registries[key] = Registry(resource, encoding, cache, self.env)
-        return before
-
-    def withdraw(self, group: str, plural: str) -> ResourceCache | None:
-        """Serve a custom kind no more."""
-        for key in [key for key in self.resources if (key[0], key[2]) == (group, plural)]:
-            del self.resources[key], self.registries[key]
-        return self.caches.pop(f"{group}/{plural}/", None)
-
-    def announce(self) -> None:
-        self.discovery = Discovery(self.resources.values(), self.address, self.remote_versions)
+    def begin_stop(self) -> None:
+        """Fail `/readyz` from now on, so that clients use other servers; requests are still answered."""
+        self.resources.stopping = True
 
     async def stop(self) -> None:
-        self.ready, self.stopping = False, True
-        for hooks in self.env.hooks.values():
-            hooks.stop()
-        for cache in self.caches.values():
-            cache.stop()
-
-    def registry(self, group: str, plural: str) -> Registry:
-        """For those within the server who need one, in whichever version."""
-        found = self._of_built_in.get((group, plural))
-        if found is not None:
-            return found
-        for (of_group, _, of_plural), registry in self.registries.items():
-            if (of_group, of_plural) == (group, plural):
-                return registry
-        raise KeyError(f"{plural}.{group}")
-
-    def count(self) -> int:
-        """Return how many objects there are, of all resources."""
-        return sum(map(len, self.caches.values()))
-
-    # -- serving --------------------------------------------------------------------------------------------------
+        await self.resources.stop()
 
     async def handle(self, request: Request) -> Answer:
-        """Every request, from the wire or from within this process, comes through here."""
-        started = self.clock.monotonic()
+        """Answer a request, from the network or from within this process."""
+        started = self._clock.monotonic()
         target = parse_path(request.path)
-        if target is UNREADABLE:
-            return unreadable()
+        if target is INVALID_PATH:
+            return invalid_path()
         query = parse_query(request.query)
-        call = Call(request, target, query, verb_of(request.method, target, query), _NOBODY, self.clock.now())
-        call.worker = self.worker
+        ctx = RequestContext(
+            request, target, query, verb_of(request.method, target, query), _UNAUTHENTICATED, self._clock.now()
+        )
+        ctx.worker = self._worker
         if not isinstance(request, ObjectRequest):
-            call.size = len(request.body) + len(request.query)
+            ctx.size = request_size(request) if request.body else len(request.query)
+        failure: Exception | None = None
         try:
-            answer = await self._filtered(call, started)
+            answer = await self._filtered(ctx, started)
         except ApiError as error:
-            if self.auditor is not None and call.user is _NOBODY:
-                call.audit = self.auditor.unauthenticated(call)
-            answer = refusal(call, error)
-            drop_traceback(error)
+            if self._auditor is not None and ctx.user is _UNAUTHENTICATED:
+                ctx.audit = self._auditor.unauthenticated(ctx)
+            answer = error_response(ctx, error)
+            failure = error
         except StoreError as error:
             log.error("store: %s", error)
-            answer = refusal(call, store_refusal(call, error))
-            drop_traceback(error)
+            answer = error_response(ctx, store_error(ctx, error))
+            failure = error
         except BaseException as error:
-            if call.audit is not None:
-                await call.audit.broke_off(error)
+            if ctx.audit is not None:
+                await ctx.audit.abort(error)
             raise
         if isinstance(answer, ObjectResponse):
-            if call.warnings:
-                answer.headers += warning_headers(call.warnings)
+            if ctx.warnings:
+                answer.headers += warning_headers(ctx.warnings)
         elif not isinstance(answer, UpgradeResponse):
-            self._finish(call, answer)
-        if call.audit is not None:
-            answer = await call.audit.answered(call, answer)
+            self._finish(ctx, answer)
+        if ctx.audit is not None:
+            answer = await ctx.audit.respond(ctx, answer)
         status = 101 if isinstance(answer, UpgradeResponse) else answer.status
-        self.metrics.request(call, status, self.clock.monotonic() - started)
+        self.resources.metrics.request(ctx, status, self._clock.monotonic() - started)
+        if failure is not None:
+            await self._release(ctx, failure)
         return answer
 
-    async def _filtered(self, call: Call, started: float) -> Answer:
-        """Who is it, and is it their turn."""
-        if "timeout" in call.query:
-            check_timeout(call)
-        if call.target.resource and not (call.query and names_revision(call)):
-            # Reads that name a revision are content with any state from there on. All others, and who may do what, go
-            # by the state at their arrival.
-            try:
-                await self.store.sync()
-            except Unavailable as error:
-                raise unavailable(error) from None
-        user = self.authenticator.authenticate(call.request, call.warnings)
-        call.user = user if isinstance(user, UserInfo) else await user
-        if self.auditor is not None:
-            call.audit = await self.auditor.received(call, call.user)
-        user = self._impersonator.user_for(call, call.user, self.authorizer)
-        call.user = user if isinstance(user, UserInfo) else await user
-        access = access_of(call)
-        fairness = self.fairness
-        if fairness is None or call.target.subresource in LONG_RUNNING:
-            return await self._authorized(call, access)
-        flow = fairness.flow(access)
-        call.flow = flow.headers
-        width = width_of(call, access, flow.level.widest, self.caches) if call.verb in COLLECTIONS else 1
-        outside = not isinstance(call.request, ObjectRequest)
-        seat = fairness.enter(flow, call, access, started, width, outside=outside)
-        if seat.began is None:
-            await fairness.seated(seat)
-        try:
-            return await self._authorized(call, access)
-        finally:
-            seat.leave()
+    async def _release(self, ctx: RequestContext, failure: Exception) -> None:
+        """Release what a failed request holds; large objects on the worker thread."""
+        if ctx.size < LARGE:
+            drop_traceback(failure)
+        else:
+            await self._worker.run(ctx.size, release_frames, failure)
 
-    async def _authorized(self, call: Call, access: Access) -> Answer:
-        """May they; and then it is done."""
-        counted = self.in_flight.enter(call.verb)
+    async def _filtered(self, ctx: RequestContext, started: float) -> Answer:
+        """Authenticate the request and wait until priority and fairness admits it."""
+        if "timeout" in ctx.query:
+            check_timeout(ctx)
+        if ctx.target.resource and not (ctx.query and names_revision(ctx)):
+            # What was acknowledged anywhere before the request arrived counts, in all decisions about it.
+            try:
+                await self._store.sync()
+            except Unavailable as error:
+                raise store_unavailable(error) from None
+        elif self._store.shared:
+            await self._sync_if_reachable(ctx)
+        user = self._authenticator.authenticate(ctx.request, ctx.warn)
+        ctx.user = user if isinstance(user, UserInfo) else await user
+        if self._auditor is not None:
+            ctx.audit = await self._auditor.received(ctx, ctx.user)
+        user = self._impersonator.user_for(ctx, ctx.user, self._authorizer)
+        ctx.user = user if isinstance(user, UserInfo) else await user
+        access = access_of(ctx)
+        fairness = self._fairness
+        if fairness is None or ctx.target.subresource in LONG_RUNNING:
+            return await self._authorized(ctx, access)
+        flow = fairness.flow(access)
+        ctx.flow_headers = flow.headers
+        width = (
+            estimated_seats(ctx, access, flow.level.max_seats_per_request, self.resources.caches)
+            if ctx.verb in COLLECTIONS
+            else 1
+        )
+        from_network = not isinstance(ctx.request, ObjectRequest)
+        seat = fairness.admit(flow, ctx, access, started, width, from_network=from_network)
+        if seat.started is None:
+            await fairness.wait_for_seat(seat)
         try:
-            ruling = self.authorizer.authorize(access)
+            return await self._authorized(ctx, access)
+        finally:
+            seat.finish()
+
+    async def _sync_if_reachable(self, ctx: RequestContext) -> None:
+        """Wait for a limited time for the state at the arrival of a request that can be answered without it.
+
+        A read that names a revision may be answered from any later state, but it is authorized by the present rules if
+        they can be known. Health checks never wait."""
+        if self._store.unavailable is not None or ctx.target.path.startswith(HEALTH_PATHS):
+            return
+        with suppress(Unavailable):
+            await completes_within(self._clock, _MAX_SYNC_WAIT, self._store.sync())
+        if not ctx.target.resource and ctx.target.path.startswith(_DOCUMENTS):
+            await self.parts.definitions.await_all()
+
+    async def _authorized(self, ctx: RequestContext, access: Access) -> Answer:
+        """Authorize the request and call its handler."""
+        counted = self._in_flight.enter(ctx.verb)
+        try:
+            ruling = self._authorizer.authorize(access)
             decision, reason = ruling if isinstance(ruling, tuple) else await ruling
-            if call.audit is not None:
-                call.audit.decided(decision, reason)
+            if ctx.audit is not None:
+                ctx.audit.set_authorization(decision, reason)
             if decision is Decision.ALLOW:
-                return await self._routing.answer(call)
+                return await self._routing.answer(ctx)
             if isinstance(reason, Problem):
-                return undecided(call.request, reason)
+                return authorization_failed(ctx.request, reason)
             raise forbidden(access, reason)
         finally:
-            self.in_flight.leave(counted)
+            self._in_flight.leave(counted)
 
     def unexpected(self, request: Request | None, status: int, text: str) -> Response:
-        """What the wire answers when it must answer by itself."""
+        """Return the response for a request that the HTTP server has to answer itself."""
         if status == 413:
             return respond_status(Form(), RequestTooLarge(text))
         error = ApiError(text, code=status, reason="InternalError" if status >= 500 else "BadRequest")
         return respond_status(Form(), error)
 
-    def _finish(self, call: Call, answer: Any) -> None:
+    def _finish(self, ctx: RequestContext, answer: Any) -> None:
         headers = answer.headers
-        headers.extend(call.flow)
-        headers.append(("Audit-Id", call.audit_id or call.request.headers.get("audit-id") or self.ids.uid()))
-        if call.resource is not None or not any(name == "Cache-Control" for name, _ in headers):
+        headers.extend(ctx.flow_headers)
+        headers.append(("Audit-Id", ctx.audit_id or ctx.request.headers.get("audit-id") or self.resources.ids.uid()))
+        if ctx.resource is not None or not any(name == "Cache-Control" for name, _ in headers):
             headers.append(("Cache-Control", "no-cache, private"))
         if answer.status == 403:
             headers.append(("X-Content-Type-Options", "nosniff"))
-        if call.warnings:
-            headers += warning_headers(call.warnings)
+        if ctx.warnings:
+            headers += warning_headers(ctx.warnings)
 
 
-async def _nothing_to_await(target: Target) -> None:
-    """There are no custom resources."""
-
-
-_NOBODY = UserInfo()
+_UNAUTHENTICATED = UserInfo()

@@ -1,4 +1,4 @@
-"""Several who ask for the same thing at the same time are answered by one question."""
+"""Coalesces concurrent calls for the same key into one."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ V = TypeVar("V")
 
 
 class _Abandoned(Exception):
-    """Who had asked for all was cancelled."""
+    """The caller that made the call was cancelled."""
 
 
 class SingleFlight(Generic[K, V]):
     def __init__(self) -> None:
-        self._flying: dict[K, asyncio.Future[V]] = {}
+        self._in_progress: dict[K, asyncio.Future[V]] = {}
 
-    async def run(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """What `ask` gives or raises: our own, or that of somebody who asked for the same before. If that one gives
-        up, one of those who wait asks in its place."""
-        while key in self._flying:
+    async def run(self, key: K, call: Callable[[], Awaitable[V]]) -> V:
+        """Return or raise the result of `call`, or that of a call for the same key in progress. If the caller that made
+        the call is cancelled, one of the waiting callers makes it again."""
+        while key in self._in_progress:
             try:
-                return await asyncio.shield(self._flying[key])
+                return await asyncio.shield(self._in_progress[key])
             except _Abandoned:
                 continue
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
-        self._flying[key] = future
+        self._in_progress[key] = future
         try:
-            value = await ask()
+            value = await call()
         except BaseException as error:
             future.set_exception(error if isinstance(error, Exception) else _Abandoned())
-            future.exception()  # nobody may have waited for it
+            future.exception()  # mark it as retrieved: there may be no waiting caller
             raise
         else:
             future.set_result(value)
             return value
         finally:
-            del self._flying[key]
+            del self._in_progress[key]

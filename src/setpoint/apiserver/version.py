@@ -1,4 +1,4 @@
-"""What `/version` says: the Kubernetes version whose API this is."""
+"""The document at `/version`: the Kubernetes version whose API is served."""
 
 from __future__ import annotations
 

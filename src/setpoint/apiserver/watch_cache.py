@@ -1,9 +1,9 @@
-"""Every object of one resource as it is now, and everyone who watches it.
+"""The watch cache: the current objects of one resource, and its watches.
 
-The cache follows the store: each change arrives once, is decoded at most once, is encoded once for each form that some
-watcher asked for, and those bytes go to all of them. Reads are served from here without touching the store.
+The cache follows the store. Each change is decoded at most once and encoded once for each form that a watch has, and
+all watches of that form send the same bytes. Reads are served from the cache, without a read of the store.
 
-Entries are shared by all readers. Nobody changes `Entry.obj`.
+Entries are shared by all readers; `Entry.obj` must not be changed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import orjson
-
-from setpoint.apiserver.corrupt import CorruptObject, corruption
-from setpoint.apiserver.repairs import EVENTS, repaired_event
+from setpoint.apiserver.corrupt_objects import CorruptObject, corruption
+from setpoint.meta import chunked_json
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 from setpoint.store.key_order import KeyOrder, prefix_end
 
-Obj = dict[str, Any]
 FieldsOf = Callable[["Entry"], dict[str, str]]
 
 _VERSION = b'"resourceVersion":"'
-_MOST_REPLAYED = 2_048
-"""Changes of the past that are kept for the watches that read it at the same time."""
+_EVENTS_PREFIX = "core/events/"
+"""Prefix of the keys under which Events are stored."""
+_WRONG_EVENT = b',"apiVersion":"v1","involvedObject":'
+_RIGHT_EVENT = b',"involvedObject":'
+_MAX_REPLAYED = 2_048
+"""Maximum number of replayed changes that are shared by concurrent replays."""
 
 
 class Entry:
@@ -39,36 +41,37 @@ class Entry:
         self.revision = revision
         self._obj: Obj | None = None
         self._fields: tuple[FieldsOf, dict[str, str]] | None = None
-        """As one version of the kind names them."""
+        """Selectable fields of one version of the kind, with the function that computed them."""
         self.derived: dict[str, Any] | None = None
-        """What `remembered` keeps, by name."""
+        """Cached results of `derive`, by key; None if there are none."""
         self.whole: Obj | None = None
-        """`obj` with kind and apiVersion, once somebody has asked for it; its parts are those of `obj`."""
+        """`obj` with kind and apiVersion, shared with clients in the process; None until it is first needed."""
 
     @property
     def obj(self) -> Obj:
-        """Decoded on first use, shared by all, never to be changed."""
+        """The object, decoded on first use. It is shared and must not be changed."""
         if self._obj is None:
-            self._obj = orjson.loads(self.value)
+            self._obj = chunked_json.read(self.value)
         return self._obj
 
-    def take(self, expected: Expected) -> None:
+    def adopt(self, expected: Expected) -> None:
+        """Take the decoded object from the write that stored this entry, if it is that write."""
         if expected.is_stored_as(self):
             if expected.shares:
                 self._obj = expected.decoded(self)
             if expected.final_as:
-                self.remembered(expected.final_as, lambda entry: entry.value)
+                self.derive(expected.final_as, lambda entry: entry.value)
 
-    def remembered(self, key: str, make: Callable[[Entry], Any]) -> Any:
-        """What `make` derives from this entry, made once (another version, a table row)."""
+    def derive(self, key: str, make: Callable[[Entry], Any]) -> Any:
+        """Return what `make` computes from this entry, such as another version of it; the result is cached."""
         if self.derived is None:
             self.derived = {}
         if key not in self.derived:
             self.derived[key] = make(self)
         return self.derived[key]
 
-    def knows(self, key: str) -> bool:
-        """Whether that has been derived already."""
+    def has_derived(self, key: str) -> bool:
+        """Return whether the result of `derive` for this key is cached."""
         return self.derived is not None and key in self.derived
 
     def fields(self, fields_of: FieldsOf) -> dict[str, str]:
@@ -77,15 +80,15 @@ class Entry:
             known = self._fields = (fields_of, fields_of(self))
         return known[1]
 
-    def restamped(self, revision: int) -> Entry:
-        """The same object with another resourceVersion: what a DELETED event carries."""
+    def at_revision(self, revision: int) -> Entry:
+        """Return the object with another resourceVersion, for a DELETED event."""
         start = self.value.index(_VERSION) + len(_VERSION)
         end = self.value.index(b'"', start)
         return Entry(self.key, b"%b%d%b" % (self.value[:start], revision, self.value[end:]), revision)
 
 
 class CorruptEntry(Entry):
-    """One that is there and cannot be read. Whoever tries hears why, as an ApiError."""
+    """The entry of an object that cannot be decrypted; access to its value raises CorruptObject."""
 
     __slots__ = ("why",)
 
@@ -104,15 +107,15 @@ class CorruptEntry(Entry):
 
 
 class Expected(NamedTuple):
-    """An object on its way to the store, decoded, without a revision; and how it is encoded, with a place for it."""
+    """An object that is being written: decoded and encoded, without its revision."""
 
     form: Obj
     value: bytes
     stamp: int
     shares: bool = True
-    """Nobody changes `form` any more: it may be what readers get."""
+    """Whether readers may share `form`, because nothing changes it any more."""
     final_as: str = ""
-    """The name under which an entry remembers these bytes as they are sent, if they need no second look."""
+    """Key under which an entry caches these bytes as those of a response; empty if they differ."""
 
     def is_stored_as(self, entry: Entry) -> bool:
         stamp, stored = self.stamp, entry.value
@@ -120,7 +123,7 @@ class Expected(NamedTuple):
         return stored[:stamp] == self.value[:stamp] and stored[rest:] == self.value[stamp:]
 
     def decoded(self, entry: Entry) -> Obj:
-        """What the entry decodes to."""
+        """Return the decoded object of the entry."""
         meta: Obj = {}
         for name, value in self.form["metadata"].items():
             meta[name] = value
@@ -130,35 +133,45 @@ class Expected(NamedTuple):
 
 
 class Change:
-    """One object's change, with the frames already made of it."""
+    """The change of one object, with its encoded watch events."""
 
-    __slots__ = ("_gone", "before", "frames", "key", "now", "revision")
+    __slots__ = ("_deleted", "before", "frames", "key", "now", "revision")
 
     def __init__(self, key: str, revision: int, now: Entry | None, before: Entry | None) -> None:
         self.key = key
         self.revision = revision
         self.now = now
         self.before = before
-        self._gone: Entry | None = None
+        self._deleted: Entry | None = None
         self.frames: dict[tuple[str, str], bytes] = {}
-        """Encoded event by (type, form); filled by whoever encodes first."""
+        """Encoded events by (type, form); the first watch of a form adds it."""
 
     @property
-    def gone(self) -> Entry:
-        """The last state, stamped with the revision of its going."""
-        if self._gone is None:
+    def deleted(self) -> Entry:
+        """The last state of a deleted object, with the revision of its deletion."""
+        if self._deleted is None:
             assert self.before is not None
-            self._gone = self.before.restamped(self.revision)
-        return self._gone
+            self._deleted = self.before.at_revision(self.revision)
+        return self._deleted
 
 
 class Watch:
-    """One watcher's view: which objects, and where to tell it. `deliver(type, entry, change)` must not block."""
+    """One watch: its selection of objects, and the function that receives events. `deliver(type, entry, change)` must
+    not block."""
 
     __slots__ = (
-        "_all_fields", "_all_labels", "_selective", "decoded", "deliver", "fields", "fields_of", "finish", "labels",
-        "name", "namespace",
-    )  # fmt: skip
+        "_all_fields",
+        "_all_labels",
+        "_selective",
+        "decoded",
+        "deliver",
+        "fields",
+        "fields_of",
+        "finish",
+        "labels",
+        "name",
+        "namespace",
+    )
 
     def __init__(
         self,
@@ -179,25 +192,46 @@ class Watch:
         self.fields_of = fields_of
         self.deliver = deliver
         self.finish = finish
-        """Called when the resource itself goes away: no more events will come."""
+        """Called when the cache stops; there are no more events."""
         self.decoded = decoded or not (labels.empty and fields.empty)
-        """It looks at objects, not at bytes alone."""
+        """Whether the watch needs decoded objects, and not only bytes."""
         self._all_labels, self._all_fields = labels.empty, fields.empty
         self._selective = not (labels.empty and fields.empty)
 
-    def taking_all(self) -> Watch:
-        """The same, whatever labels and fields are."""
+    @classmethod
+    def everything(
+        cls, deliver: Callable[[str, Entry, Change], None], *, namespace: str = "", decoded: bool = False
+    ) -> Watch:
+        """Return a watch of all objects of a resource, or of those in one namespace."""
+        return cls(
+            namespace=namespace,
+            name="",
+            labels=EVERYTHING,
+            fields=EVERYTHING,
+            fields_of=lambda _: {},
+            deliver=deliver,
+            decoded=decoded,
+        )
+
+    def without_selectors(self) -> Watch:
+        """Return this watch without label and field selectors."""
         return self._like(EVERYTHING, EVERYTHING, self.deliver)
 
-    def choosing(self, deliver: Callable[[str, Entry, Change], None]) -> Watch:
-        """The same, telling somebody else."""
+    def with_delivery(self, deliver: Callable[[str, Entry, Change], None]) -> Watch:
+        """Return this watch with another receiver."""
         return self._like(self.labels, self.fields, deliver)
 
     def _like(self, labels: Selector, fields: Selector, deliver: Callable[[str, Entry, Change], None]) -> Watch:
         return Watch(
-            namespace=self.namespace, name=self.name, labels=labels, fields=fields, fields_of=self.fields_of,
-            deliver=deliver, finish=self.finish, decoded=self.decoded,
-        )  # fmt: skip
+            namespace=self.namespace,
+            name=self.name,
+            labels=labels,
+            fields=fields,
+            fields_of=self.fields_of,
+            deliver=deliver,
+            finish=self.finish,
+            decoded=self.decoded,
+        )
 
     def selects(self, entry: Entry | None) -> bool:
         if entry is None:
@@ -216,37 +250,37 @@ class Watch:
         if now is not None:
             self.deliver("MODIFIED" if before is not None else "ADDED", now, change)
         elif before is not None:
-            self.deliver("DELETED", change.gone, change)
+            self.deliver("DELETED", change.deleted, change)
 
 
 class ResourceCache:
-    """All objects under one prefix of the store. Keys below the prefix are `<namespace>/<name>` or `<name>`."""
+    """The objects under one prefix of the store. Keys below the prefix are `<namespace>/<name>` or `<name>`."""
 
     def __init__(self, prefix: str, store: Store, namespaced: bool) -> None:
         self.prefix = prefix
         self.namespaced = namespaced
         self.revision = 0
-        """Everything up to this revision of the store is in here."""
+        """Revision of the store up to which the cache is complete."""
         self.changed = 0
-        """Revision of the last change to this resource; what is derived from its objects is stale when this moves."""
-        self.since = 0
-        """Watches cannot begin before this revision: the resource was not there."""
+        """Revision of the last change to this resource; data derived from its objects is stale when it differs."""
+        self.first_revision = 0
+        """Earliest revision at which a watch can start, because the resource did not exist before; 0 means any."""
         self._store = store
         self._entries: dict[str, Entry] = {}
         self._keys = KeyOrder()
         self._watches: dict[str, dict[Watch, None]] = {}
-        """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
+        """Watches by namespace, in the order of their start, which makes the order of events deterministic."""
         self._subscription: Subscription | None = None
         self._expected: dict[str, Expected] = {}
         self._replaying = 0
         self._replayed: dict[tuple[int, str], Change] = {}
-        """Changes of the past by revision and key, while several watches read it; the latest of them."""
-        self.ended = False
-        """It follows the store no more: what is in here is the past."""
+        """The latest replayed changes by revision and key, shared while several watches replay."""
+        self.stopped = False
+        """Whether the cache has stopped to follow the store, and its content may be stale."""
         self.object_watches = 0
-        """How many of the watches look at decoded objects."""
+        """Number of watches that need decoded objects."""
         self.corrupt: dict[str, str] = {}
-        """The keys of what cannot be read, and why."""
+        """Why objects cannot be read, by key."""
 
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
@@ -254,20 +288,20 @@ class ResourceCache:
         self.corrupt = {kv.key: why for kv in page.items if (why := corruption(kv))}
         self._keys = KeyOrder(self._entries)
         self.revision = self.changed = page.revision
-        self.since = since
+        self.first_revision = since
         self._subscription = self._store.watch(self.prefix, page.revision, self._on_events)
 
-    async def read_again(self) -> None:
-        """Those that could not be read: perhaps their keys have been found."""
+    async def retry_corrupt(self) -> None:
+        """Read corrupt objects again; the keys to decrypt them may have been added."""
         for key in list(self.corrupt):
             kv = await self._store.get(key)
             if kv is not None and not corruption(kv):
                 self._entries[key] = entry_of(kv)
                 del self.corrupt[key]
-                self.changed = max(self.changed, self.fresh)
+                self.changed = max(self.changed, self.fresh_revision)
 
     def stop(self) -> None:
-        self.ended = True
+        self.stopped = True
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -284,32 +318,34 @@ class ResourceCache:
         return self._entries.get(key)
 
     @property
-    def fresh(self) -> int:
-        """The revision that reads from here are as new as. A store delivers what becomes visible in the same turn of
-        the event loop, so nothing visible in it is missing here. What others have committed is visible after `sync`."""
+    def fresh_revision(self) -> int:
+        """The revision that reads of the cache reflect.
+
+        A store delivers a change in the same iteration of the event loop in which it becomes visible, so the cache
+        misses nothing that is visible. Commits of other servers are visible after `Store.sync`."""
         return max(self.revision, self._store.revision)
 
     def scan(self, namespace: str = "") -> Iterator[Entry]:
-        """In key order."""
+        """Return the entries in the order of their keys."""
         below, entries = self._below(namespace), self._entries
         return (entries[key] for key in self._keys.each(below, prefix_end(below)))
 
     def values(self, namespace: str = "") -> list[bytes]:
-        """The bytes of all objects, in key order: the hot path of LIST."""
+        """Return the bytes of all objects in the order of their keys; the hot path of LIST."""
         below, entries = self._below(namespace), self._entries
         return [entries[key].value for key in self._keys.between(below, prefix_end(below))[0]]
 
     def _below(self, namespace: str) -> str:
-        """What the keys of a namespace have in common; empty: those of all."""
+        """Return the prefix of the keys in a namespace; an empty namespace means all."""
         return f"{self.prefix}{namespace}/" if namespace else self.prefix
 
     # -- writes -----------------------------------------------------------------------------------------------------
 
     def expect(self, key: str, expected: Expected) -> None:
-        """This is about to be stored; when it arrives it needs no decoding."""
+        """Announce a write, so that its entry need not be decoded."""
         self._expected[key] = expected
 
-    def expect_no_more(self, key: str, value: bytes) -> None:
+    def drop_expected(self, key: str, value: bytes) -> None:
         expected = self._expected.get(key)
         if expected is not None and expected.value is value:
             del self._expected[key]
@@ -334,8 +370,8 @@ class ResourceCache:
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
-        """Changes of the past are shared by the watches that are in such a block at the same time: after an outage
-        hundreds resume from about the same revision."""
+        """Share replayed changes among the watches that are in such a block concurrently. After an outage, hundreds
+        resume from about the same revision."""
         self._replaying += 1
         try:
             yield
@@ -345,8 +381,8 @@ class ResourceCache:
                 self._replayed.clear()
 
     async def changes(self, watch: Watch, after: int, limit: int) -> tuple[list[Change], int]:
-        """Return what concerns `watch` of about `limit` changes after revision `after`, and the revision up to which
-        that is complete. Raises Compacted."""
+        """Examine about `limit` changes after revision `after`. Return those that concern `watch`, and the revision up
+        to which they are complete. Raises Compacted."""
         events, reached = await self._store.replay(self._below(watch.namespace), after, limit)
         return [self._replayed_change(event) for event in events if self.concerns(watch, event.key)], reached
 
@@ -356,13 +392,13 @@ class ResourceCache:
         if change is None:
             change = _change(event)
             if self._replaying > 1:
-                if len(known) >= _MOST_REPLAYED:
+                if len(known) >= _MAX_REPLAYED:
                     del known[next(iter(known))]
                 known[key] = change
         return change
 
     def concerns(self, watch: Watch, key: str) -> bool:
-        """Whether the key is in the watch's namespace and under its name."""
+        """Return whether the key has the namespace and name of the watch."""
         rest = key[len(self.prefix) :]
         if watch.namespace and not rest.startswith(watch.namespace + "/"):
             return False
@@ -376,7 +412,7 @@ class ResourceCache:
                 now = _entry(event.now)
                 expected = self._expected.get(event.key)
                 if expected is not None:
-                    now.take(expected)
+                    now.adopt(expected)
                 if before is None:
                     self._keys.add(event.key)
                 self._entries[event.key] = now
@@ -384,7 +420,7 @@ class ResourceCache:
                 del self._entries[event.key]
                 self._keys.remove(event.key)
                 if self.corrupt.pop(event.key, None) is not None:
-                    before = None  # nobody has ever been told of it
+                    before = None  # no watch has ever received it
             self.revision = self.changed = event.revision
             if self._watches:
                 self._dispatch(Change(event.key, event.revision, now, before))
@@ -401,13 +437,21 @@ class ResourceCache:
                         watch.accept(change)
 
 
+def _repaired_event(value: bytes) -> bytes:
+    """Return a stored Event without an apiVersion.
+
+    Earlier versions stored one with Events that were written as events.k8s.io/v1, and clients drop list items that have
+    an apiVersion and no kind. Strings within the object escape their quotes and cannot match."""
+    return value.replace(_WRONG_EVENT, _RIGHT_EVENT, 1) if _WRONG_EVENT in value else value
+
+
 def _entry(kv: KeyValue) -> Entry:
-    value = repaired_event(kv.value) if kv.key.startswith(EVENTS) else kv.value
+    value = _repaired_event(kv.value) if kv.key.startswith(_EVENTS_PREFIX) else kv.value
     return Entry(kv.key, value, kv.mod_revision)
 
 
 def entry_of(kv: KeyValue) -> Entry:
-    """The same for what was there before this server: it may not be readable."""
+    """Return the entry of a stored value, which may be corrupt."""
     why = corruption(kv)
     return CorruptEntry(kv.key, kv.mod_revision, why) if why else _entry(kv)
 

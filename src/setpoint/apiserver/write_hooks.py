@@ -1,43 +1,44 @@
-"""What happens around the writes of some resources, besides what happens around all of them."""
+"""Hooks of single resources in the write path."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.meta.field import Errors
+from setpoint.meta.objects import Obj
 from setpoint.store.interface import Op
 
 
 class Hooks:
-    """What a few resources need around a write that reaches beyond the object (addresses, ports, events' lifetime).
+    """Effects of the writes of a resource beyond the object itself, such as the allocation of addresses and ports.
 
-    `before_*` may change the object and may reserve; it returns further operations for the same transaction. `release`
-    is called if the write did not happen after all."""
+    `before_*` may change the object and reserve resources; it returns further operations for the same transaction.
+    `release` is called if the write is not made."""
 
     contended = False
-    """Whether others may be faster with what the further operations want; the write is then prepared once more."""
+    """Whether concurrent writes may compete for what is reserved; the write is then prepared again."""
 
-    judges = False
-    """Whether `objections` are asked for."""
+    validates = False
+    """Whether `validate` is called."""
 
     async def start(self) -> None:
-        """Before the first write."""
+        """Called before the first write."""
 
     def stop(self) -> None:
-        """After the last."""
+        """Called after the last write."""
 
-    async def before_create(self, call: Call, obj: Obj) -> list[Op]:
+    async def before_create(self, ctx: RequestContext, obj: Obj) -> list[Op]:
         return []
 
-    async def before_update(self, call: Call, obj: Obj, old: Obj) -> list[Op]:
+    async def before_update(self, ctx: RequestContext, obj: Obj, old: Obj) -> list[Op]:
         return []
 
-    async def before_delete(self, call: Call, old: Obj) -> list[Op]:
+    async def before_delete(self, ctx: RequestContext, old: Obj) -> list[Op]:
         return []
 
-    async def objections(self, call: Call, obj: Obj, old: Obj | None, well_formed: bool) -> Errors:
-        """What this user may not put into the object, by field. `old`: what is there (None: nothing yet)."""
+    async def validate(self, ctx: RequestContext, obj: Obj, old: Obj | None, well_formed: bool) -> Errors:
+        """Return errors for what this user may not write. `old` is the stored object, or None for a creation;
+        `well_formed` says whether the kind's validation succeeded."""
         return []
 
-    def release(self, call: Call, obj: Obj) -> None:
-        """The write that `before_*` prepared was not made."""
+    def release(self, ctx: RequestContext, obj: Obj) -> None:
+        """Called if the write that `before_*` prepared is not made."""

@@ -1,1 +1,1 @@
-"""One admission plugin a file."""
+"""Admission plugins, one module for each plugin or group of related plugins."""

@@ -1,12 +1,15 @@
-"""AlwaysPullImages: images are pulled anew, so that nobody runs one by its being there without the right to pull it."""
+"""AlwaysPullImages: images are always pulled, so that a Pod cannot use a cached image without the credentials for
+it."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin
+from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.core.pod_references import containers
+from setpoint.kinds.core.references import containers
 from setpoint.meta.errors import PlainServerError
 from setpoint.meta.field import not_supported
+from setpoint.meta.goformat import aggregate
+from setpoint.meta.objects import Obj
 
 _ALWAYS = "Always"
 
@@ -19,7 +22,7 @@ class AlwaysPullImages(Plugin):
         return operation in ("CREATE", "UPDATE") and kind == ("", "pods", "")
 
     async def mutate(self, attrs: Attributes) -> None:
-        if _has_only_old_images(attrs):
+        if _has_only_known_images(attrs):
             return
         assert attrs.obj is not None
         spec = attrs.obj["spec"]
@@ -31,15 +34,15 @@ class AlwaysPullImages(Plugin):
                 volume["image"] = {**volume["image"], "pullPolicy": _ALWAYS}
 
     async def validate(self, attrs: Attributes) -> None:
-        if _has_only_old_images(attrs):
+        if _has_only_known_images(attrs):
             return
         assert attrs.obj is not None
-        messages = [attrs.forbidden(text).message for text in _problems(attrs.obj["spec"])]
+        messages = [attrs.forbidden(text).message for text in _violations(attrs.obj["spec"])]
         if messages:
-            raise PlainServerError(messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]")
+            raise PlainServerError(aggregate(messages))
 
 
-def _problems(spec: Obj) -> list[str]:
+def _violations(spec: Obj) -> list[str]:
     found = []
     for key in ("initContainers", "containers", "ephemeralContainers"):
         for i, container in enumerate(spec.get(key) or ()):
@@ -54,7 +57,7 @@ def _problems(spec: Obj) -> list[str]:
     return found
 
 
-def _has_only_old_images(attrs: Attributes) -> bool:
+def _has_only_known_images(attrs: Attributes) -> bool:
     if attrs.old is None or attrs.obj is None:
         return False
     old = {container.get("image") for container in containers(attrs.old["spec"])}

@@ -1,4 +1,4 @@
-"""DefaultTolerationSeconds: Pods stay for a while on a node that is not ready or not reachable."""
+"""DefaultTolerationSeconds: Pods tolerate a node that is not ready or unreachable for a limited time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.node_labels import TAINT_NOT_READY, TAINT_UNREACHABLE
 
 DEFAULT_TOLERATION_SECONDS = 300
-_NOT_READY = "node.kubernetes.io/not-ready"
-_UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 class DefaultTolerationSeconds(Plugin):
@@ -18,7 +17,7 @@ class DefaultTolerationSeconds(Plugin):
     def __init__(
         self, not_ready: int = DEFAULT_TOLERATION_SECONDS, unreachable: int = DEFAULT_TOLERATION_SECONDS
     ) -> None:
-        self._seconds = ((_NOT_READY, not_ready), (_UNREACHABLE, unreachable))
+        self._seconds = ((TAINT_NOT_READY, not_ready), (TAINT_UNREACHABLE, unreachable))
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         return operation in ("CREATE", "UPDATE") and (resource.group, resource.plural, subresource) == ("", "pods", "")

@@ -1,4 +1,4 @@
-"""DenyServiceExternalIPs: no Service claims an address outside the cluster, except those that already do."""
+"""DenyServiceExternalIPs: Services may not add external IPs; those that they already have remain valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExtendedResourceToleration: who asks for a special resource tolerates the taint of the nodes that have it."""
+"""ExtendedResourceToleration: Pods that request an extended resource tolerate the taint of the nodes that have it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ExtendedResourceToleration(Plugin):
 
 
 def _replaced(tolerations: list[dict[str, str]], wanted: dict[str, str]) -> bool:
-    """Whether one for the same taint was there; it is now as wanted."""
+    """Return whether a toleration of the same taint was replaced by the wanted one."""
     for i, one in enumerate(tolerations):
         if all(one.get(key, "") == wanted.get(key, "") for key in ("key", "effect", "operator", "value")):
             tolerations[i] = wanted

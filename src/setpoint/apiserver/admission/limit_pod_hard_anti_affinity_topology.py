@@ -1,12 +1,11 @@
-"""LimitPodHardAntiAffinityTopology: a Pod can keep others off its host, not off a whole zone."""
+"""LimitPodHardAntiAffinityTopology: required anti-affinity may use only the topology of hosts."""
 
 from __future__ import annotations
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import Forbidden
-
-_HOST = "kubernetes.io/hostname"
+from setpoint.meta.node_labels import HOSTNAME
 
 
 class LimitPodHardAntiAffinityTopology(Plugin):
@@ -21,9 +20,9 @@ class LimitPodHardAntiAffinityTopology(Plugin):
         affinity = (attrs.obj["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
         for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             key = term.get("topologyKey", "")
-            if key != _HOST:
+            if key != HOSTNAME:
                 why = (
-                    f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {_HOST} "
+                    f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} "
                     "is allowed"
                 )
                 raise Forbidden.of("", "pods", attrs.obj["metadata"].get("name", ""), why)

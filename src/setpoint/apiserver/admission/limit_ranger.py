@@ -1,21 +1,18 @@
-"""LimitRanger: containers get the namespace's default requests and limits, and stay within its bounds."""
+"""LimitRanger: sets the default requests and limits of a namespace's containers, and enforces its bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.core.podspec.aggregate import Amounts, aggregate_limits, aggregate_requests
+from setpoint.kinds.core.podspec.resources import Amounts, aggregate_limits, aggregate_requests
+from setpoint.meta.goformat import aggregate
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.quantity import Quantity, parse
 
 _ANNOTATION = "kubernetes.io/limit-ranger"
-_GREATEST_MILLI = (2**63 - 1) // 1000
-_POD_LEVEL = ("cpu", "memory")
+_MAX_MILLI = (2**63 - 1) // 1000
+_POD_LEVEL_RESOURCES = ("cpu", "memory")
 _ZERO = parse("0")
-
-Item = Mapping[str, Any]
 
 
 class LimitRanger(Plugin):
@@ -28,7 +25,7 @@ class LimitRanger(Plugin):
         if resource.group:
             return False
         if resource.plural == "pods":
-            # What LimitRanger looks at cannot change in a Pod except by resizing it.
+            # A Pod's resources change only through the resize subresource.
             return (operation, subresource) in (("CREATE", ""), ("UPDATE", "resize"))
         return resource.plural == "persistentvolumeclaims" and not subresource and operation in ("CREATE", "UPDATE")
 
@@ -42,18 +39,13 @@ class LimitRanger(Plugin):
     async def validate(self, attrs: Attributes) -> None:
         for limits in self._limits(attrs):
             assert attrs.obj is not None
-            problems = list(
-                dict.fromkeys(
-                    _pod_problems(attrs.obj["spec"], limits)
-                    if attrs.resource.plural == "pods"
-                    else _claim_problems(attrs.obj["spec"], limits)
-                )
-            )
+            find = _pod_problems if attrs.resource.plural == "pods" else _claim_problems
+            problems = find(attrs.obj["spec"], limits)
             if problems:
-                raise attrs.forbidden(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+                raise attrs.forbidden(aggregate(problems))
 
     def _limits(self, attrs: Attributes) -> list[list[Obj]]:
-        """The limits of each LimitRange of the namespace."""
+        """Return the limits of each LimitRange of the namespace."""
         found = self._reader.list("", "limitranges", attrs.namespace)
         if not found or (attrs.old is not None and attrs.old["metadata"].get("deletionTimestamp")):
             return []
@@ -88,7 +80,7 @@ def _apply_defaults(pod: Obj, limits: list[Obj]) -> None:
 
 
 def _fill(resources: Obj, which: str, defaults: Amounts) -> list[str]:
-    """The names that were missing."""
+    """Set missing defaults and return their names."""
     present = resources.get(which) or {}
     missing = sorted(name for name in defaults if name not in present)
     if missing:
@@ -96,7 +88,7 @@ def _fill(resources: Obj, which: str, defaults: Amounts) -> list[str]:
     return missing
 
 
-def _pod_problems(spec: Item, limits: list[Obj]) -> list[str]:
+def _pod_problems(spec: ObjView, limits: list[Obj]) -> list[str]:
     problems: list[str] = []
     for limit in limits:
         kind = limit.get("type", "")
@@ -110,12 +102,12 @@ def _pod_problems(spec: Item, limits: list[Obj]) -> list[str]:
             requests, allowed = aggregate_requests(spec), aggregate_limits(spec)
             for total, which in ((requests, "requests"), (allowed, "limits")):
                 own = level.get(which) or {}
-                total.update({name: own[name] for name in _POD_LEVEL if name in own})
+                total.update({name: own[name] for name in _POD_LEVEL_RESOURCES if name in own})
             _bounds(limit, kind, requests, allowed, problems)
     return problems
 
 
-def _claim_problems(spec: Item, limits: list[Obj]) -> list[str]:
+def _claim_problems(spec: ObjView, limits: list[Obj]) -> list[str]:
     problems: list[str] = []
     requests = (spec.get("resources") or {}).get("requests") or {}
     for limit in limits:
@@ -135,7 +127,7 @@ def _claim_problems(spec: Item, limits: list[Obj]) -> list[str]:
     return problems
 
 
-def _bounds(limit: Obj, kind: str, requests: Item, limits: Item, problems: list[str]) -> None:
+def _bounds(limit: Obj, kind: str, requests: ObjView, limits: ObjView, problems: list[str]) -> None:
     for name, bound in sorted((limit.get("min") or {}).items()):
         _minimum(kind, name, bound, requests, limits, problems)
     for name, bound in sorted((limit.get("max") or {}).items()):
@@ -145,14 +137,14 @@ def _bounds(limit: Obj, kind: str, requests: Item, limits: Item, problems: list[
 
 
 def _comparable(request: Quantity, limit: Quantity, bound: Quantity) -> tuple[int, int, int]:
-    """In thousandths where that fits 64 bits, in whole units otherwise."""
+    """Return the values in thousandths if these fit into 64 bits, otherwise in whole units."""
     whole = request.value(), limit.value(), bound.value()
-    if max(whole) <= _GREATEST_MILLI:
+    if max(whole) <= _MAX_MILLI:
         return request.milli_value(), limit.milli_value(), bound.milli_value()
     return whole
 
 
-def _minimum(kind: str, name: str, bound: str, requests: Item, limits: Item, problems: list[str]) -> None:
+def _minimum(kind: str, name: str, bound: str, requests: ObjView, limits: ObjView, problems: list[str]) -> None:
     about = f"minimum {name} usage per {kind} is {bound}"
     if name not in requests:
         problems.append(f"{about}.  No request is specified")
@@ -164,7 +156,7 @@ def _minimum(kind: str, name: str, bound: str, requests: Item, limits: Item, pro
         problems.append(f"{about}, but limit is {limits[name]}")
 
 
-def _maximum(kind: str, name: str, bound: str, requests: Item, limits: Item, problems: list[str]) -> None:
+def _maximum(kind: str, name: str, bound: str, requests: ObjView, limits: ObjView, problems: list[str]) -> None:
     about = f"maximum {name} usage per {kind} is {bound}"
     if name not in limits:
         problems.append(f"{about}.  No limit is specified")
@@ -176,7 +168,7 @@ def _maximum(kind: str, name: str, bound: str, requests: Item, limits: Item, pro
         problems.append(f"{about}, but request is {requests[name]}")
 
 
-def _ratio(kind: str, name: str, bound: str, requests: Item, limits: Item, problems: list[str]) -> None:
+def _ratio(kind: str, name: str, bound: str, requests: ObjView, limits: ObjView, problems: list[str]) -> None:
     about = f"{name} max limit to request ratio per {kind} is {bound}"
     allowed = parse(bound)
     request, limit, _ = _comparable(parse(requests.get(name, "0")), parse(limits.get(name, "0")), allowed)
@@ -186,7 +178,7 @@ def _ratio(kind: str, name: str, bound: str, requests: Item, limits: Item, probl
         problems.append(f"{about}, but no limit is specified or limit is 0")
     else:
         ratio = limit / request
-        if allowed.value() <= _GREATEST_MILLI:
+        if allowed.value() <= _MAX_MILLI:
             exceeded = ratio * 1000 > allowed.milli_value()
         else:
             exceeded = ratio > allowed.value()

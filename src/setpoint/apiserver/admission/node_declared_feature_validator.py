@@ -1,12 +1,13 @@
-"""NodeDeclaredFeatureValidator: a Pod on a node is changed only in ways that the node says it can follow."""
+"""NodeDeclaredFeatureValidator: a bound Pod may be changed only in ways that its node declares to support."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.core.podspec.aggregate import is_sidecar
+from setpoint.kinds.core.podspec.resources import is_sidecar
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare
 
 

@@ -1,31 +1,199 @@
-"""NodeRestriction: a node writes what is its own and nothing else."""
+"""NodeRestriction: a node may write only the objects that belong to it."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
 
-from setpoint.apiserver.admission.node_tokens import NodeTokens
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.apiserver.admission.service_account import MIRROR
-from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.filters.authorize import Access, AuthorizerChain
 from setpoint.apiserver.filters.node_authorizer import node_of
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.core.pod_references import UnknownSource, api_reference
-from setpoint.meta.errors import NotFound
+from setpoint.kinds.core.references import UnknownSource, api_reference
+from setpoint.meta.errors import NotFound, PlainServerError
+from setpoint.meta.goformat import aggregate
+from setpoint.meta.node_labels import DEPRECATED, HOSTNAME
+from setpoint.meta.objects import Obj
 
 _USER = "system:node:"
 _LEASES = "kube-node-lease"
 _NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
-_OWN_LABELS = frozenset({
-    "kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
-    "beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "kubernetes.io/os", "kubernetes.io/arch",
-    "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
-})  # fmt: skip
+_OWN_LABELS = frozenset({HOSTNAME, *DEPRECATED, *DEPRECATED.values()})
 _OWN_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _CLAIM_STATUS = frozenset({"capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"})
-_HOUSEKEEPING = frozenset({"resourceVersion", "managedFields"})
+_IGNORED_METADATA = frozenset({"resourceVersion", "managedFields"})
+
+
+class _NodeTokens:
+    """Requests of a node on behalf of its Pods: service account tokens and Pod certificates."""
+
+    def __init__(self, reader: Reader, authorizer: AuthorizerChain) -> None:
+        self._reader = reader
+        self._authorizer = authorizer
+
+    async def check_token(self, node: str, attrs: Attributes) -> None:
+        if attrs.operation != "CREATE" or attrs.subresource != "token":
+            return
+        assert attrs.obj is not None
+        spec = attrs.obj.get("spec") or {}
+        ref = spec.get("boundObjectRef") or {}
+        if (ref.get("apiVersion"), ref.get("kind")) != ("v1", "Pod") or not ref.get("name"):
+            raise attrs.forbidden("node requested token not bound to a pod")
+        if not ref.get("uid"):
+            raise attrs.forbidden("node requested token with a pod binding without a uid")
+        pod = self._reader.get("", "pods", attrs.namespace, ref["name"])
+        if pod is None:
+            raise NotFound.of("", "pod", ref["name"])
+        if ref["uid"] != pod["metadata"]["uid"]:
+            raise attrs.forbidden(
+                f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. The object "
+                "might have been deleted and then recreated"
+            )
+        if pod["spec"].get("nodeName", "") != node:
+            raise attrs.forbidden("node requested token bound to a pod scheduled on a different node")
+        await self._check_audience(attrs, pod, spec.get("audiences") or [])
+
+    async def _check_audience(self, attrs: Attributes, pod: Obj, audiences: list[str]) -> None:
+        if len(audiences) > 1:
+            raise attrs.forbidden("node may only request 0 or 1 audiences")
+        audience = audiences[0] if audiences else ""
+        problems: list[str] = []
+        if self._uses_audience(pod, audience, problems):
+            return
+        if problems:
+            raise attrs.forbidden(f'error validating audience "{audience}": {aggregate(problems)}')
+        if not await self._may(attrs, "request-serviceaccounts-token-audience", audience, attrs.name):
+            raise attrs.forbidden(f'{attrs.user.name} is not authorized to request tokens for audience "{audience}"')
+
+    def _uses_audience(self, pod: Obj, audience: str, problems: list[str]) -> bool:
+        """Return whether a volume of the Pod, or its CSI driver, needs tokens for the audience; add lookup errors to
+        `problems`."""
+        namespace = pod["metadata"].get("namespace", "")
+        for volume in pod["spec"].get("volumes") or ():
+            for source in (volume.get("projected") or {}).get("sources") or ():
+                token = source.get("serviceAccountToken")
+                if token is not None and token.get("audience", "") == audience:
+                    return True
+            try:
+                driver = self._driver(pod, namespace, volume)
+                found = self._reader.get("storage.k8s.io", "csidrivers", "", driver) if driver else None
+                if driver and found is None:
+                    raise NotFound.of("storage.k8s.io", "csidriver", driver)
+            except NotFound as error:
+                problems.append(error.message)
+                continue
+            requests = ((found or {}).get("spec") or {}).get("tokenRequests") or ()
+            if any(request.get("audience", "") == audience for request in requests):
+                return True
+        return False
+
+    def _driver(self, pod: Obj, namespace: str, volume: Obj) -> str:
+        if (volume.get("ephemeral") or {}).get("volumeClaimTemplate") is not None:
+            claim = f"{pod['metadata']['name']}-{volume['name']}"
+        elif volume.get("persistentVolumeClaim") is not None:
+            claim = volume["persistentVolumeClaim"].get("claimName", "")
+        else:
+            return str((volume.get("csi") or {}).get("driver", ""))
+        found = self._reader.get("", "persistentvolumeclaims", namespace, claim)
+        if found is None:
+            raise NotFound.of("", "persistentvolumeclaim", claim)
+        name = found["spec"].get("volumeName", "")
+        bound = self._reader.get("", "persistentvolumes", "", name) if name else None
+        if bound is None:
+            raise NotFound.of("", "persistentvolume", name)
+        return str((bound["spec"].get("csi") or {}).get("driver", ""))
+
+    async def check_certificate(self, node: str, attrs: Attributes) -> None:
+        if attrs.operation != "CREATE":
+            raise attrs.forbidden(f"unexpected operation {attrs.operation}")
+        if attrs.subresource:
+            raise attrs.forbidden(f"unexpected subresource {attrs.subresource}")
+        assert attrs.obj is not None
+        spec = attrs.obj["spec"]
+        about = f"{attrs.namespace}/{spec.get('podName', '')}"
+        self._check_node(node, attrs, spec, about)
+        pod = self._reader.get("", "pods", attrs.namespace, spec.get("podName", ""))
+        if pod is None:
+            why = NotFound.of("", "pod", spec.get("podName", "")).message
+            raise PlainServerError(f'while retrieving pod "{about}" named in the PodCertificateRequest: {why}')
+        if spec.get("podUID", "") != pod["metadata"]["uid"]:
+            raise PlainServerError(
+                f'PodCertificateRequest for pod "{about}" contains pod UID ("{spec.get("podUID", "")}") which differs '
+                f'from running pod "{pod["metadata"]["uid"]}"'
+            )
+        if pod["spec"].get("nodeName", "") != spec.get("nodeName", ""):
+            raise attrs.forbidden(
+                f'pod "{about}" is not running on node "{spec.get("nodeName", "")}" named in the PodCertificateRequest'
+            )
+        if MIRROR in (pod["metadata"].get("annotations") or {}):
+            raise attrs.forbidden(f'pod "{about}" is a mirror pod')
+        self._check_account(attrs, spec, pod, about)
+        signer = spec.get("signerName", "")
+        if _mounts_certificate(pod, signer):
+            return
+        # Resource names cannot contain slashes.
+        resource, account = signer.replace("/", ":"), spec.get("serviceAccountName", "")
+        if not await self._may(attrs, "request-serviceaccounts-podcertificate-signer", resource, account):
+            raise attrs.forbidden(
+                f'pod "{about}" does not mount a podCertificate projected volume for signer "{signer}"'
+            )
+
+    def _check_node(self, node: str, attrs: Attributes, spec: Obj, about: str) -> None:
+        named = spec.get("nodeName", "")
+        if named != node:
+            raise attrs.forbidden(
+                f'PodCertificateRequest.Spec.NodeName="{named}", which is not the requesting node "{node}"'
+            )
+        found = self._reader.get("", "nodes", "", node)
+        if found is None:
+            why = NotFound.of("", "node", node).message
+            raise PlainServerError(f'while retrieving node "{node}" named in the PodCertificateRequest: {why}')
+        if found["metadata"]["uid"] != spec.get("nodeUID", ""):
+            raise PlainServerError(
+                f'PodCertificateRequest for pod "{about}" names node UID "{spec.get("nodeUID", "")}", inconsistent '
+                f'with the running node ("{found["metadata"]["uid"]}")'
+            )
+
+    def _check_account(self, attrs: Attributes, spec: Obj, pod: Obj, about: str) -> None:
+        name, running = spec.get("serviceAccountName", ""), pod["spec"].get("serviceAccountName", "")
+        if name != running:
+            raise attrs.forbidden(
+                f'PodCertificateRequest for pod "{about}" contains serviceAccountName ("{name}") that differs from '
+                f'running pod ("{running}")'
+            )
+        account = self._reader.get("", "serviceaccounts", attrs.namespace, name)
+        if account is None:
+            why = NotFound.of("", "serviceaccount", name).message
+            raise PlainServerError(
+                f'while retrieving service account "{attrs.namespace}/{name}" named in the PodCertificateRequest: {why}'
+            )
+        if spec.get("serviceAccountUID", "") != account["metadata"]["uid"]:
+            raise PlainServerError(
+                f'PodCertificateRequest for pod "{about}" names service account UID '
+                f'"{spec.get("serviceAccountUID", "")}", which differs from the running service account '
+                f'("{account["metadata"]["uid"]}")'
+            )
+
+    async def _may(self, attrs: Attributes, verb: str, resource: str, name: str) -> bool:
+        access = Access(
+            attrs.user,
+            verb,
+            attrs.resource.group,
+            attrs.resource.version,
+            resource,
+            namespace=attrs.namespace,
+            name=name,
+        )
+        return await self._authorizer.allows(access)
+
+
+def _mounts_certificate(pod: Obj, signer: str) -> bool:
+    return any(
+        (source.get("podCertificate") or {}).get("signerName") == signer
+        for volume in pod["spec"].get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+    )
 
 
 class NodeRestriction(Plugin):
@@ -33,7 +201,7 @@ class NodeRestriction(Plugin):
 
     def __init__(self, reader: Reader, authorizer: AuthorizerChain) -> None:
         self._reader = reader
-        self._tokens = NodeTokens(reader, authorizer)
+        self._tokens = _NodeTokens(reader, authorizer)
         self._rules: dict[tuple[str, str], Callable[[str, Attributes], Awaitable[None] | None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): _node,
@@ -84,7 +252,7 @@ class NodeRestriction(Plugin):
             )
 
     def _bound_to(self, attrs: Attributes) -> str:
-        """The node of the stored Pod."""
+        """Return the node of the stored Pod."""
         name = attrs.name or ((attrs.obj or {}).get("metadata") or {}).get("name", "")
         if not name:
             raise attrs.forbidden("could not determine pod from request data")
@@ -170,7 +338,7 @@ def _node(node: str, attrs: Attributes) -> None:
 
 
 def _forbidden_labels(labels: Obj, old: Obj) -> str:
-    """Those that changed and are not the node's to change: with them it could draw Pods to itself."""
+    """Return the changed labels that a node may not change: with them it could attract Pods."""
     changed = {key for key in labels.keys() | old.keys() if labels.get(key) != old.get(key)}
     return ", ".join(sorted(key for key in changed if not _is_own_label(key)))
 
@@ -203,7 +371,7 @@ def _claim(node: str, attrs: Attributes) -> None:
 
 
 def _comparable_claim(claim: Obj) -> Obj:
-    meta = {key: value for key, value in claim["metadata"].items() if key not in _HOUSEKEEPING}
+    meta = {key: value for key, value in claim["metadata"].items() if key not in _IGNORED_METADATA}
     status = {key: value for key, value in (claim.get("status") or {}).items() if key not in _CLAIM_STATUS}
     return {**claim, "metadata": meta, "status": status}
 
@@ -233,8 +401,8 @@ def _resource_slice(node: str, attrs: Attributes) -> None:
 def _signing_request(node: str, attrs: Attributes) -> None:
     if attrs.operation != "CREATE" or attrs.subresource:
         return
-    # Certificates take long to import and are rarely asked for.
-    from setpoint.apiserver.admission.request_subject import subject_of
+    # Certificates are slow to import and rarely needed.
+    from setpoint.kinds.certificates.requests import subject_of
 
     assert attrs.obj is not None
     spec = attrs.obj["spec"]

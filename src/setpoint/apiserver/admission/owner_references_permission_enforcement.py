@@ -1,13 +1,16 @@
-"""OwnerReferencesPermissionEnforcement: owners are named by who may delete the object, and blocked by who may finalize
-them."""
+"""OwnerReferencesPermissionEnforcement: setting owner references requires the right to delete the object.
+
+Setting blockOwnerDeletion requires the right to update the finalizers of the owner.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin
+from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 
 
 class OwnerReferencesPermissionEnforcement(Plugin):
@@ -29,10 +32,16 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         resource = attrs.resource
         if attrs.operation != "CREATE":
             access = Access(
-                attrs.user, "delete", resource.group, resource.version, resource.plural, attrs.subresource,
-                attrs.namespace, attrs.name,
-            )  # fmt: skip
-            allowed, reason = await self._ask(access)
+                attrs.user,
+                "delete",
+                resource.group,
+                resource.version,
+                resource.plural,
+                attrs.subresource,
+                attrs.namespace,
+                attrs.name,
+            )
+            allowed, reason = await self._decide(access)
             if not allowed:
                 why = f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>"
                 raise attrs.forbidden(why)
@@ -40,7 +49,7 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         if not blocking:
             return
         every_finalizer = Access(attrs.user, "update", "*", "*", "*", "finalizers", name="*")
-        if (await self._ask(every_finalizer))[0]:
+        if (await self._decide(every_finalizer))[0]:
             return
         for owner in blocking:
             await self._check_owner(attrs, owner)
@@ -55,17 +64,23 @@ class OwnerReferencesPermissionEnforcement(Plugin):
             )
         for each in found:
             access = Access(
-                attrs.user, "update", each.group, each.version, each.plural, "finalizers",
-                attrs.namespace if each.namespaced else "", owner.get("name", ""),
-            )  # fmt: skip
-            allowed, reason = await self._ask(access)
+                attrs.user,
+                "update",
+                each.group,
+                each.version,
+                each.plural,
+                "finalizers",
+                attrs.namespace if each.namespaced else "",
+                owner.get("name", ""),
+            )
+            allowed, reason = await self._decide(access)
             if not allowed:
                 raise attrs.forbidden(
                     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set "
                     f"finalizers on: {reason}, <nil>"
                 )
 
-    async def _ask(self, access: Access) -> tuple[bool, str]:
+    async def _decide(self, access: Access) -> tuple[bool, str]:
         decision, reason = await self._authorizer.decide(access)
         return decision is Decision.ALLOW, reason
 

@@ -1,10 +1,11 @@
-"""PersistentVolumeClaimResize: only bound claims of a class that allows it may grow."""
+"""PersistentVolumeClaimResize: only bound claims of a class that allows expansion may grow."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.admission.default_storage_class import BETA_CLASS
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.default_classes import BETA_STORAGE_CLASS_ANNOTATION
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare
 
 
@@ -40,5 +41,5 @@ def _size(claim: Obj) -> str:
 
 def _class(claim: Obj) -> str:
     annotations = claim["metadata"].get("annotations") or {}
-    name: str = annotations.get(BETA_CLASS, claim["spec"].get("storageClassName") or "")
+    name: str = annotations.get(BETA_STORAGE_CLASS_ANNOTATION, claim["spec"].get("storageClassName") or "")
     return name

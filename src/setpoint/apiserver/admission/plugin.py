@@ -1,8 +1,8 @@
-"""The seam between the registry and admission: plugins see a write before it is stored, change it or refuse it.
+"""The interface between the registry and admission: plugins may change or deny a write before it is stored.
 
-A plugin states which requests it handles (asked once for each served resource, then remembered), may change
-`attrs.obj` in `mutate`, and may refuse by raising an ApiError in either hook. It reads other objects through a Reader,
-never writes: a plugin that must account for something (quota) gets what it needs from its constructor.
+A plugin states which requests it handles (asked once for each served resource, then cached). It may change `attrs.obj`
+in `mutate`, and may deny the request by raising an ApiError in either hook. It reads other objects through a Reader and
+never writes; a plugin that must write (quota) gets a function for it from its constructor.
 """
 
 from __future__ import annotations
@@ -15,70 +15,73 @@ from typing import Any, NamedTuple, Protocol
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
-
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 class Reader(Protocol):
-    """Reads of current objects, straight from the watch cache. What is returned is shared: not to be changed."""
+    """Reads the current objects from the watch cache. Returned objects are shared and must not be changed."""
 
     def get(self, group: str, plural: str, namespace: str, name: str) -> Obj | None: ...
 
     def list(self, group: str, plural: str, namespace: str = "") -> Iterable[Obj]: ...
 
 
-class Shape(Protocol):
-    """How a write that changes an object in part is seen from outside: as a Scale instead of the workload."""
+class SubresourceView(Protocol):
+    """The representation of an object at a subresource that changes part of it, such as a Scale."""
 
-    def show(self, obj: Obj) -> Obj:
-        """Whole, with kind and apiVersion."""
+    def render(self, obj: Obj) -> Obj:
+        """Return the complete representation, with kind and apiVersion."""
         ...
 
-    def take(self, obj: Obj, shown: Obj) -> Obj:
-        """The object, a fresh one, as `shown` wants it. Raises ApiError."""
+    def apply(self, obj: Obj, view: Obj) -> Obj:
+        """Return a new object with the changes of the representation `view`. Raises ApiError."""
         ...
 
 
 @dataclass(slots=True)
 class Reinvocation:
-    """What the first round of mutating plugins leaves for the second. Only plugins that may want one make it."""
+    """State of the second pass of mutating plugins; None unless a plugin may request one."""
 
     wanted: bool = False
+    """Whether a plugin requested a second pass."""
     running: bool = False
-    """The second round: there is no third."""
+    """Whether this is the second pass; there is no third."""
     state: dict[str, Any] = field(default_factory=dict)
-    """By plugin."""
+    """State of each plugin, by name."""
 
 
 @dataclass(slots=True)
 class Attributes:
-    """One write, as admission sees it."""
+    """The attributes of one write that plugins see."""
 
     operation: str
-    """CREATE, UPDATE, DELETE or CONNECT"""
+    """CREATE, UPDATE, DELETE or CONNECT."""
     resource: Resource
     subresource: str
     namespace: str
     name: str
-    """Empty as long as it is still to be generated, and where a whole collection is deleted."""
+    """Empty while it is still to be generated, and if a collection is deleted."""
     obj: Obj | None
-    """In the stored version, without kind and apiVersion; None for a deletion. `mutate` may change it in place."""
+    """The new object in the stored version, without kind and apiVersion; None for a deletion. `mutate` may change it in
+    place."""
     old: Obj | None
-    """The stored object; shared, not to be changed. None for a creation."""
+    """The stored object, which is shared and must not be changed; None for a creation."""
     user: UserInfo
     now: datetime
     dry_run: bool = False
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The options of the request, as they were sent."""
+    """The parameters of the request as they were sent."""
     delete_options: Mapping[str, Any] = field(default_factory=dict)
-    """Those of a deletion."""
-    shape: Shape | None = None
+    """The DeleteOptions of a deletion; empty otherwise."""
+    view: SubresourceView | None = None
+    """The representation of the object at the subresource; None if it is the object itself."""
     reinvocation: Reinvocation | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
+    """Warnings for the client in their order, each once."""
     audit: dict[str, str] = field(default_factory=dict)
-    """What plugins have to say to those who read the audit log."""
+    """Annotations that plugins add to the audit event."""
     audit_objects: bool = False
-    """Whether those may read parts of the object."""
+    """Whether audit annotations may contain parts of the object."""
 
     @property
     def kind(self) -> str:
@@ -87,8 +90,12 @@ class Attributes:
     def is_(self, group: str, plural: str, subresource: str = "") -> bool:
         return self.resource.plural == plural and self.resource.group == group and self.subresource == subresource
 
+    def warn(self, text: str) -> None:
+        self.warnings[text] = None
+
     def forbidden(self, why: str) -> Forbidden:
-        """The refusal of this write in upstream's words; a name still to be generated is shown by its base."""
+        """Return the denial of this write in upstream's words; a name that is still to be generated is shown by its
+        prefix."""
         name = self.name
         if not name:
             meta = self.obj.get("metadata", {}) if self.obj is not None else {}
@@ -103,24 +110,24 @@ class Plugin:
         raise NotImplementedError
 
     async def mutate(self, attrs: Attributes) -> None:
-        """Change or refuse."""
+        """Change or deny the write."""
 
     async def validate(self, attrs: Attributes) -> None:
-        """Refuse, or let pass."""
+        """Deny the write, or do nothing."""
 
 
-_Sort = tuple[str, str, str, str, str]
+_RequestKind = tuple[str, str, str, str, str]
 """Operation, group, version, plural and subresource."""
 
 
 class Chain:
-    """The plugins in force, in order; each request is shown only to those that handle it."""
+    """The enabled plugins in order; each request is passed only to those that handle it."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)
-        self._handling: dict[_Sort, tuple[Resource, _Hooks]] = {}
-        """The plugins for each sort of request, with the resource that they were asked about. A definition that is
-        deleted and made again is another resource, perhaps of the other scope, under the same name."""
+        self._handling: dict[_RequestKind, tuple[Resource, _Hooks]] = {}
+        """The plugins for each kind of request, with the resource that they were asked about. A definition that is
+        deleted and created again is another resource of the same name, possibly with another scope."""
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
@@ -141,18 +148,18 @@ class Chain:
             await plugin.validate(attrs)
 
     def forget(self, group: str, plural: str) -> None:
-        """Drop what is remembered about a resource that is no longer served."""
-        for sort in [sort for sort in self._handling if (sort[1], sort[3]) == (group, plural)]:
-            del self._handling[sort]
+        """Drop the cached plugins of a resource that is no longer served."""
+        for kind in [kind for kind in self._handling if (kind[1], kind[3]) == (group, plural)]:
+            del self._handling[kind]
 
     def _hooks(self, attrs: Attributes) -> _Hooks:
         resource = attrs.resource
-        sort = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
-        known = self._handling.get(sort)
+        kind = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
+        known = self._handling.get(kind)
         if known is None or known[0] is not resource:
             handling = [one for one in self._plugins if one.handles(attrs.operation, resource, attrs.subresource)]
-            hooks = _Hooks(_overriding("mutate", handling), _overriding("validate", handling))
-            known = self._handling[sort] = resource, hooks
+            hooks = _Hooks(_implementing("mutate", handling), _implementing("validate", handling))
+            known = self._handling[kind] = resource, hooks
         return known[1]
 
 
@@ -161,5 +168,5 @@ class _Hooks(NamedTuple):
     validating: tuple[Plugin, ...]
 
 
-def _overriding(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
+def _implementing(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
     return tuple(one for one in plugins if getattr(type(one), hook) is not getattr(Plugin, hook))

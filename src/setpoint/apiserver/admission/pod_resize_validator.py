@@ -1,11 +1,13 @@
-"""PodResizeValidator: a Pod on a node cannot grow past what the node has."""
+"""PodResizeValidator: the requests of a bound Pod may not exceed the node's allocatable resources."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.kinds.core.pod_demand import pod_requests
 from setpoint.meta.errors import Forbidden
+from setpoint.meta.node_labels import OS
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare, milli_value, value
 
 
@@ -26,29 +28,29 @@ class PodResizeValidator(Plugin):
         node = self._reader.get("", "nodes", "", name)
         if node is None:
             raise attrs.forbidden(f'node "{name}" not found')
-        system = (node["metadata"].get("labels") or {}).get("kubernetes.io/os", "linux")
+        system = (node["metadata"].get("labels") or {}).get(OS, "linux")
         if system != "linux":
             why = f'pod resize is only supported on linux nodes, node "{name}" is "{system}"'
-            raise _because(attrs.forbidden(why), "UnsupportedPlatform")
-        lacking = _lacking(attrs.obj, node)
-        if lacking:
-            why = f"node didn't have enough allocatable resources: {'; '.join(lacking)}"
-            raise _because(attrs.forbidden(why), "NodeCapacity")
+            raise _with_cause(attrs.forbidden(why), "UnsupportedPlatform")
+        exceeded = _exceeded(attrs.obj, node)
+        if exceeded:
+            why = f"node didn't have enough allocatable resources: {'; '.join(exceeded)}"
+            raise _with_cause(attrs.forbidden(why), "NodeCapacity")
 
 
-def _lacking(pod: Obj, node: Obj) -> list[str]:
-    # What is wanted counts here, not what the node has granted so far.
+def _exceeded(pod: Obj, node: Obj) -> list[str]:
+    # The desired requests count, not those that the node has already allocated.
     requests = pod_requests({"spec": pod["spec"]})
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     found = []
     for name, amount in (("cpu", milli_value), ("memory", value)):
-        wanted, there = requests.get(name, "0"), allocatable.get(name, "0")
-        if compare(wanted, there) > 0:
-            found.append(f"{name}, requested: {amount(wanted)}, allocatable: {amount(there)}")
+        wanted, available = requests.get(name, "0"), allocatable.get(name, "0")
+        if compare(wanted, available) > 0:
+            found.append(f"{name}, requested: {amount(wanted)}, allocatable: {amount(available)}")
     return found
 
 
-def _because(error: Forbidden, reason: str) -> Forbidden:
+def _with_cause(error: Forbidden, reason: str) -> Forbidden:
     assert error.details is not None
     error.details["causes"] = [{"reason": reason}]
     return error

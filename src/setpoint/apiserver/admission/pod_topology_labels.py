@@ -1,11 +1,12 @@
-"""PodTopologyLabels: a Pod that gets a node gets the labels of its zone and region."""
+"""PodTopologyLabels: a Pod that is bound to a node gets the node's zone and region labels."""
 
 from __future__ import annotations
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.node_labels import REGION, ZONE
 
-_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_LABELS = (ZONE, REGION)
 
 
 class PodTopologyLabels(Plugin):
@@ -24,7 +25,7 @@ class PodTopologyLabels(Plugin):
     async def mutate(self, attrs: Attributes) -> None:
         assert attrs.obj is not None
         if attrs.subresource:
-            # What a Binding has of labels, its Pod gets.
+            # The labels of a Binding are copied to its Pod.
             target = attrs.obj.get("target") or {}
             name = target.get("name", "") if target.get("kind") == "Node" else ""
         else:

@@ -1,9 +1,10 @@
-"""Priority: a Pod's class gives it its number, and at most one class is the default."""
+"""Priority: a PriorityClass sets the priority of a Pod, and only one class may be the default."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 
 _GROUP, _PLURAL = "scheduling.k8s.io", "priorityclasses"
 
@@ -30,7 +31,7 @@ class Priority(Plugin):
                 if spec.get(key) is None and key in attrs.old["spec"]:
                     spec[key] = attrs.old["spec"][key]
             return
-        name, priority, policy = self._establish(attrs, spec.get("priorityClassName", ""))
+        name, priority, policy = self._resolve(attrs, spec.get("priorityClassName", ""))
         if name:
             spec["priorityClassName"] = name
         given = spec.get("priority")
@@ -62,8 +63,8 @@ class Priority(Plugin):
         if attrs.operation == "CREATE" or name != attrs.obj["metadata"].get("name"):
             raise attrs.forbidden(f"PriorityClass {name} is already marked as default. Only one default can exist")
 
-    def _establish(self, attrs: Attributes, name: str) -> tuple[str, int, str | None]:
-        """Name of the class, its value, its preemption policy."""
+    def _resolve(self, attrs: Attributes, name: str) -> tuple[str, int, str | None]:
+        """Return the name of the class, its value, and its preemption policy."""
         if name:
             found = self._reader.get(_GROUP, _PLURAL, "", name)
             if found is None:
@@ -75,7 +76,7 @@ class Priority(Plugin):
         return found["metadata"]["name"], found.get("value", 0), found.get("preemptionPolicy")
 
     def _default_class(self) -> Obj | None:
-        """If a race made several, the least of them."""
+        """Return the default class; if a race created several, the one with the lowest value."""
         default: Obj | None = None
         for candidate in self._reader.list(_GROUP, _PLURAL):
             if candidate.get("globalDefault") and (default is None or default["value"] > candidate["value"]):

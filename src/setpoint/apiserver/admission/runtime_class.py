@@ -1,10 +1,11 @@
-"""RuntimeClass: a Pod takes over the overhead and the scheduling rules of the class it names."""
+"""RuntimeClass: a Pod gets the overhead and the scheduling constraints of its class."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
-from setpoint.apiserver.admission.tolerations import merge_tolerations
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
+from setpoint.apiserver.admission.pod_toleration_restriction import merge_tolerations
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import compare
 
 _MISMATCH = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
@@ -34,7 +35,7 @@ class RuntimeClass(Plugin):
                 spec["overhead"] = dict(fixed)
         scheduling = found.get("scheduling")
         if scheduling is not None:
-            _schedule(attrs, spec, scheduling)
+            _apply_scheduling(attrs, spec, scheduling)
 
     async def validate(self, attrs: Attributes) -> None:
         assert attrs.obj is not None
@@ -57,7 +58,7 @@ class RuntimeClass(Plugin):
         return found
 
 
-def _schedule(attrs: Attributes, spec: Obj, scheduling: Obj) -> None:
+def _apply_scheduling(attrs: Attributes, spec: Obj, scheduling: Obj) -> None:
     wanted, own = scheduling.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
     for key, value in sorted(wanted.items()):
         if own.get(key, value) != value:
@@ -67,8 +68,8 @@ def _schedule(attrs: Attributes, spec: Obj, scheduling: Obj) -> None:
             )
     if wanted:
         spec["nodeSelector"] = {**own, **wanted}
-    theirs = [dict(toleration) for toleration in scheduling.get("tolerations") or ()]
-    merged = merge_tolerations(spec.get("tolerations") or [], theirs)
+    class_tolerations = [dict(toleration) for toleration in scheduling.get("tolerations") or ()]
+    merged = merge_tolerations(spec.get("tolerations") or [], class_tolerations)
     if merged:
         spec["tolerations"] = merged
 

@@ -1,15 +1,17 @@
-"""ServiceAccount: every Pod runs as one, gets its pull secrets, and mounts a token for the API unless it will not."""
+"""ServiceAccount: sets a Pod's service account, its pull secrets, and the volume with the API token."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.core.pod_references import secret_names
+from setpoint.kinds.core.references import secret_names
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import PlainServerError
+from setpoint.meta.goformat import parse_bool
+from setpoint.meta.objects import Obj
 
 MIRROR = "kubernetes.io/config.mirror"
 _DEFAULT = "default"
@@ -17,8 +19,7 @@ _ENFORCE = "kubernetes.io/enforce-mountable-secrets"
 _VOLUME = "kube-api-access-"
 _MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607
-"""An hour and a bit: tells these tokens from those for which somebody chose an hour."""
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+"""Lifetime of mounted tokens; the odd value distinguishes them from tokens that were requested for an hour."""
 _ATTEMPTS = 9
 
 
@@ -32,8 +33,9 @@ class ServiceAccount(Plugin):
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         return (resource.group, resource.plural) == ("", "pods") and (operation, subresource) in (
-            ("CREATE", ""), ("UPDATE", "ephemeralcontainers"),
-        )  # fmt: skip
+            ("CREATE", ""),
+            ("UPDATE", "ephemeralcontainers"),
+        )
 
     async def mutate(self, attrs: Attributes) -> None:
         if attrs.operation != "CREATE":
@@ -41,7 +43,7 @@ class ServiceAccount(Plugin):
         assert attrs.obj is not None
         spec = attrs.obj["spec"]
         if _is_mirror(attrs.obj):
-            # The node would not know it again if it were changed.
+            # The node would not recognize a changed mirror Pod.
             _check_mirror(attrs, spec)
             return
         if not spec.get("serviceAccountName"):
@@ -72,7 +74,7 @@ class ServiceAccount(Plugin):
         if found is not None:
             return found
         if name == _DEFAULT:
-            # That of a new namespace is about to be made by its controller.
+            # The controller may not have created the account of a new namespace yet.
             pause = (100 + self._ids.below(100)) / 1000
             for _ in range(_ATTEMPTS):
                 await self._clock.sleep(pause)
@@ -91,7 +93,7 @@ class ServiceAccount(Plugin):
         for key in ("initContainers", "containers"):
             for container in spec.get(key) or ():
                 mounts = container.get("volumeMounts") or []
-                # A mount of one's own at this place stands for the wish not to have ours.
+                # A mount at this path replaces the default one.
                 if not any(mount.get("mountPath") == _MOUNT_PATH for mount in mounts):
                     mount = {"name": name, "readOnly": True, "mountPath": _MOUNT_PATH}
                     container["volumeMounts"] = [*mounts, mount]
@@ -122,11 +124,11 @@ def _is_mirror(pod: Obj) -> bool:
 
 
 def _mounts_token(spec: Obj, account: Obj) -> bool:
-    """The Pod's wish goes before the account's."""
+    """Return whether the token is mounted; the Pod's setting precedes the account's."""
     for holder in (spec, account):
-        wish = holder.get("automountServiceAccountToken")
-        if wish is not None:
-            return bool(wish)
+        setting = holder.get("automountServiceAccountToken")
+        if setting is not None:
+            return bool(setting)
     return True
 
 
@@ -143,7 +145,7 @@ def _check_mirror(attrs: Attributes, spec: Obj) -> None:
 
 def _check_secrets(attrs: Attributes, spec: Obj, account: Obj) -> None:
     meta = account["metadata"]
-    if (meta.get("annotations") or {}).get(_ENFORCE) not in _TRUE:
+    if not parse_bool((meta.get("annotations") or {}).get(_ENFORCE, "")):
         return
     if attrs.operation == "CREATE":
         problem = next(_unmountable(spec, account), "")
@@ -153,12 +155,12 @@ def _check_secrets(attrs: Attributes, spec: Obj, account: Obj) -> None:
     mountable = {ref.get("name", "") for ref in account.get("secrets") or ()}
     problem = next(_unmountable_in(spec, "ephemeralContainers", "ephemeral container", mountable, meta["name"]), "")
     if problem:
-        # As upstream: this one refusal is not dressed up.
+        # Upstream returns this error without a Forbidden status.
         raise PlainServerError(problem)
 
 
 def _unmountable(spec: Obj, account: Obj) -> Iterator[str]:
-    """Secrets that the Pod uses and its account does not name."""
+    """Describe the secrets that the Pod uses and that its account does not list."""
     name = account["metadata"]["name"]
     mountable = {ref.get("name", "") for ref in account.get("secrets") or ()}
     ending = f"is not allowed because service account {name} does not reference that"

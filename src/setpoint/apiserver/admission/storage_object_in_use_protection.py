@@ -1,4 +1,4 @@
-"""StorageObjectInUseProtection: what Pods and claims use begins life with a finalizer; a controller takes it off."""
+"""StorageObjectInUseProtection: new volumes, claims and volume attribute classes get a protection finalizer."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""TaintNodesByCondition: a new node takes no Pods until it is known to be ready."""
+"""TaintNodesByCondition: a new node is tainted as not ready."""
 
 from __future__ import annotations
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
-
-_KEY, _EFFECT = "node.kubernetes.io/not-ready", "NoSchedule"
+from setpoint.meta.node_fit import NO_SCHEDULE
+from setpoint.meta.node_labels import TAINT_NOT_READY
 
 
 class TaintNodesByCondition(Plugin):
@@ -18,5 +18,5 @@ class TaintNodesByCondition(Plugin):
         assert attrs.obj is not None
         spec = attrs.obj.setdefault("spec", {})
         taints = spec.get("taints") or []
-        if not any(taint.get("key") == _KEY and taint.get("effect") == _EFFECT for taint in taints):
-            spec["taints"] = [*taints, {"key": _KEY, "effect": _EFFECT}]
+        if not any(taint.get("key") == TAINT_NOT_READY and taint.get("effect") == NO_SCHEDULE for taint in taints):
+            spec["taints"] = [*taints, {"key": TAINT_NOT_READY, "effect": NO_SCHEDULE}]

@@ -1,49 +1,139 @@
-"""Cluster IPs: each one in use is an IPAddress object that names its Service."""
+"""Cluster IPs: each allocated address is an IPAddress object that names its Service."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Protocol
 
 import orjson
 
-from setpoint.apiserver.allocation.ranges import AddressRange, address_range
-from setpoint.apiserver.call import Call
 from setpoint.apiserver.encoding import stamp_offset
+from setpoint.apiserver.preparation import fill_system_fields, stored_form
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.request_context import RequestContext
+from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.core.addresses import parse_sloppy
+from setpoint.meta.apply import WrittenVersion
 from setpoint.meta.apply import update as own_fields
 from setpoint.meta.clock import Ids
+from setpoint.meta.conditions import condition_of
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 from setpoint.store.interface import Delete, Op, Put
 
+_MAX_PROBES = 16
+_MIN_IPV6_PREFIX = 64
 MANAGED_BY = "ipallocator.k8s.io"
 _FAMILY_LABEL = "ipaddress.kubernetes.io/ip-family"
 _MANAGED_BY_LABEL = "ipaddress.kubernetes.io/managed-by"
 _MANAGER = "kube-apiserver"
 
 
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """A range of numbers `[first, last]` whose lower part is reserved for explicit requests.
+
+    Automatic choices start at `first + static`, and use the lower part only if nothing else is free.
+    """
+
+    first: int
+    last: int
+    static: int
+
+    def __contains__(self, number: int) -> bool:
+        return self.first <= number <= self.last
+
+    def choose(
+        self, ids: Ids, is_allocated: Callable[[int], bool], all_allocated: Callable[[], Collection[int]]
+    ) -> int | None:
+        """Return a free number, starting from a random one, or None if there is none. `all_allocated` is called only if
+        the first probes found no free number."""
+        divide = self.first + self.static
+        for low, high in ((divide, self.last), (self.first, divide - 1)):
+            if low > high:
+                continue
+            start = low + ids.below(high - low + 1)
+            for number in _cyclic(low, high, start, _MAX_PROBES):
+                if not is_allocated(number):
+                    return number
+            used = all_allocated()
+            # Among this many consecutive numbers, one must be free.
+            for number in _cyclic(low, high, start, len(used) + 1):
+                if number not in used:
+                    return number
+        return None
+
+
+def _cyclic(low: int, high: int, start: int, steps: int) -> Iterator[int]:
+    yield from range(start, min(high + 1, start + steps))
+    yield from range(low, min(start, low + steps - (high + 1 - start)))
+
+
+def port_bands(low: int, high: int) -> Bands:
+    return Bands(low, high, _static_band_size(high - low + 1, 16, 128, 32))
+
+
+def _static_band_size(size: int, minimum: int, maximum: int, step: int) -> int:
+    return 0 if size <= minimum else min(max(size // step, minimum), maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRange:
+    """A network that cluster IPs are allocated from."""
+
+    network: IPv4Network | IPv6Network
+    bands: Bands
+    """The addresses as numbers."""
+
+    @property
+    def family(self) -> str:
+        return f"IPv{self.network.version}"
+
+    def address(self, number: int) -> str:
+        return str(IPv4Address(number) if self.network.version == 4 else IPv6Address(number))
+
+
+def address_range(cidr: str) -> AddressRange | None:
+    """Return the range of a CIDR, or None if no address is allocated from it."""
+    network = ip_network(cidr, strict=False)
+    if network.version == 6 and network.prefixlen < _MIN_IPV6_PREFIX:
+        return None
+    # The network address is never used, nor is the broadcast address of IPv4.
+    first, last = int(network.network_address) + 1, int(network.broadcast_address)
+    if network.version == 4:
+        last -= 1
+    static = _static_band_size(network.num_addresses, 16, 256, 16)
+    return AddressRange(network, Bands(first, last, static))
+
+
 class AllocationError(Exception):
-    """The message is upstream's, for the end of an error's text."""
+    """An address or port cannot be allocated; the message is upstream's."""
 
 
 class RangeFull(AllocationError):
+    """No address or port is free."""
+
     def __init__(self) -> None:
         super().__init__("range is full")
 
 
 class Registries(Protocol):
+    """Provides the registries of a server."""
+
     def registry(self, group: str, plural: str) -> Registry: ...
 
 
 class ClusterIps:
+    """Allocates cluster IPs."""
+
     def __init__(self, api: Registries, ids: Ids) -> None:
         self._api = api
         self._ids = ids
         self._addresses: Registry | None = None
         self._cidrs: Registry | None = None
-        self._ownership: list[Obj] = []
+        self._managed_fields_template: list[Obj] = []
 
     @property
     def addresses(self) -> Registry:
@@ -58,12 +148,12 @@ class ClusterIps:
         return self._cidrs
 
     def ranges(self, family: str, ready: bool = True) -> Iterator[AddressRange]:
-        """Of all ServiceCIDRs, the default one first: it is where people look."""
+        """Yield the ranges of all ServiceCIDRs, the default one first; with `ready`, only those that are ready."""
         entries = sorted(self.cidrs.cache.scan(), key=lambda entry: not entry.key.endswith("/kubernetes"))
         for entry in entries:
             if ready and not is_ready(entry.obj):
                 continue
-            found: Sequence[AddressRange] = entry.remembered("ranges", _ranges)
+            found: Sequence[AddressRange] = entry.derive("ranges", _ranges)
             yield from (known for known in found if known.family == family)
 
     def entry(self, address: str) -> Entry | None:
@@ -71,20 +161,20 @@ class ClusterIps:
         return cache.get(cache.prefix + address)
 
     def check(self, ip: str, family: str, dry_run: bool) -> str:
-        """The name of an address that somebody asked for. Raises AllocationError if it cannot be had."""
+        """Return the canonical form of a requested address. Raises AllocationError if it cannot be allocated."""
         parsed = parse_sloppy(ip)
         assert parsed is not None  # validated before
         number = int(parsed)
         if dry_run:
-            return self._check_dry(number, str(parsed), family)
+            return self._check_dry_run(number, str(parsed), family)
         if not any(number in known.bands for known in self.ranges(family)):
             raise AllocationError("the provided network does not match the current range")
         if self.entry(str(parsed)) is not None:
             raise AllocationError("provided IP is already allocated")
         return str(parsed)
 
-    def _check_dry(self, number: int, address: str, family: str) -> str:
-        """Only the first range is asked, and only whether the address would fit."""
+    def _check_dry_run(self, number: int, address: str, family: str) -> str:
+        """Check only whether the first range contains the address."""
         known = next(self.ranges(family, ready=False), None)
         if known is None:
             raise AllocationError("allocator not ready")
@@ -95,10 +185,10 @@ class ClusterIps:
         return address
 
     def choose(self, family: str, dry_run: bool) -> str:
-        """A free address. Raises RangeFull."""
+        """Return a free address. Raises RangeFull."""
         for known in self.ranges(family):
             if dry_run:
-                # Nothing is handed out, so nothing in particular is promised.
+                # A dry run allocates nothing; any address of the range will do.
                 return str(known.network.network_address)
             number = known.bands.choose(
                 self._ids,
@@ -114,30 +204,35 @@ class ClusterIps:
         parsed = (parse_sloppy(entry.key[prefix:]) for entry in self.addresses.cache.scan())
         return {int(ip) for ip in parsed if ip is not None and int(ip) in known.bands}
 
-    def reserve(self, call: Call, address: str, family: str, namespace: str, name: str) -> Put:
+    def reserve(self, ctx: RequestContext, address: str, family: str, namespace: str, name: str) -> Put:
+        """Return the operation that creates the IPAddress object."""
         registry = self.addresses
         obj: Obj = {
             "metadata": {"name": address, "labels": {_FAMILY_LABEL: family, _MANAGED_BY_LABEL: MANAGED_BY}},
             "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
         }
-        now = format_time(call.now)
-        registry.fill_metadata(obj, now)
-        obj["metadata"]["managedFields"] = self._owned(obj, now)
-        value, stamp = stamp_offset(registry.encode(obj))
+        now = format_time(ctx.now)
+        fill_system_fields(obj["metadata"], registry.env.ids, now)
+        obj["metadata"]["managedFields"] = self._managed_fields(obj, now)
+        value, stamp = stamp_offset(registry.encoding.dump(stored_form(obj)))
         return Put(registry.key("", address), value, 0, stamp)
 
-    def _owned(self, obj: Obj, now: str) -> list[Obj]:
-        """Every such object has the same fields, so who owns them is worked out once."""
-        if not self._ownership:
+    def _managed_fields(self, obj: Obj, now: str) -> list[Obj]:
+        """Return the managedFields, computed once: all these objects have the same fields."""
+        if not self._managed_fields_template:
             resource = self.addresses.resource
-            self._ownership = own_fields(
-                resource.type, None, orjson.loads(orjson.dumps(obj)),
-                manager=_MANAGER, api_version=resource.api_version, subresource="", now=now, reset=None,
-            )  # fmt: skip
-        return [{**entry, "time": now} for entry in self._ownership]
+            self._managed_fields_template = own_fields(
+                WrittenVersion(resource.type, resource.api_version),
+                None,
+                orjson.loads(orjson.dumps(obj)),
+                manager=_MANAGER,
+                now=now,
+            )
+        return [{**entry, "time": now} for entry in self._managed_fields_template]
 
-    def free(self, ip: str, namespace: str, name: str) -> list[Op]:
-        """Nothing if the address is another's, or if its object has finalizers: then it is taken away later."""
+    def release(self, ip: str, namespace: str, name: str) -> list[Op]:
+        """Return the operations that release an address: none if it belongs to another Service, or if its object has
+        finalizers and is deleted later."""
         parsed = parse_sloppy(ip)
         entry = self.entry(str(parsed)) if parsed is not None else None
         if entry is None or not belongs_to(entry.obj, namespace, name) or entry.obj["metadata"].get("finalizers"):
@@ -162,11 +257,9 @@ def family_label(address: Obj) -> str:
 def is_ready(cidr: Obj) -> bool:
     if cidr["metadata"].get("deletionTimestamp"):
         return False
-    for condition in (cidr.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready":
-            return bool(condition.get("status") == "True")
-    # Nobody judged it yet; a cluster without that controller must work too.
-    return True
+    condition = condition_of(cidr, "Ready")
+    # Without a condition it counts as ready: a cluster without that controller must work too.
+    return condition is None or condition.get("status") == "True"
 
 
 def _ranges(entry: Entry) -> list[AddressRange]:

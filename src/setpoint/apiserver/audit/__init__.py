@@ -1,11 +1,10 @@
-"""The audit log: who asked for what, when, and what came of it.
+"""The audit log: who requested what, when, and with which result.
 
-What may be relied on:
-
-- A server without an audit policy does nothing of this; a request whose rule says None costs the look at the rules.
-- Credentials are never told: neither headers nor the reasons of a failed authentication hold a token. The objects that
-  a rule asks for at the levels Request and RequestResponse are told as they are, Secrets and tokens in them too, as
-  upstream does: that is what the levels are for.
-- In the blocking modes an event is with the kernel before the request goes on. In batch mode nobody waits; what the
-  bounded buffer cannot hold is dropped and counted.
+Callers may rely on these guarantees:
+- A server without an audit policy does none of this; a request whose rule has the level None costs only the evaluation
+  of the rules.
+- Credentials are never logged: neither headers nor the reasons of a failed authentication contain a token. Objects are
+  logged as they are at the levels Request and RequestResponse, including Secrets and tokens in them, as upstream does.
+- In the blocking modes an event is written to the kernel before the request proceeds. In batch mode requests do not
+  wait; events that exceed the bounded buffer are dropped and counted.
 """

@@ -1,4 +1,4 @@
-"""Opens a record for every request that the policy speaks of, and hands on what the records tell."""
+"""Creates an audit record for every request that the policy covers, and sends its events to the sink."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Protocol
 from setpoint.apiserver.audit.event import AuditEvent
 from setpoint.apiserver.audit.policy import LEVELS, Policy
 from setpoint.apiserver.audit.record import Record
-from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import access_of
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import InternalError
 from setpoint.meta.exposition import Family, counter
 
+_UNKNOWN_USER = UserInfo()
+
 
 class Sink(Protocol):
-    """Where events go."""
+    """A destination of audit events."""
 
     async def process(self, events: Sequence[AuditEvent]) -> bool:
-        """False: it failed, and whoever insists on the log being complete must not go on. Never raises."""
+        """Write the events. Return False if that failed; in strict modes the request must then be refused. Never
+        raises."""
         ...
 
 
 class Auditor:
+    """Creates the audit records of requests."""
+
     def __init__(self, policy: Policy, sink: Sink, clock: Clock, ids: Ids) -> None:
         self._policy = policy
         self._sink = sink
@@ -33,29 +38,29 @@ class Auditor:
         self._events = 0
         self._rejected = 0
 
-    async def received(self, call: Call, user: UserInfo) -> Record | None:
-        """At the coming in of a request whose sender is known; None: nothing is told of it. Raises InternalError where
-        that it came in could not be told, and may not go on untold."""
-        record = self._open(call, user)
+    async def received(self, ctx: RequestContext, user: UserInfo) -> Record | None:
+        """Create the record of an authenticated request, or return None if the policy does not cover it. Raises
+        InternalError if the event could not be written in a strict mode."""
+        record = self._create_record(ctx, user)
         if record is not None and not await record.received():
             self._rejected += 1
             raise InternalError.of("failed to store audit event")
         return record
 
-    def unauthenticated(self, call: Call) -> Record | None:
-        """The same for one whose sender is not known and whom nobody is going to serve."""
-        record = self._open(call, _NOBODY)
+    def unauthenticated(self, ctx: RequestContext) -> Record | None:
+        """Create the record of a request that failed authentication."""
+        record = self._create_record(ctx, _UNKNOWN_USER)
         if record is not None:
             record.failed_authentication()
         return record
 
-    def _open(self, call: Call, user: UserInfo) -> Record | None:
-        call.user = user
-        access = access_of(call)
-        applied = self._policy.applied(access)
-        self._levels[applied.level if applied is not None else 0] += 1
-        call.audit_id = call.request.headers.get("audit-id") or self._ids.uid()
-        return Record(call, access, applied, self._clock, self._send) if applied is not None else None
+    def _create_record(self, ctx: RequestContext, user: UserInfo) -> Record | None:
+        ctx.user = user
+        access = access_of(ctx)
+        config = self._policy.config_for(access)
+        self._levels[config.level if config is not None else 0] += 1
+        ctx.audit_id = ctx.request.headers.get("audit-id") or self._ids.uid()
+        return Record(ctx, access, config, self._clock, self._send) if config is not None else None
 
     async def _send(self, event: AuditEvent) -> bool:
         self._events += 1
@@ -77,6 +82,3 @@ class Auditor:
             "Counter of apiserver requests rejected due to an error in audit logging backend.",
             [({}, self._rejected)],
         )
-
-
-_NOBODY = UserInfo()

@@ -1,31 +1,31 @@
-"""One line of the audit log: an audit.k8s.io/v1 Event as it is written and sent."""
+"""One event of the audit log: an audit.k8s.io/v1 Event as it is written and sent."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import orjson
 
 from setpoint.apiserver.audit.policy import GROUP_VERSION, REQUEST
 from setpoint.meta.goformat import quote
-
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 _HEAD = b'{"kind":"Event","apiVersion":"' + GROUP_VERSION.encode() + b'",'
 _TRUNCATED = "audit.k8s.io/truncated"
 
 
 class AuditEvent:
+    """An encoded audit event."""
+
     __slots__ = ("item", "level")
 
     def __init__(self, item: bytes, level: int) -> None:
         self.item = item
-        """As it stands in an EventList: JSON in one line, without kind and apiVersion."""
+        """The event as in an EventList: JSON in one line, without kind and apiVersion."""
         self.level = level
+        """Index in LEVELS."""
 
     @property
     def fields(self) -> Obj:
-        """Read anew each time."""
+        """The decoded event, decoded again with each access."""
         found: Obj = orjson.loads(self.item)
         return found
 
@@ -39,27 +39,27 @@ class AuditEvent:
 
     @property
     def has_objects(self) -> bool:
-        """Whether it may hold what was sent and answered."""
+        """Whether the event may contain request and response objects."""
         return self.level >= REQUEST
 
     def truncated(self) -> AuditEvent:
-        """Without them."""
+        """Return the event without request and response objects."""
         fields = {name: value for name, value in self.fields.items() if name not in ("requestObject", "responseObject")}
         fields["annotations"] = {**fields.get("annotations", {}), _TRUNCATED: "true"}
         return AuditEvent(orjson.dumps(fields), self.level)
 
     @property
     def text(self) -> str:
-        """The legacy form: one line of text, without a newline."""
+        """The legacy format: one line of text, without a newline."""
         fields = self.fields
-        user, acted = fields["user"], fields.get("impersonatedUser")
+        user, impersonated = fields["user"], fields.get("impersonatedUser")
         name, groups = user.get("username") or "<none>", "<none>"
         if user.get("username") and user.get("groups"):
             groups = _quoted(user["groups"])
         as_user, as_groups = "<self>", "<lookup>"
-        if acted is not None:
-            as_user = acted.get("username", "")
-            as_groups = _quoted(acted["groups"]) if "groups" in acted else as_groups
+        if impersonated is not None:
+            as_user = impersonated.get("username", "")
+            as_groups = _quoted(impersonated["groups"]) if "groups" in impersonated else as_groups
         status = fields.get("responseStatus")
         shown = (
             ("id", fields["auditID"]),
@@ -75,8 +75,8 @@ class AuditEvent:
             ("uri", fields["requestURI"]),
         )
         response = "<deferred>" if status is None else status.get("code", 0)
-        told = " ".join(f"{key}={quote(value)}" for key, value in shown)
-        return f'{_nano(fields["requestReceivedTimestamp"])} AUDIT: {told} response="{response}"'
+        pairs = " ".join(f"{key}={quote(value)}" for key, value in shown)
+        return f'{_nano(fields["requestReceivedTimestamp"])} AUDIT: {pairs} response="{response}"'
 
 
 def _quoted(texts: list[str]) -> str:
@@ -84,7 +84,7 @@ def _quoted(texts: list[str]) -> str:
 
 
 def _nano(micro: str) -> str:
-    """A time as Go writes it where zeros at the end are left out."""
+    """Format a time as Go's RFC3339Nano, without trailing zeros."""
     whole, _, fraction = micro[:-1].partition(".")
     fraction = fraction.rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"

@@ -1,17 +1,18 @@
-"""Which requests are told of, and how much: the rules of an audit.k8s.io/v1 Policy."""
+"""The audit policy (audit.k8s.io/v1 Policy): which requests are logged, and at which level."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from setpoint.apiserver.config_files import SWITCH, TEXT, Given, document, many, struct
+from setpoint.apiserver.config_files import SWITCH, TEXT, Explicit, document, many, struct
 from setpoint.apiserver.filters.authorize import Access
 from setpoint.meta.body import BodyError, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.field import Errors, aggregate_message, invalid, not_supported, required
 from setpoint.meta.names import dns1123_subdomain
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Shape, Type
 
 log = logging.getLogger("setpoint.apiserver")
@@ -21,20 +22,35 @@ NONE, METADATA, REQUEST, REQUEST_RESPONSE = range(4)
 LEVELS = ("None", "Metadata", "Request", "RequestResponse")
 RECEIVED, STARTED, COMPLETE, PANIC = STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _SCHEME = "pkg/audit/scheme.go:30"
-
-Obj = dict[str, Any]
+_GROUP = struct("v1.GroupResources", group=TEXT, resources=many(TEXT), resourceNames=many(TEXT))
+_RULE = struct(
+    "v1.PolicyRule",
+    level=TEXT,
+    users=many(TEXT),
+    userGroups=many(TEXT),
+    verbs=many(TEXT),
+    resources=many(_GROUP),
+    namespaces=many(TEXT),
+    nonResourceURLs=many(TEXT),
+    omitStages=many(TEXT),
+    omitManagedFields=Explicit(SWITCH),
+)
+_POLICY = document(
+    "v1.Policy", metadata=Type(Shape.ANY), rules=many(_RULE), omitStages=many(TEXT), omitManagedFields=SWITCH
+)
 
 
 class PolicyError(ValueError):
-    """The policy cannot be used; the text says why, in upstream's words."""
+    """The policy is invalid; the message is upstream's."""
 
 
-class Applied(NamedTuple):
-    """What holds for one request."""
+class AuditConfig(NamedTuple):
+    """The level and options for one request."""
 
     level: int
+    """Index in LEVELS."""
     omit: frozenset[str]
-    """Stages that are not told of."""
+    """Stages for which no event is generated."""
     omit_managed_fields: bool
 
 
@@ -62,7 +78,7 @@ class _Group(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    applied: Applied
+    config: AuditConfig
     users: frozenset[str]
     groups: frozenset[str]
     verbs: frozenset[str]
@@ -90,38 +106,28 @@ class _Rule(NamedTuple):
 
 
 def _matches_path(specs: Sequence[str], path: str) -> bool:
-    return any(
-        spec in ("*", path) or (spec.endswith("*") and path.startswith(spec.rstrip("*"))) for spec in specs
-    )  # fmt: skip
+    return any(spec in ("*", path) or (spec.endswith("*") and path.startswith(spec.rstrip("*"))) for spec in specs)
 
 
 class Policy:
+    """The rules of an audit policy."""
+
     def __init__(self, rules: Sequence[_Rule]) -> None:
         self._rules = tuple(rules)
 
-    def applied(self, access: Access) -> Applied | None:
-        """By the first rule that matches; None: nothing is told of this request."""
+    def config_for(self, access: Access) -> AuditConfig | None:
+        """Return the configuration of the first matching rule, or None if the request is not logged."""
         for rule in self._rules:
             if rule.matches(access):
-                return rule.applied if rule.applied.level else None
+                return rule.config if rule.config.level else None
         return None
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-_GROUP = struct("v1.GroupResources", group=TEXT, resources=many(TEXT), resourceNames=many(TEXT))
-_RULE = struct(
-    "v1.PolicyRule", level=TEXT, users=many(TEXT), userGroups=many(TEXT), verbs=many(TEXT), resources=many(_GROUP),
-    namespaces=many(TEXT), nonResourceURLs=many(TEXT), omitStages=many(TEXT), omitManagedFields=Given(SWITCH),
-)  # fmt: skip
-_POLICY = document(
-    "v1.Policy", metadata=Type(Shape.ANY), rules=many(_RULE), omitStages=many(TEXT), omitManagedFields=SWITCH
-)
-
-
 def read_policy(data: bytes) -> Policy:
-    """Raises PolicyError. Fields that a Policy does not have are passed over, with a warning."""
+    """Read and validate a policy. Unknown fields are ignored with a warning. Raises PolicyError."""
     try:
         value, found = parse_yaml(data)
         api_version, kind = type_meta({} if value is None else value)
@@ -150,16 +156,16 @@ def _unknown(api_version: str, kind: str) -> str:
 
 
 def _policy(policy: Obj) -> Policy:
-    everywhere = frozenset(policy.get("omitStages") or ())
+    omitted_stages = frozenset(policy.get("omitStages") or ())
     managed = bool(policy.get("omitManagedFields"))
-    return Policy([_rule(rule, everywhere, managed) for rule in policy["rules"]])
+    return Policy([_rule(rule, omitted_stages, managed) for rule in policy["rules"]])
 
 
-def _rule(rule: Obj, everywhere: frozenset[str], managed: bool) -> _Rule:
+def _rule(rule: Obj, omitted_stages: frozenset[str], managed: bool) -> _Rule:
     own = rule.get("omitManagedFields")
-    applied = Applied(
+    config = AuditConfig(
         LEVELS.index(rule["level"]),
-        everywhere | frozenset(rule.get("omitStages") or ()),
+        omitted_stages | frozenset(rule.get("omitStages") or ()),
         managed if own is None else bool(own),
     )
 
@@ -173,9 +179,7 @@ def _rule(rule: Obj, everywhere: frozenset[str], managed: bool) -> _Rule:
         for each in rule.get("resources") or ()
     )
     paths = tuple(rule.get("nonResourceURLs") or ())
-    return _Rule(
-        applied, texts("users"), texts("userGroups"), texts("verbs"), texts("namespaces"), groups, paths
-    )  # fmt: skip
+    return _Rule(config, texts("users"), texts("userGroups"), texts("verbs"), texts("namespaces"), groups, paths)
 
 
 # -- validating -------------------------------------------------------------------------------------------------------

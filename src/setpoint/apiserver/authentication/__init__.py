@@ -1,7 +1,8 @@
-"""The ways to say who one is, besides certificates and static tokens (`filters/authenticate.py`).
+"""Authentication methods besides client certificates and static tokens (`filters/authenticate.py`).
 
-- None of them does anything, or is even loaded, where it is not configured.
-- None of them logs a token, or puts one into an error.
-- Whoever must be asked over the network is asked without following redirects, for a limited time, and its answer is
-  kept for a limited time in a limited space.
+Callers may rely on these guarantees:
+- A method that is not configured is not loaded.
+- No method logs a token or puts one into an error.
+- Remote servers are called without following redirects and with a timeout; their answers are cached for a limited time
+  in a bounded cache.
 """

@@ -1,4 +1,4 @@
-"""Bootstrap tokens: how a new node says who it is, before it has a certificate."""
+"""Bootstrap tokens: how a new node authenticates before it has a certificate."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ import logging
 from collections.abc import Sequence
 from hmac import compare_digest
 
-from setpoint.apiserver.filters.authenticate import AudienceAgnostic, Verified, with_everybody
+from setpoint.apiserver.filters.authenticate import (
+    AudienceAgnostic,
+    Verified,
+    with_authenticated_group,
+)
 from setpoint.apiserver.tokens import Lookup
-from setpoint.kinds.core.bootstrap_token import (
+from setpoint.kinds.core.secret import (
     NAMESPACE,
     PREFIX,
     TOKEN,
     TYPE,
-    Obj,
     groups,
     seconds_until_expiry,
     text_value,
 )
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import ObjView
 
 log = logging.getLogger("setpoint.apiserver")
 
 
 class BootstrapTokens(AudienceAgnostic):
-    """Looked up in the Secrets every time: a token that is deleted is good no more."""
+    """Authenticates bootstrap tokens. The Secret is read each time: a deleted token is invalid at once."""
 
     def __init__(self, lookup: Lookup, clock: Clock) -> None:
         super().__init__()
@@ -34,7 +38,7 @@ class BootstrapTokens(AudienceAgnostic):
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
         parts = TOKEN.fullmatch(token)
-        fitting = self.fitting(audiences) if parts is not None else None
+        fitting = self.matching_audiences(audiences) if parts is not None else None
         if parts is None or fitting is None:
             return None
         entry = self._lookup("secrets", NAMESPACE, PREFIX + parts[1])
@@ -47,10 +51,10 @@ class BootstrapTokens(AudienceAgnostic):
             log.debug("Bootstrap secret %s/%s%s matching bearer token %s", NAMESPACE, PREFIX, parts[1], why)
             return None
         name = f"system:bootstrap:{parts[1]}"
-        return Verified(UserInfo(name, groups=with_everybody(name, named)), fitting)
+        return Verified(UserInfo(name, groups=with_authenticated_group(name, named)), fitting)
 
-    def _problem(self, secret: Obj, token: str, key: str) -> str:
-        """Empty: it is good."""
+    def _problem(self, secret: ObjView, token: str, key: str) -> str:
+        """Return what is wrong with the token, or "" if it is valid."""
         if "deletionTimestamp" in secret["metadata"]:
             return "is deleted and awaiting removal"
         if secret.get("type") != TYPE or not secret.get("data"):

@@ -1,7 +1,7 @@
-"""Certificates of clients: who signed them, until when they are good, and whom they name.
+"""Client certificates: who signed them, until when they are valid, and which user they identify.
 
-The TLS layer has let nobody in whose certificate no known authority signed. Which authority it was, and whether it is
-still one of ours, is looked at here: once for each connection, and again whenever the authorities change.
+The TLS layer only accepts certificates that a known authority has signed. Which authority it was, and whether it is
+still trusted, is verified here: once for each connection, and again whenever the authorities change.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from setpoint.apiserver.filters.authenticate import CREDENTIAL, with_everybody
-from setpoint.apiserver.http.message import Peer, Request
+from setpoint.apiserver.filters.authenticate import CREDENTIAL, with_authenticated_group
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Unauthorized
 from setpoint.meta.x509.pem import blocks
+from setpoint.wire.message import Peer, Request
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from setpoint.meta.x509.chains import CertificatePool
 
 _UID_OID = "1.3.6.1.4.1.57683.2"
-_LONGEST_CHAIN = 8
+_MAX_CHAIN_LENGTH = 8
 
 
 class Anchors:
-    """Authorities, which may be replaced while they are in use."""
+    """Trusted certificate authorities, which may be replaced while they are in use."""
 
     def __init__(self, bundles: Sequence[bytes], clock: Clock) -> None:
         """`bundles` are PEM."""
@@ -40,11 +40,11 @@ class Anchors:
         """Raise ValueError, and change nothing, if one of the bundles contains no certificate."""
         for bundle in bundles:
             if not any(block.type == "CERTIFICATE" for block in blocks(bundle)):
-                raise ValueError("there is no certificate in it")
+                raise ValueError("the bundle contains no certificate")
         self._bundles, self._pool = list(bundles), None
         self.generation += 1
 
-    def vouch_for(self, peer: Peer) -> bool:
+    def trusts(self, peer: Peer) -> bool:
         """Return whether a chain of the certificates that the peer has sent ends at one of the authorities."""
         known = peer.attributes.get(self)
         if isinstance(known, tuple) and known[0] == self.generation:
@@ -54,36 +54,36 @@ class Anchors:
         return found
 
     def _verify(self, peer: Peer) -> bool:
-        from setpoint.meta.x509.certificate import parse
+        from setpoint.meta.x509.certificate import X509Error, parse
         from setpoint.meta.x509.chains import CLIENT_AUTH, CertificatePool, verify
-        from setpoint.meta.x509.errors import X509Error
 
         assert peer.certificate is not None
         if self._pool is None:
             self._pool = CertificatePool.from_pem(*self._bundles)
         try:
-            sent = [parse(der) for der in (peer.certificate, *peer.intermediates()[:_LONGEST_CHAIN])]
+            sent = [parse(der) for der in (peer.certificate, *peer.intermediates()[:_MAX_CHAIN_LENGTH])]
             verify(sent, self._pool, self._clock.now(), usage=CLIENT_AUTH)
         except X509Error:
             return False
         return True
 
 
-class _Known(NamedTuple):
-    """What a connection's certificate says."""
+class _Inspected(NamedTuple):
+    """The outcome of inspecting a connection's certificate."""
 
     generation: int
     expires: float
-    """By the monotonic clock."""
+    """Monotonic time in seconds."""
     user: UserInfo | None
-    is_good: bool
+    is_valid: bool
 
 
 class CertificateAuthenticator:
-    """The common name of a verified client certificate is the user, its organizations are the groups."""
+    """Authenticates the common name of a verified client certificate as the user, with its organizations as the
+    groups."""
 
     def __init__(self, clock: Clock, anchors: Anchors | None = None) -> None:
-        """Without `anchors`, whoever signed it for the TLS layer will do."""
+        """Every authority that the TLS layer accepts is trusted if `anchors` is None."""
         self._clock = clock
         self._anchors = anchors
 
@@ -93,25 +93,25 @@ class CertificateAuthenticator:
             return None
         known = peer.attributes.get(self)
         generation = 0 if self._anchors is None else self._anchors.generation
-        if not isinstance(known, _Known) or known.generation != generation:
-            known = peer.attributes[self] = self._look(peer, peer.certificate, generation)
-        if not known.is_good or self._clock.monotonic() > known.expires:
+        if not isinstance(known, _Inspected) or known.generation != generation:
+            known = peer.attributes[self] = self._inspect(peer, peer.certificate, generation)
+        if not known.is_valid or self._clock.monotonic() > known.expires:
             raise Unauthorized()
         return known.user
 
-    def _look(self, peer: Peer, der: bytes, generation: int) -> _Known:
-        # Here, because the library is slow to load and most servers start before anybody shows a certificate.
+    def _inspect(self, peer: Peer, der: bytes, generation: int) -> _Inspected:
+        # Imported here: the library is slow to load and not needed at the start of a server.
         from cryptography import x509
 
         certificate = x509.load_der_x509_certificate(der)
-        left = (certificate.not_valid_after_utc - self._clock.now()).total_seconds()
-        expires = self._clock.monotonic() + left
-        if self._anchors is not None and not self._anchors.vouch_for(peer):
-            return _Known(generation, expires, None, False)
+        seconds_left = (certificate.not_valid_after_utc - self._clock.now()).total_seconds()
+        expires = self._clock.monotonic() + seconds_left
+        if self._anchors is not None and not self._anchors.trusts(peer):
+            return _Inspected(generation, expires, None, False)
         try:
-            return _Known(generation, expires, _user_of(certificate, der), True)
+            return _Inspected(generation, expires, _user_of(certificate, der), True)
         except Unauthorized:
-            return _Known(generation, expires, None, False)
+            return _Inspected(generation, expires, None, False)
 
 
 def common_name(certificate: x509.Certificate) -> str:
@@ -132,4 +132,4 @@ def _user_of(certificate: x509.Certificate, der: bytes) -> UserInfo | None:
     if len(uids) > 1 or uids == [""]:
         raise Unauthorized()
     extra = {CREDENTIAL: (f"X509SHA256={sha256(der).hexdigest()}",)}
-    return UserInfo(name, "".join(uids), with_everybody(name, groups), extra)
+    return UserInfo(name, "".join(uids), with_authenticated_group(name, groups), extra)

@@ -1,20 +1,19 @@
-"""AuthenticationConfiguration: the file in which issuers of tokens, and what is anonymous, are configured."""
+"""AuthenticationConfiguration: the file that configures token issuers and anonymous requests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
-from setpoint.apiserver.authentication.claim_expressions import ExpressionProblem, compiled, uses_claim
-from setpoint.apiserver.config_files import SWITCH, TEXT, FileProblem, Given, document, many, read_config, struct
-from setpoint.kinds.networking.references import validate_domain_prefixed_path
+from setpoint.apiserver.authentication.claims import InvalidExpression, compile_expression, uses_claim
+from setpoint.apiserver.config_files import SWITCH, TEXT, Explicit, FileProblem, document, many, read_config, struct
+from setpoint.kinds.shared_names import validate_domain_prefixed_path
 from setpoint.meta.cel import Program
 from setpoint.meta.field import Errors, duplicate, internal, invalid, required, too_many
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
-_MOST_ISSUERS = 64
-_PREFIXED = struct("v1.PrefixedClaimOrExpression", claim=TEXT, prefix=Given(TEXT), expression=TEXT)
+_MAX_ISSUERS = 64
+_PREFIXED = struct("v1.PrefixedClaimOrExpression", claim=TEXT, prefix=Explicit(TEXT), expression=TEXT)
 _CONFIGURATION = document(
     "v1.AuthenticationConfiguration",
     jwt=many(
@@ -42,7 +41,7 @@ _CONFIGURATION = document(
             userValidationRules=many(struct("v1.UserValidationRule", expression=TEXT, message=TEXT)),
         )
     ),
-    anonymous=Given(
+    anonymous=Explicit(
         struct(
             "v1.AnonymousAuthConfig",
             enabled=SWITCH,
@@ -54,21 +53,27 @@ _KINDS = {
     (f"apiserver.config.k8s.io/{version}", "AuthenticationConfiguration"): _CONFIGURATION
     for version in ("v1", "v1beta1", "v1alpha1")
 }
+_NO_CERTIFICATES = "data does not contain any valid RSA or ECDSA certificates"
+_UNVERIFIED = (
+    "claims.email_verified must be used in claimMappings.username.expression or "
+    "claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in "
+    "claimMappings.username.expression"
+)
 
 
 def read_authentication(data: bytes) -> Obj:
-    """Raises FileProblem."""
+    """Read the file. Raises FileProblem."""
     if not data:
         raise FileProblem("empty config data")
     return read_config(data, _KINDS)
 
 
 def check_authentication(config: Obj, disallowed_issuers: Sequence[str] = ()) -> Errors:
-    """What is wrong with a configuration. `disallowed_issuers` are those of service account tokens."""
+    """Return the errors of a configuration. `disallowed_issuers` are the issuers of service account tokens."""
     errs: Errors = []
     authenticators: list[Obj] = config.get("jwt") or []
-    if len(authenticators) > _MOST_ISSUERS:
-        return [too_many("jwt", len(authenticators), _MOST_ISSUERS)]
+    if len(authenticators) > _MAX_ISSUERS:
+        return [too_many("jwt", len(authenticators), _MAX_ISSUERS)]
     issuers: set[str] = set()
     discoveries: set[str] = set()
     for at, authenticator in enumerate(authenticators):
@@ -166,13 +171,10 @@ def _authority_problem(text: str) -> str:
         return _NO_CERTIFICATES
 
 
-_NO_CERTIFICATES = "data does not contain any valid RSA or ECDSA certificates"
-
-
 def _compile(text: str, variable: str, path: str, errs: Errors, *, rule: bool = False) -> Program | None:
     try:
-        return compiled(text, variable, rule=rule)
-    except ExpressionProblem as problem:
+        return compile_expression(text, variable, rule=rule)
+    except InvalidExpression as problem:
         if str(problem).startswith("program instantiation failed"):
             errs.append(internal(path, str(problem)))
         else:
@@ -181,7 +183,7 @@ def _compile(text: str, variable: str, path: str, errs: Errors, *, rule: bool = 
 
 
 def _check_rules(authenticator: Obj, path: str, errs: Errors) -> list[Program]:
-    """The programs of the rules that are expressions."""
+    """Check the claim validation rules, and return the programs of those that are expressions."""
     claims: set[str] = set()
     expressions: set[str] = set()
     programs: list[Program] = []
@@ -225,13 +227,6 @@ def _check_mappings(mappings: Obj, path: str, rules: list[Program], errs: Errors
     checked = [*rules, *extra, *([named] if named is not None else [])]
     if named is not None and uses_claim(named, "email") and not any(uses_claim(p, "email_verified") for p in checked):
         errs.append(invalid(f"{path}.username.expression", username["expression"], _UNVERIFIED))
-
-
-_UNVERIFIED = (
-    "claims.email_verified must be used in claimMappings.username.expression or "
-    "claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in "
-    "claimMappings.username.expression"
-)
 
 
 def _check_prefixed(mapping: Obj, path: str, needed: bool, errs: Errors) -> Program | None:

@@ -1,8 +1,8 @@
-"""Custom objects between store and wire.
+"""Encoding of custom objects.
 
-They are stored as they are sent, kind and apiVersion included: those say in which version an object was written. What
-was written under the present definition is sent as it is. What is older is read by the present schema once: pruned,
-with its defaults filled in, and converted where it was stored in another version.
+They are stored as they are sent, including kind and apiVersion, which name the version in which an object was written.
+Objects that were written under the present definition are sent unchanged. Others are decoded by the present schema
+once: pruned, defaulted, and converted if they were stored in another version.
 """
 
 from __future__ import annotations
@@ -14,30 +14,34 @@ import orjson
 
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.resource import CustomResource
-from setpoint.apiserver.encoding import Converted, Converter, Encoding, NotConverted, Texts
-from setpoint.apiserver.listing import Listing
-from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.encoding import Converted, Converter, Encoding, ListBody, NotConverted, Texts
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.meta import chunked_json
+from setpoint.meta.chunked_json import equal
 from setpoint.meta.decode import decode
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Type
 
 _HEAD = b'{"apiVersion":"'
-_OF_ALL = ("apiVersion", "kind")
+_TYPE_META = ("apiVersion", "kind")
 
 
-def written_as(entry: Entry) -> str:
-    """The apiVersion in which the object was stored."""
+def _stored_version(entry: Entry) -> str:
+    """Return the apiVersion in which the object was stored."""
     end = entry.value.index(b'"', len(_HEAD))
     return entry.value[len(_HEAD) : end].decode()
 
 
 class CustomEncoding(Encoding):
+    """The encoding of a custom resource in one version."""
+
     stored = False
     strategic = False
 
     def __init__(
         self, resource: CustomResource, siblings: Mapping[str, CustomResource], conversion: Conversion
     ) -> None:
-        """`siblings`: all versions of the kind, by name."""
+        """`siblings` are all versions of the kind, by name."""
         super().__init__(resource)
         self._resource = resource
         self._siblings = siblings
@@ -45,20 +49,20 @@ class CustomEncoding(Encoding):
         self._storage = siblings[resource.stored_version]
         self._sent = f"{self.form}#sent"
         self._whole = f"{self.form}#whole"
-        # What came from another version has not got the defaults of this one yet.
+        # Objects of another version do not have the defaults of this one yet.
         self.final_as = self._sent if resource is self._storage else ""
         self.remote = conversion.remote
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     def item(self, entry: Entry) -> bytes:
-        value: bytes = entry.remembered(self._sent, self._send)
+        value: bytes = entry.derive(self._sent, self._send)
         return value
 
     def items(self, entries: Iterable[Entry]) -> list[bytes]:
         name, send = self._sent, self._send
         return [
-            known[name] if (known := entry.derived) is not None and name in known else entry.remembered(name, send)
+            known[name] if (known := entry.derived) is not None and name in known else entry.derive(name, send)
             for entry in entries
         ]
 
@@ -66,48 +70,48 @@ class CustomEncoding(Encoding):
         return self.item(entry)
 
     def obj(self, entry: Entry) -> Obj:
-        read: Obj = entry.remembered(self.form, self._read)
+        read: Obj = entry.derive(self.form, self._read)
         return read
 
     def live(self, entry: Entry) -> Obj:
-        if self.remote and not entry.knows(self.form) and written_as(entry) != self.form:
-            return _bare(entry.obj)  # nobody has asked for it in this version yet: selectors see it as it was stored
+        if self.remote and not entry.has_derived(self.form) and _stored_version(entry) != self.form:
+            return _without_type_meta(entry.obj)  # it is not converted yet: selectors see the stored version
         return self.obj(entry)
 
     def shared(self, entry: Entry) -> Obj:
-        whole: Obj = entry.remembered(self._whole, lambda e: self._with_kind(self.obj(e)))
+        whole: Obj = entry.derive(self._whole, lambda e: self._with_kind(self.obj(e)))
         return whole
 
     def _with_kind(self, obj: Obj) -> Obj:
         return {"apiVersion": self.form, "kind": self.resource.kind, **obj}
 
     def _send(self, entry: Entry) -> bytes:
-        if entry.knows(self.form):
+        if entry.has_derived(self.form):
             return orjson.dumps(self._with_kind(self.obj(entry)))
-        # Who lists everything wants bytes: nothing that is decoded on the way is kept.
-        stored = orjson.loads(entry.value)
+        # A list needs only bytes: the decoded object is not retained.
+        stored = chunked_json.read(entry.value)
         whole = self._with_kind(self._read_converted(stored, self._conversion.convert))
         return entry.value if whole == stored else orjson.dumps(whole)
 
     def _read(self, entry: Entry) -> Obj:
-        if entry.knows(self._sent):
+        if entry.has_derived(self._sent):
             sent = self.item(entry)
-            return _bare(entry.obj if sent is entry.value else orjson.loads(sent))
+            return _without_type_meta(entry.obj if sent is entry.value else chunked_json.read(sent))
         return self._read_converted(entry.obj, self._conversion.convert)
 
     def _read_converted(self, stored: Obj, convert: Callable[[Obj, str], Obj]) -> Obj:
         if stored["apiVersion"] == self.form:
-            return _bare(decode(self._resource.type, stored))
-        return _bare(decode(self._resource.bare_type, convert(self._as_written(stored), self.form)))
+            return _without_type_meta(decode(self._resource.type, stored))
+        return _without_type_meta(decode(self._resource.bare_type, convert(self._as_written(stored), self.form)))
 
     def _as_written(self, stored: Obj) -> Obj:
-        """With the defaults of the version that it was stored in."""
+        """Return the object with the defaults of the version that it was stored in."""
         known = self._siblings.get(stored["apiVersion"].rpartition("/")[2])
         whole: Obj = decode(known.type, stored) if known is not None else stored
         return whole
 
     def is_ready(self, entry: Entry) -> bool:
-        return entry.knows(self._sent) or entry.knows(self.form) or written_as(entry) == self.form
+        return entry.has_derived(self._sent) or entry.has_derived(self.form) or _stored_version(entry) == self.form
 
     async def ready(self, entries: Iterable[Entry]) -> None:
         missing = [entry for entry in entries if not self.is_ready(entry)]
@@ -115,16 +119,16 @@ class CustomEncoding(Encoding):
             written = [self._as_written(entry.obj) for entry in missing]
             converted = await self._conversion.convert_all(written, self.form)
             for entry, whole in zip(missing, converted):
-                typed = _bare(decode(self._resource.bare_type, whole))
-                entry.remembered(self.form, partial(_given, typed))
+                typed = _without_type_meta(decode(self._resource.bare_type, whole))
+                entry.derive(self.form, partial(_constant, typed))
 
-    def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
+    def list(self, items: Sequence[bytes], meta: Obj) -> ListBody:
         return super().list(items, {"continue": "", **meta})
 
     def converter(self, known: Converted) -> Converter | None:
-        return partial(self._known_version, known) if self.remote else self.in_version
+        return partial(self._cached_version, known) if self.remote else self.in_version
 
-    def _known_version(self, known: Converted, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
+    def _cached_version(self, known: Converted, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
         sibling = self._siblings.get(api_version.rpartition("/")[2])
         if sibling is None or sibling.api_version != api_version:
             return None
@@ -136,8 +140,8 @@ class CustomEncoding(Encoding):
             raise NotConverted(whole, api_version)
         return sibling.type, converted
 
-    async def learn(self, missing: NotConverted, known: Converted) -> None:
-        # A part of an object may have lost all its metadata; webhooks want some.
+    async def fetch_conversion(self, missing: NotConverted, known: Converted) -> None:
+        # A part of an object may have no metadata, but webhooks require them.
         sent = {"metadata": {}, **missing.obj}
         converted = (await self._conversion.convert_all([sent], missing.api_version))[0]
         if "metadata" not in missing.obj:
@@ -152,12 +156,12 @@ class CustomEncoding(Encoding):
             obj = self._conversion.convert(self._with_kind(obj), api_version)
         return known.type, obj
 
-    async def seen_as(self, obj: Obj, other: Encoding) -> Obj:
+    async def to_version(self, obj: Obj, other: Encoding) -> Obj:
         return await self._convert(self._with_kind(obj), other.form)
 
-    async def taken_from(self, whole: Obj, other: Encoding, unknown: Texts | None = None) -> Obj:
+    async def from_version(self, whole: Obj, other: Encoding, unknown: Texts | None = None) -> Obj:
         typed = decode(other.resource.type, whole)
-        return _bare(await self._convert(typed, self.form))
+        return _without_type_meta(await self._convert(typed, self.form))
 
     async def _convert(self, whole: Obj, api_version: str) -> Obj:
         if whole["apiVersion"] == api_version:
@@ -170,19 +174,21 @@ class CustomEncoding(Encoding):
 
     def entry(self, key: str, obj: Obj, revision: int) -> Entry:
         entry = Entry(key, orjson.dumps(self._with_kind(obj)), revision)
-        entry.remembered(self._sent, lambda e: e.value)
+        entry.derive(self._sent, lambda e: e.value)
         return entry
 
-    def same(self, obj: Obj, live: Obj) -> bool:
-        # To Python True is 1.
+    def same(self, obj: Obj, live: Obj, large: bool = False) -> bool:
+        if large:
+            return equal(obj, live, same_json=True)
+        # True == 1 in Python.
         option = orjson.OPT_SORT_KEYS
         return obj == live and orjson.dumps(obj, option=option) == orjson.dumps(live, option=option)
 
-    def dump(self, obj: Obj) -> bytes:
+    def dump(self, obj: Obj, large: bool = False) -> bytes:
         whole = self._with_kind(obj)
         if self.resource is not self._storage:
             whole = self._to_storage(self._conversion.convert(whole, self._storage.api_version))
-        return orjson.dumps(whole)
+        return super().dump(whole, large)
 
     async def dump_remote(self, obj: Obj) -> bytes:
         whole = self._with_kind(obj)
@@ -191,16 +197,16 @@ class CustomEncoding(Encoding):
         return orjson.dumps(whole)
 
     def _to_storage(self, whole: Obj) -> Obj:
-        """What the schema of the stored version makes of a converted object; the metadata first, in order."""
-        typed = _bare(decode(self._storage.bare_type, whole))
+        """Return a converted object as the schema of the storage version decodes it, with its metadata first."""
+        typed = _without_type_meta(decode(self._storage.bare_type, whole))
         meta = typed.pop("metadata")
         meta.pop("resourceVersion", None)
         return {"apiVersion": self._storage.api_version, "kind": self._storage.kind, "metadata": meta, **typed}
 
 
-def _given(typed: Obj, _: Entry) -> Obj:
+def _constant(typed: Obj, _: Entry) -> Obj:
     return typed
 
 
-def _bare(whole: Obj) -> Obj:
-    return {name: value for name, value in whole.items() if name not in _OF_ALL}
+def _without_type_meta(whole: Obj) -> Obj:
+    return {name: value for name, value in whole.items() if name not in _TYPE_META}

@@ -1,1 +1,1 @@
-"""Priority and fairness: whoever asks for much waits for his turn, and is not in the way of the others."""
+"""API priority and fairness: requests are queued fairly, so that no client starves the others."""

@@ -1,13 +1,12 @@
-"""Who is served now and who waits.
+"""API priority and fairness: which requests are executed now and which are queued.
 
-Each request belongs to a flow, each flow to a level, and each level has so many seats. Who finds no seat waits, in fair
-order; who finds no room to wait is told to come again.
+Each request belongs to a flow, each flow to a priority level, and each level has a number of seats. A request without a
+free seat is queued; if the queue is full, it is rejected with Retry-After.
 
-There is one more thing of which there is not enough, and which seats do not count: this process has one thread. When
-requests come in faster than they can be answered, most of them never take a seat for longer than it takes to answer
-them; they would be answered in the order in which they came, and whoever sends a thousand at once would be answered a
-thousand times before the next one is. So whoever comes when this turn of the loop (`Turns`) has lasted long enough
-waits too, in the same queues, and of those who wait a few are called in each turn.
+Seats do not limit the event loop: the process has one thread, and most requests hold a seat only while they run on it.
+Without a further rule, a client that sends a thousand requests at once would be served a thousand times before the next
+client. So requests from the network that arrive late in an iteration of the event loop (see LoopSlicer) are queued as
+well, and only a few queued requests are dispatched in each iteration.
 """
 
 from __future__ import annotations
@@ -15,183 +14,334 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.fairness.classification import Classifier, Flow
-from setpoint.apiserver.fairness.dropped import Dropped
-from setpoint.apiserver.fairness.levels import Level, lend
-from setpoint.apiserver.fairness.queues import QueueFull, Waiting
+from setpoint.apiserver.fairness.levels import DroppedRequestsTracker, Level, lend_seats
+from setpoint.apiserver.fairness.queues import QueuedRequest, QueueFull, flow_hash
 from setpoint.apiserver.filters.authorize import Access
-from setpoint.apiserver.filters.inflight import Overloaded
-from setpoint.apiserver.turns import Turns
-from setpoint.kinds.bootstrap.flowcontrol import MANDATORY, flow_schemas, priority_levels
+from setpoint.apiserver.filters.request_limits import Overloaded
+from setpoint.apiserver.request_context import RequestContext, truthy
+from setpoint.apiserver.watch_cache import ResourceCache
+from setpoint.kinds.bootstrap.initial_objects import MANDATORY, flow_schemas, priority_levels
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
+from setpoint.meta.exposition import Family, counter, gauge
+from setpoint.meta.objects import ObjView
+from setpoint.wire.loop_slices import LoopSlicer
 
-Obj = Mapping[str, Any]
-Objects = Callable[[str], Iterable[Obj]]
-"""All flow schemas, or all priority levels, by their plural."""
+_BYTES_PER_SEAT = 100_000
+_MAX_BYTES_IN_MEMORY = 1_000_000
+"""Maximum number of bytes of a response in memory; longer responses are sent in pieces."""
+_MAX_SEATS = 100
+_SAMPLED_OBJECTS = 8
+_SMALL_LIST = 20
+"""Lists of at most this many objects count as one seat."""
+_MAX_CACHED_FLOWS = 4096
+_MAX_CACHED_LENGTH = 1024
+"""Maximum length of the client-controlled attributes of a cached flow, to bound the memory."""
+_SEATS_PER_ITERATION = 4
+"""Number of seats that are granted to queued requests in one iteration of the event loop."""
+_QUEUE_TIMEOUT = 15.0
+"""Seconds after which a queued request is rejected; the check may be a few seconds late. A quarter of the request
+timeout."""
+_LENDING_INTERVAL = 10.0
+"""Seconds between adjustments of the levels' limits."""
 
-_CALLED = 4
-"""Seats that those who wait get in a turn."""
-_PATIENCE = 15.0
-"""How long somebody waits, or a little longer: a quarter of the time that a request may take."""
-_LENDING = 10.0
-"""Seconds after which seats are lent and given back."""
+
+def estimated_seats(ctx: RequestContext, access: Access, max_seats: int, caches: Mapping[str, ResourceCache]) -> int:
+    """Return the number of seats of a list or watch, at most `max_seats` (0 means no limit of the level)."""
+    if access.name or (ctx.verb == "watch" and not _starts_with_list(ctx)):
+        return 1
+    cache = caches.get(f"{access.group or 'core'}/{access.resource}/")
+    count = len(cache) if cache is not None else 0
+    limit = ctx.option("limit")
+    if limit.isdecimal() and len(limit) < 10 and 0 < int(limit) < count:
+        count = int(limit)
+    if cache is None or count <= _SMALL_LIST:
+        return 1
+    sizes = [len(entry.value) for entry in islice(cache.scan(), _SAMPLED_OBJECTS)]
+    response_bytes = min(count * sum(sizes) // len(sizes), _MAX_BYTES_IN_MEMORY)
+    return max(1, min(-(-response_bytes // _BYTES_PER_SEAT), max_seats or _MAX_SEATS, _MAX_SEATS))
 
 
-class Seat:
-    """What a request holds while it is worked on, or waits for. Moments are the clock's monotonic ones."""
+def _starts_with_list(ctx: RequestContext) -> bool:
+    return truthy(ctx.option("sendInitialEvents", "false")) or ctx.option("resourceVersion") in ("", "0")
 
-    __slots__ = ("access", "began", "call", "came", "count", "flow", "of", "waiting")
 
-    def __init__(self, of: Fairness, flow: Flow, count: int, call: Call, access: Access, came: float) -> None:
-        self.of = of
+Headers = tuple[tuple[str, str], ...]
+
+
+class Flow:
+    """Requests that are queued fairly against other flows of the level."""
+
+    __slots__ = ("dispatched", "hash", "headers", "level", "schema")
+
+    def __init__(self, schema: str, level: Level, hash: int, headers: Headers) -> None:
+        self.schema = schema
+        self.level = level
+        self.hash = hash
+        self.headers = headers
+        """Response headers that name flow schema and priority level."""
+        self.dispatched = level.dispatched.setdefault(schema, [0])
+
+
+class Classifier:
+    """Assigns requests to flows."""
+
+    def __init__(self, schemas: Iterable[ObjView], levels: Mapping[str, Level], uids: Mapping[str, str]) -> None:
+        """Schemas whose level does not exist are ignored."""
+        known = [each for each in schemas if _level(each) in levels]
+        self._schemas = sorted(known, key=lambda s: (s["spec"].get("matchingPrecedence", 0), s["metadata"]["name"]))
+        self._levels = levels
+        self._uids = uids
+        self._flows: dict[tuple[Any, ...], Flow] = {}
+
+    def flow(self, access: Access) -> Flow:
+        user = access.user
+        scope = access.namespace if access.resource else access.path
+        key = (user.name, user.groups, access.verb, access.group, access.resource, access.subresource, scope)
+        found = self._flows.get(key)
+        if found is None:
+            if len(self._flows) >= _MAX_CACHED_FLOWS:
+                self._flows.clear()
+            found = self._classify(access)
+            if len(user.name) + len(access.group) + len(access.resource) + len(scope or "") <= _MAX_CACHED_LENGTH:
+                self._flows[key] = found
+        return found
+
+    def _classify(self, access: Access) -> Flow:
+        for schema in self._schemas:
+            if any(_matches(rule, access) for rule in schema["spec"].get("rules") or ()):
+                return self._flow(schema, access)
+        return self._flow(self._schemas[-1], access)  # the mandatory catch-all schema
+
+    def _flow(self, schema: ObjView, access: Access) -> Flow:
+        name, level = schema["metadata"]["name"], _level(schema)
+        by = (schema["spec"].get("distinguisherMethod") or {}).get("type", "")
+        distinguisher = access.user.name if by == "ByUser" else access.namespace if by == "ByNamespace" else ""
+        headers = (
+            ("X-Kubernetes-Pf-Flowschema-Uid", schema["metadata"].get("uid", "")),
+            ("X-Kubernetes-Pf-Prioritylevel-Uid", self._uids.get(level, "")),
+        )
+        return Flow(name, self._levels[level], flow_hash(name, distinguisher), headers)
+
+
+def _level(schema: ObjView) -> str:
+    found: str = schema["spec"]["priorityLevelConfiguration"]["name"]
+    return found
+
+
+def _matches(rule: Mapping[str, Any], access: Access) -> bool:
+    if not any(_is_subject(subject, access.user) for subject in rule.get("subjects") or ()):
+        return False
+    if access.resource:
+        return any(_covers(item, access) for item in rule.get("resourceRules") or ())
+    return any(
+        _has(item.get("verbs"), access.verb) and _has_path(item.get("nonResourceURLs") or (), access.path or "")
+        for item in rule.get("nonResourceRules") or ()
+    )
+
+
+def _is_subject(subject: Mapping[str, Any], user: UserInfo) -> bool:
+    kind = subject.get("kind")
+    if kind == "User":
+        return subject["user"]["name"] in ("*", user.name)
+    if kind == "Group":
+        return subject["group"]["name"] == "*" or subject["group"]["name"] in user.groups
+    account = subject["serviceAccount"]
+    prefix = f"system:serviceaccount:{account['namespace']}:"
+    return user.name.startswith(prefix) and account["name"] in ("*", user.name[len(prefix) :])
+
+
+def _covers(rule: Mapping[str, Any], access: Access) -> bool:
+    resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
+    if not (
+        _has(rule.get("verbs"), access.verb)
+        and _has(rule.get("apiGroups"), access.group)
+        and _has(rule.get("resources"), resource)
+    ):
+        return False
+    if not access.namespace:
+        return bool(rule.get("clusterScope"))
+    return _has(rule.get("namespaces"), access.namespace)
+
+
+def _has(allowed: Iterable[str] | None, wanted: str) -> bool:
+    return allowed is not None and ("*" in allowed or wanted in allowed)
+
+
+def _has_path(patterns: Iterable[str], path: str) -> bool:
+    return any(
+        pattern in ("*", path) or (pattern.endswith("/*") and path.startswith(pattern[:-1])) for pattern in patterns
+    )
+
+
+Objects = Callable[[str], Iterable[ObjView]]
+"""Returns all flow schemas or priority levels, by plural."""
+
+
+class FlowRequest:
+    """A request that is queued or executed. Times are monotonic seconds."""
+
+    __slots__ = ("access", "arrived", "ctx", "fairness", "flow", "queued", "seats", "started")
+
+    def __init__(
+        self, fairness: Fairness, flow: Flow, seats: int, ctx: RequestContext, access: Access, arrived: float
+    ) -> None:
+        self.fairness = fairness
         self.flow = flow
-        self.count = count
-        self.call = call
+        self.seats = seats
+        self.ctx = ctx
         self.access = access
-        self.came = came
-        self.began: float | None = None
-        """None: it is still to come, and `Fairness.seated` waits for it."""
-        self.waiting: Waiting | None = None
-        """Where it waits, or has waited."""
+        self.arrived = arrived
+        self.started: float | None = None
+        """When execution started; None while the request is queued (see `Fairness.wait_for_seat`)."""
+        self.queued: QueuedRequest | None = None
+        """The entry in the queue; None if the request got a seat at once."""
 
-    def leave(self) -> None:
-        self.of.left(self)
+    def finish(self) -> None:
+        """Release the seats."""
+        self.fairness.finished(self)
 
 
 class Fairness:
-    def __init__(self, objects: Objects, revision: Callable[[], int], clock: Clock, turns: Turns, seats: int) -> None:
-        """`revision` moves whenever an object changes. There are so many seats in all."""
+    """The requests of one server, and the configuration that they are queued by."""
+
+    def __init__(
+        self, objects: Objects, revision: Callable[[], int], clock: Clock, slicer: LoopSlicer, seats: int
+    ) -> None:
+        """`revision` changes whenever a configuration object does. `seats` is the number of all seats."""
         self._objects = objects
         self._revision = revision
         self._clock = clock
-        self._turns = turns
+        self._slicer = slicer
         self._total = seats
         self._seen = -1
         self.levels: dict[str, Level] = {}
         self._classifier: Classifier
-        self._dropped: dict[str, Dropped] = {}
-        self._calling = False
+        self._dropped_trackers: dict[str, DroppedRequestsTracker] = {}
+        self._dispatch_scheduled = False
         self._next = 0
-        self.under_way: set[Seat] = set()
-        """Of all requests that take part, those who wait included."""
-        self._patient: deque[tuple[float, Flow, Waiting]] = deque()
-        """Who waits, and until when at most, in the order in which they came."""
+        self.requests: set[FlowRequest] = set()
+        """All requests that are queued or executed."""
+        self._queue_deadlines: deque[tuple[float, Flow, QueuedRequest]] = deque()
+        """Deadline, flow and entry of each queued request, in order of arrival."""
 
-    # -- what a request does ------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def flow(self, access: Access) -> Flow:
+        """Return the flow of a request."""
         revision = self._revision()
         if revision != self._seen:
             self._seen = revision
             self._configure()
         return self._classifier.flow(access)
 
-    def enter(
-        self, flow: Flow, call: Call, access: Access, now: float, seats: int = 1, *, outside: bool = True
-    ) -> Seat:
-        """A seat, or one to wait for. Those from within the process take part in what seats there are, but do
-        not wait for the loop: they are what it is busy with. Raises Overloaded."""
+    def admit(
+        self, flow: Flow, ctx: RequestContext, access: Access, now: float, seats: int = 1, *, from_network: bool = True
+    ) -> FlowRequest:
+        """Admit a request: it gets seats or is queued. In-process requests need seats too, but do not wait for the next
+        iteration of the event loop, which is busy with them. Raises Overloaded."""
         level = flow.level
         queues = level.queues
-        wait = queues.waiting or (outside and queues.can_wait and self._turns.long())
-        if level.exempt or (queues.fits(seats) and (not wait or queues.is_next(flow.hash, seats))):
+        wait = queues.waiting or (from_network and queues.has_queues and self._slicer.over_budget())
+        if level.exempt or (queues.fits(seats) and (not wait or queues.can_bypass(flow.hash, seats))):
             queues.in_use += seats
-            seat = Seat(self, flow, seats, call, access, now)
-            self._begin(seat, now)
+            request = FlowRequest(self, flow, seats, ctx, access, now)
+            self._start(request, now)
         else:
-            seat = Seat(self, flow, seats, call, access, now)
+            request = FlowRequest(self, flow, seats, ctx, access, now)
             try:
-                seat.waiting = queues.wait(flow.hash, seats)
+                request.queued = queues.enqueue(flow.hash, seats)
             except QueueFull:
-                raise self._refused(flow, "queue-full" if queues.can_wait else "concurrency-limit") from None
+                raise self._rejection(flow, "queue-full" if queues.has_queues else "concurrency-limit") from None
             level.seats_changed(now)
-            self._call_soon()
-        self.under_way.add(seat)
-        return seat
+            self._dispatch_soon()
+        self.requests.add(request)
+        return request
 
-    async def seated(self, seat: Seat) -> None:
-        """Returns when it is its turn. Raises Overloaded when that takes too long."""
-        waiting = seat.waiting
-        assert waiting is not None
-        patient = self._patient
-        while patient and patient[0][2].gone:
-            patient.popleft()  # so that there are never many to be looked at in one go
-        patient.append((self._clock.monotonic() + _PATIENCE, seat.flow, waiting))
+    async def wait_for_seat(self, request: FlowRequest) -> None:
+        """Wait until the request gets its seats. Raises Overloaded after the timeout."""
+        queued = request.queued
+        assert queued is not None
+        deadlines = self._queue_deadlines
+        while deadlines and deadlines[0][2].removed:
+            deadlines.popleft()  # keeps the number of removed entries small
+        deadlines.append((self._clock.monotonic() + _QUEUE_TIMEOUT, request.flow, queued))
         try:
-            await waiting.turn
+            await queued.granted
         except BaseException as error:
-            self.under_way.discard(seat)
+            self.requests.discard(request)
             if isinstance(error, asyncio.CancelledError):
-                self._went_away(seat, waiting)
+                self._cancel(request, queued)
             raise
-        self._begin(seat, self._clock.monotonic())
+        self._start(request, self._clock.monotonic())
 
-    def _went_away(self, seat: Seat, waiting: Waiting) -> None:
-        queues, turn = seat.flow.level.queues, waiting.turn
-        if not turn.done() or turn.cancelled():
-            queues.give_up(waiting)
-        elif turn.exception() is None:
-            queues.in_use -= seat.count  # it had come, in the very moment
+    def _cancel(self, request: FlowRequest, queued: QueuedRequest) -> None:
+        queues, granted = request.flow.level.queues, queued.granted
+        if not granted.done() or granted.cancelled():
+            queues.remove(queued)
+        elif granted.exception() is None:
+            queues.in_use -= request.seats  # a seat was granted at the same moment
 
-    def left(self, seat: Seat) -> None:
-        self.under_way.discard(seat)
-        level = seat.flow.level
-        level.queues.in_use -= seat.count
+    def finished(self, request: FlowRequest) -> None:
+        """Release the seats of a request."""
+        self.requests.discard(request)
+        level = request.flow.level
+        level.queues.in_use -= request.seats
         level.executing -= 1
         now = self._clock.monotonic()
         level.seats_changed(now)
         if level.queues.waiting:
-            self._call_soon()
+            self._dispatch_soon()
 
-    def _begin(self, seat: Seat, now: float) -> None:
-        seat.began = now
-        flow = seat.flow
+    def _start(self, request: FlowRequest, now: float) -> None:
+        request.started = now
+        flow = request.flow
         flow.level.executing += 1
         flow.dispatched[0] += 1
         flow.level.seats_changed(now)
 
-    def _tire(self, now: float) -> None:
-        """Who has waited too long is refused."""
-        while self._patient and (self._patient[0][2].gone or self._patient[0][0] <= now):
-            _, flow, waiting = self._patient.popleft()
-            if not waiting.gone and not waiting.turn.done():
-                flow.level.queues.give_up(waiting)
-                waiting.turn.set_exception(self._refused(flow, "time-out"))
+    def _reject_expired(self, now: float) -> None:
+        """Reject the requests whose queue timeout has passed."""
+        while self._queue_deadlines and (self._queue_deadlines[0][2].removed or self._queue_deadlines[0][0] <= now):
+            _, flow, queued = self._queue_deadlines.popleft()
+            if not queued.removed and not queued.granted.done():
+                flow.level.queues.remove(queued)
+                queued.granted.set_exception(self._rejection(flow, "time-out"))
 
-    def _refused(self, flow: Flow, reason: str) -> Overloaded:
+    def _rejection(self, flow: Flow, reason: str) -> Overloaded:
         level = flow.level
         level.reject(flow.schema, reason)
-        dropped = self._dropped.setdefault(level.name, Dropped())
-        return Overloaded.until(dropped.one_more(int(self._clock.monotonic())))
+        dropped = self._dropped_trackers.setdefault(level.name, DroppedRequestsTracker())
+        return Overloaded.until(dropped.record(int(self._clock.monotonic())))
 
-    # -- turns of the loop --------------------------------------------------------------------------------------------
+    # -- dispatching --------------------------------------------------------------------------------------------------
 
-    def _call_soon(self) -> None:
-        """Those who wait are called in the next one."""
-        if not self._calling:
-            self._calling = True
-            self._turns.first(self._call)
+    def _dispatch_soon(self) -> None:
+        """Schedule the dispatch of queued requests in the next iteration of the event loop."""
+        if not self._dispatch_scheduled:
+            self._dispatch_scheduled = True
+            self._slicer.run_next(self._dispatch)
 
-    def _call(self) -> None:
-        """Levels take turns too; whoever is left waits for a seat, or is called in the next turn of the loop."""
-        self._calling = False
+    def _dispatch(self) -> None:
+        """Grant seats to queued requests, round-robin between the levels; schedule the rest for the next iteration."""
+        self._dispatch_scheduled = False
         busy = [level for level in self.levels.values() if level.queues.waiting]
         if not busy:
             return
         self._next = (self._next + 1) % len(busy)
         busy = [*busy[self._next :], *busy[: self._next]]
-        called = 0
-        while busy and called < _CALLED:
-            given = [level.queues.dispatch() for level in busy]
-            called += sum(given)
-            busy = [level for level, seats in zip(busy, given, strict=True) if seats]
+        granted_seats = 0
+        while busy and granted_seats < _SEATS_PER_ITERATION:
+            granted = [level.queues.dispatch() for level in busy]
+            granted_seats += sum(granted)
+            busy = [level for level, seats in zip(busy, granted, strict=True) if seats]
         if busy:
-            self._call_soon()
+            self._dispatch_soon()
 
-    # -- what is configured -------------------------------------------------------------------------------------------
+    # -- configuration ------------------------------------------------------------------------------------------------
 
     def _configure(self) -> None:
         now = self._clock.monotonic()
@@ -205,14 +355,14 @@ class Fairness:
             level.configure(each["spec"])
         shares = sum(level.shares for level in self.levels.values())
         for level in self.levels.values():
-            level.share(self._total, shares)
-        lend(self.levels.values(), now)
+            level.set_limits(self._total, shares)
+        lend_seats(self.levels.values(), now)
         schemas = list(self._objects("flowschemas"))
         known = {each["metadata"]["name"] for each in schemas}
         schemas += [each for each in flow_schemas() if each["metadata"]["name"] in MANDATORY - known]
         uids = {each["metadata"]["name"]: each["metadata"].get("uid", "") for each in given}
         self._classifier = Classifier(schemas, self.levels, uids)
-        # Those who wait on a level that is gone are let in: there is nobody left for whom they would have to wait.
+        # Dispatch all queued requests of removed levels.
         for level in before.values():
             if level.name not in self.levels:
                 level.queues.limit = level.queues.in_use + level.queues.seats_waiting
@@ -220,11 +370,55 @@ class Fairness:
                     pass
 
     async def run(self) -> None:
-        """Whoever waits does not wait for ever; and seats are lent and given back."""
+        """Reject requests after their timeout, and adjust the limits of the levels, periodically."""
         while True:
             for _ in range(2):
-                await self._clock.sleep(_LENDING / 2)
-                self._tire(self._clock.monotonic())
+                await self._clock.sleep(_LENDING_INTERVAL / 2)
+                self._reject_expired(self._clock.monotonic())
             now = self._clock.monotonic()
-            lend(self.levels.values(), now)
-            self._call_soon()
+            lend_seats(self.levels.values(), now)
+            self._dispatch_soon()
+
+
+_GAUGES: dict[str, tuple[str, Callable[[Level], int]]] = {
+    "nominal_limit_seats": ("Nominal number of seats of a level.", lambda level: level.nominal),
+    "lower_limit_seats": ("Number of seats that a level never lends.", lambda level: level.lower_limit),
+    "upper_limit_seats": (
+        "Maximum number of seats of a level, including borrowed ones.",
+        lambda level: level.upper_limit,
+    ),
+    "current_limit_seats": ("Current number of seats of a level.", lambda level: level.queues.limit),
+    "current_executing_seats": ("Number of seats in use.", lambda level: level.queues.in_use),
+    "current_executing_requests": ("Number of executing requests.", lambda level: level.executing),
+    "current_inqueue_requests": ("Number of queued requests.", lambda level: level.queues.waiting),
+    "current_inqueue_seats": ("Number of seats that queued requests need.", lambda level: level.queues.seats_waiting),
+}
+
+
+def flow_control_metrics(fairness: Fairness) -> Iterable[Family]:
+    """Yield the metrics of priority and fairness, with upstream's names."""
+    levels: list[Level] = [level for _, level in sorted(fairness.levels.items())]
+    for name, (help_text, read) in _GAUGES.items():
+        yield gauge(
+            f"apiserver_flowcontrol_{name}",
+            help_text,
+            [({"priority_level": level.name}, float(read(level))) for level in levels],
+        )
+    yield counter(
+        "apiserver_flowcontrol_dispatched_requests_total",
+        "Number of requests that were executed.",
+        [
+            ({"priority_level": level.name, "flow_schema": schema}, count)
+            for level in levels
+            for schema, (count,) in sorted(level.dispatched.items())
+        ],
+    )
+    yield counter(
+        "apiserver_flowcontrol_rejected_requests_total",
+        "Number of requests that were rejected.",
+        [
+            ({"priority_level": level.name, "flow_schema": schema, "reason": reason}, count)
+            for level in levels
+            for (schema, reason), count in sorted(level.rejected.items())
+        ],
+    )

@@ -1,8 +1,8 @@
-"""Requests that wait for a seat, in fair order.
+"""Fair queuing of the requests of one priority level.
 
-Fair means: of the queues that hold somebody, that one is served next which got least so far. Time is counted in seats
-given away: a queue that was empty begins where the others are, so nobody saves up, and nobody is punished for having
-come early.
+Each flow is assigned a few of the queues by shuffle sharding. The queue that received the fewest seats so far is served
+next. Virtual time advances by the seats that were granted; a queue that becomes active starts at the present virtual
+time, so that an idle flow accumulates no credit.
 """
 
 from __future__ import annotations
@@ -10,153 +10,179 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from hashlib import sha256
 from heapq import heappop, heappush
 
-from setpoint.apiserver.fairness.dealing import deal
+
+def flow_hash(schema: str, distinguisher: str) -> int:
+    """Return the hash of a flow, the same for all of its requests."""
+    return int.from_bytes(sha256(f"{len(schema)}{schema},{distinguisher}".encode()).digest()[:8], "little")
 
 
-class Waiting:
-    """A request without a seat. `turn` is done when it has one, or is told that it will get none."""
+def shuffle_shard(value: int, deck_size: int, hand_size: int) -> tuple[int, ...]:
+    """Return `hand_size` distinct numbers below `deck_size`."""
+    drawn: list[int] = []
+    for count in range(hand_size):
+        value, card = divmod(value, deck_size - count)
+        # The card is an index into the remaining deck: each lower card that was drawn before shifts it by one.
+        for other in sorted(drawn):
+            if card >= other:
+                card += 1
+        drawn.append(card)
+    return tuple(drawn)
 
-    __slots__ = ("gone", "queue", "seats", "turn")
+
+class QueuedRequest:
+    """A request without a seat. `granted` is done when it gets one, or fails when it is rejected."""
+
+    __slots__ = ("granted", "queue", "removed", "seats")
 
     def __init__(self, queue: _Queue, seats: int) -> None:
         self.queue = queue
         self.seats = seats
-        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.gone = False
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.removed = False
 
 
 class _Queue:
-    __slots__ = ("active", "served", "waiting", "work")
+    """One queue of a level."""
+
+    __slots__ = ("active", "requests", "virtual_time", "work")
 
     def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
+        self.requests: deque[QueuedRequest] = deque()
         self.work = 0
-        """Seats that are asked for here."""
-        self.served = 0
-        """By the level's count, when the next one is due."""
+        """Number of seats that the queued requests need."""
+        self.virtual_time = 0
+        """Virtual time at which the next request is due."""
         self.active = False
-        """Whether it is among those that are looked at."""
+        """Whether the queue is in the heap of queues with requests."""
 
 
 class QueueFull(Exception):
-    """There is neither a seat nor room to wait."""
+    """There is neither a free seat nor space in the queue."""
 
 
 class Queues:
-    """Of one level. Without queues nobody waits: who finds no seat is refused."""
+    """The queues of one level. A level without queues rejects requests that find no seat."""
 
     def __init__(self) -> None:
         self.limit = 0
-        """How many seats there are."""
+        """Number of seats of the level."""
         self.in_use = 0
+        """Number of seats in use."""
         self.seats_waiting = 0
+        """Number of seats that queued requests need."""
         self.waiting = 0
+        """Number of queued requests."""
         self.cancelled = 0
-        """How many went away while they waited."""
-        self._length = 0
-        self._hand = 0
+        """Number of requests whose client disconnected while they were queued."""
+        self._queue_length = 0
+        self._hand_size = 0
         self._queues: list[_Queue] = []
-        self._hands: dict[int, tuple[int, ...]] = {}
+        self._hand_cache: dict[int, tuple[int, ...]] = {}
         self._active: list[tuple[int, int, _Queue]] = []
-        self._order = 0
-        self._count = 0
+        self._sequence = 0
+        self._virtual_time = 0
 
     def configure(self, queues: int, length: int, hand: int) -> None:
-        """Whoever waits in a queue that is no longer one is still served in its turn."""
-        if (len(self._queues), self._hand) != (queues, hand):
+        """Set the number of queues, their length and the hand size. Requests in queues that are removed are still
+        dispatched."""
+        if (len(self._queues), self._hand_size) != (queues, hand):
             self._queues = [_Queue() for _ in range(queues)]
-            self._hands.clear()
-        self._length, self._hand = length, hand
+            self._hand_cache.clear()
+        self._queue_length, self._hand_size = length, hand
 
     @property
-    def can_wait(self) -> bool:
+    def has_queues(self) -> bool:
         return bool(self._queues)
 
     @property
-    def each(self) -> Sequence[_Queue]:
-        """To be looked at, not to be changed."""
+    def queues(self) -> Sequence[_Queue]:
+        """The queues, which must not be changed."""
         return self._queues
 
     def fits(self, seats: int) -> bool:
-        """Whether so many are free. More than there are at all can be had when nobody else has any."""
+        """Return whether so many seats are free. A request for more than all seats fits if none is in use."""
         return self.in_use + seats <= self.limit or (seats > self.limit and not self.in_use)
 
-    def wait(self, flow: int, seats: int) -> Waiting:
-        """Raises QueueFull."""
+    def enqueue(self, flow: int, seats: int) -> QueuedRequest:
+        """Queue a request of the flow. Raises QueueFull."""
         if not self._queues:
             raise QueueFull
         queue = self._shortest(flow)
-        if len(queue.waiting) >= self._length and self.in_use >= self.limit:
+        if len(queue.requests) >= self._queue_length and self.in_use >= self.limit:
             raise QueueFull
-        waiting = Waiting(queue, seats)
-        queue.waiting.append(waiting)
+        request = QueuedRequest(queue, seats)
+        queue.requests.append(request)
         queue.work += seats
         self.waiting += 1
         self.seats_waiting += seats
         if not queue.active:
-            queue.served = max(queue.served, self._count)
+            queue.virtual_time = max(queue.virtual_time, self._virtual_time)
             self._activate(queue)
-        return waiting
+        return request
 
-    def is_next(self, flow: int, seats: int) -> bool:
-        """Whether somebody who comes now would be the next one anyway: nobody waits in the same queue, which had no
-        more than the others, and there are seats for them and for whoever is next without them. If so, that was their
-        turn."""
+    def can_bypass(self, flow: int, seats: int) -> bool:
+        """Return whether a new request of the flow would be dispatched next anyway, and if so charge its queue.
+
+        That is the case if its queue is empty and not ahead of the others, and if there are seats for it and for the
+        next queued request.
+        """
         if not self._queues:
             return False
         queue = self._shortest(flow)
-        first = self._active[0][2].waiting if self._active else ()
+        first = self._active[0][2].requests if self._active else ()
         needed = seats + (first[0].seats if first else 0)
-        if queue.active or queue.served > self._count or self.in_use + needed > self.limit:
+        if queue.active or queue.virtual_time > self._virtual_time or self.in_use + needed > self.limit:
             return False
-        queue.served = self._count + seats
+        queue.virtual_time = self._virtual_time + seats
         return True
 
     def _shortest(self, flow: int) -> _Queue:
-        """Of those in which this flow may wait."""
-        hand = self._hands.get(flow)
+        """Return the queue with the least work among those of the flow."""
+        hand = self._hand_cache.get(flow)
         if hand is None:
-            if len(self._hands) >= 4096:
-                self._hands.clear()
-            hand = self._hands[flow] = deal(flow, len(self._queues), self._hand)
-        return min((self._queues[card] for card in hand), key=lambda each: each.work)
+            if len(self._hand_cache) >= 4096:
+                self._hand_cache.clear()
+            hand = self._hand_cache[flow] = shuffle_shard(flow, len(self._queues), self._hand_size)
+        return min((self._queues[card] for card in hand), key=lambda queue: queue.work)
 
     def dispatch(self) -> int:
-        """Gives seats to the one whose turn it is, and says how many; 0: nobody waits, or there are not enough."""
+        """Grant seats to the next request and return their number; 0 means that no request is queued, or that it does
+        not fit."""
         while self._active:
             queue = self._active[0][2]
-            while queue.waiting and (queue.waiting[0].gone or queue.waiting[0].turn.done()):
-                self.give_up(queue.waiting.popleft())
-            if not queue.waiting:
+            while queue.requests and (queue.requests[0].removed or queue.requests[0].granted.done()):
+                self.remove(queue.requests.popleft())
+            if not queue.requests:
                 heappop(self._active)
                 queue.active = False
                 continue
-            if not self.fits(queue.waiting[0].seats):
+            if not self.fits(queue.requests[0].seats):
                 return 0
             heappop(self._active)
-            next_ = queue.waiting.popleft()
-            self._count = queue.served
-            queue.served += next_.seats
+            next_ = queue.requests.popleft()
+            self._virtual_time = queue.virtual_time
+            queue.virtual_time += next_.seats
             self._activate(queue)
-            self.give_up(next_)
+            self.remove(next_)
             self.in_use += next_.seats
-            next_.turn.set_result(None)
+            next_.granted.set_result(None)
             return next_.seats
         return 0
 
-    def give_up(self, waiting: Waiting) -> None:
-        """It waits no longer."""
-        if not waiting.gone:
-            waiting.gone = True
-            waiting.queue.work -= waiting.seats
+    def remove(self, request: QueuedRequest) -> None:
+        """Remove a request from the counts of waiting requests."""
+        if not request.removed:
+            request.removed = True
+            request.queue.work -= request.seats
             self.waiting -= 1
-            self.seats_waiting -= waiting.seats
-            if waiting.turn.cancelled():
+            self.seats_waiting -= request.seats
+            if request.granted.cancelled():
                 self.cancelled += 1
 
     def _activate(self, queue: _Queue) -> None:
-        self._order += 1
+        self._sequence += 1
         queue.active = True
-        heappush(self._active, (queue.served, self._order, queue))
+        heappush(self._active, (queue.virtual_time, self._sequence, queue))

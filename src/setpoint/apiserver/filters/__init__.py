@@ -1,1 +1,1 @@
-"""What every request passes before its handler: who, may they, not too many."""
+"""The filters that every request passes before its handler: authentication, authorization, limits."""

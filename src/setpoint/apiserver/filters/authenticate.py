@@ -1,23 +1,22 @@
-"""Who is it? Static tokens, and whatever else is put into the chain.
+"""Authentication: static tokens, the identities of in-process components, and the chain of all authenticators.
 
-No token is ever logged, and none travels further than this: once somebody is authenticated, the request has no
-Authorization header any more.
+Tokens are never logged, and go no further than this module: an authenticated request has no Authorization header.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hmac import compare_digest
 from string import ascii_letters, digits
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from setpoint.apiserver.http.message import Request
-from setpoint.apiserver.request import percent_decoded
+from setpoint.apiserver.request_context import percent_decoded
 from setpoint.kinds.strategy import UserInfo
-from setpoint.meta import base64url
 from setpoint.meta.errors import Unauthorized
 from setpoint.meta.goformat import aggregate
+from setpoint.meta.jose import base64url_decode
+from setpoint.wire.message import Peer, Request
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -27,33 +26,43 @@ _INVALID = "invalid bearer token"
 _SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 _SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 _BASE64URL = frozenset(ascii_letters + digits + "-_")
-_LONGEST_TOKEN = 64 * 1024
-"""Characters of a bearer token; no issuer makes longer ones. Upstream has no such bound."""
-_MOST_PROTOCOLS = 100
-"""Subprotocols that a WebSocket may offer. Upstream has no such bound."""
+_MAX_TOKEN_LENGTH = 64 * 1024
+"""Maximum length of a bearer token; upstream has no limit."""
+_MAX_SUBPROTOCOLS = 100
+"""Maximum number of WebSocket subprotocols of a request; upstream has no limit."""
+_HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+"""Paths for load balancers and process managers, which have no credentials."""
+_IN_PROCESS_USER = "user within the process"
 
 
 class TokenRefused(Exception):
-    """The token is of a known make but not good (any more). The text does not hold the token."""
+    """The token belongs to this authenticator but is invalid. The message does not contain the token."""
 
 
 class Verified(NamedTuple):
+    """An authenticated token."""
+
     user: UserInfo
     audiences: tuple[str, ...]
-    """Those that were asked for and that the token is meant for."""
+    """The requested audiences that the token is valid for."""
 
 
 @runtime_checkable
 class TokenAuthenticator(Protocol):
+    """Authenticates bearer tokens."""
+
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | Awaitable[Verified | None] | None:
-        """None: not a token of this make. To be awaited only where somebody else must be asked. Raises TokenRefused."""
+        """Return the user, an awaitable if a remote server must be asked, or None if the token is not of this
+        authenticator. Raises TokenRefused."""
         ...
 
 
 class RequestAuthenticator(Protocol):
+    """Authenticates requests by other means than bearer tokens."""
+
     def authenticate(self, request: Request) -> UserInfo | None:
-        """The user, or None if this authenticator knows nothing of the request's credentials. Raises Unauthorized if
-        they are not good; others may still know the request by something else."""
+        """Return the user, or None if the request has no credentials for this authenticator. Raises Unauthorized if
+        they are invalid; another authenticator may still accept the request."""
         ...
 
 
@@ -61,37 +70,37 @@ Authenticator = RequestAuthenticator | TokenAuthenticator
 
 
 def parse_bearer(header: str) -> tuple[str, bool]:
-    """The token (empty: the header holds none), and whether one is there but badly spaced."""
+    """Return the token, or "" if the header has none, and whether a token follows extra spaces."""
     parts = header.strip().split(" ", 2)
     if len(parts) < 2 or parts[0].lower() != "bearer":
         return "", False
     return parts[1], not parts[1] and len(parts) == 3
 
 
-def with_everybody(name: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """The groups of whoever has shown who they are; also a proxy may have nobody to tell of."""
+def with_authenticated_group(name: str, groups: Sequence[str]) -> tuple[str, ...]:
+    """Return the groups of an authenticated user, unless a proxy names an anonymous one."""
     if name == ANONYMOUS.name or AUTHENTICATED in groups or UNAUTHENTICATED in groups:
         return tuple(groups)
     return (*groups, AUTHENTICATED)
 
 
 class AudienceAgnostic:
-    """A TokenAuthenticator whose tokens do not say for whom they are: they are good for this server."""
+    """A TokenAuthenticator whose tokens name no audience: they are valid for this server."""
 
     def __init__(self) -> None:
         self.audiences: Sequence[str] = ()
-        """By which tokens may mean this server."""
+        """The audiences of this server."""
 
-    def fitting(self, audiences: Sequence[str]) -> tuple[str, ...] | None:
-        """Those for which such a token is good; None: it is not good for what is asked."""
+    def matching_audiences(self, audiences: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the audiences that such a token is valid for, or None if it is valid for none of those requested."""
         if audiences is self.audiences:
             return tuple(audiences)
-        fitting = tuple(audience for audience in audiences if audience in self.audiences)
-        return fitting if fitting or not audiences else None
+        matching_audiences = tuple(audience for audience in audiences if audience in self.audiences)
+        return matching_audiences if matching_audiences or not audiences else None
 
 
 class TokenFileAuthenticator(AudienceAgnostic):
-    """A CSV file: token, user, uid and, optionally, groups in one quoted column."""
+    """A CSV file with token, user, uid and, optionally, groups in one quoted column."""
 
     def __init__(self, users: dict[str, UserInfo]) -> None:
         super().__init__()
@@ -99,7 +108,7 @@ class TokenFileAuthenticator(AudienceAgnostic):
 
     @classmethod
     def read(cls, path: str) -> TokenFileAuthenticator:
-        """Raises ValueError with a sentence that names the line."""
+        """Read a token file. Raises ValueError with a message that names the line."""
         users: dict[str, UserInfo] = {}
         with open(path, newline="", encoding="utf-8") as lines:
             for number, row in enumerate(csv.reader(lines), 1):
@@ -111,17 +120,17 @@ class TokenFileAuthenticator(AudienceAgnostic):
                 if not token:
                     raise ValueError(f"{path}, line {number}: the token is empty")
                 groups = [group.strip() for group in row[3].split(",") if group.strip()] if len(row) > 3 else []
-                users[token] = UserInfo(name, uid, with_everybody(name, groups))
+                users[token] = UserInfo(name, uid, with_authenticated_group(name, groups))
         return cls(users)
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
         user = self._users.get(token)
-        fitting = self.fitting(audiences) if user is not None else None
-        return Verified(user, fitting) if user is not None and fitting is not None else None
+        matching_audiences = self.matching_audiences(audiences) if user is not None else None
+        return Verified(user, matching_audiences) if user is not None and matching_audiences is not None else None
 
 
 class LoopbackAuthenticator:
-    """One token, known to this process alone, for the components that run inside it."""
+    """Authenticates one token that only this process knows, for the components inside it."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -133,12 +142,11 @@ class LoopbackAuthenticator:
         return None
 
 
-HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
-"""Load balancers and process managers ask these, and have no credentials."""
-
-
 class AuthenticatorChain:
-    """The first that knows the user decides. Nobody: anonymous if allowed and no credentials were shown, else 401."""
+    """Asks the authenticators in order; the first that knows the user decides.
+
+    A request without credentials is anonymous where that is allowed. Everything else is Unauthorized.
+    """
 
     def __init__(
         self,
@@ -146,8 +154,8 @@ class AuthenticatorChain:
         anonymous: bool,
         audiences: Sequence[str] = (),
     ) -> None:
-        self.anonymous_paths: frozenset[str] | None = None if anonymous else HEALTH
-        """What may be asked without saying who one is; None: everything."""
+        self.anonymous_paths: frozenset[str] | None = None if anonymous else _HEALTH_PATHS
+        """Paths that anonymous users may request; None means all."""
         self._authenticators: list[RequestAuthenticator] = []
         self._tokens: list[TokenAuthenticator] = []
         self.audiences: Sequence[str] = tuple(audiences)
@@ -155,7 +163,7 @@ class AuthenticatorChain:
             self.add(authenticator)
 
     def add(self, authenticator: Authenticator) -> None:
-        """Asked after all of its sort that are there already."""
+        """Add an authenticator, after those of its kind."""
         if isinstance(authenticator, TokenAuthenticator):
             self._tokens.append(authenticator)
             if isinstance(authenticator, AudienceAgnostic):
@@ -163,35 +171,35 @@ class AuthenticatorChain:
         else:
             self._authenticators.append(authenticator)
 
-    def serve(self, audiences: Sequence[str]) -> None:
-        """The names by which tokens may mean this server."""
+    def set_audiences(self, audiences: Sequence[str]) -> None:
+        """Set the audiences of this server."""
         self.audiences = tuple(audiences)
         for authenticator in self._tokens:
             if isinstance(authenticator, AudienceAgnostic):
                 authenticator.audiences = self.audiences
 
-    def authenticate(self, request: Request, warnings: list[str]) -> UserInfo | Awaitable[UserInfo]:
-        """To be awaited only where an authenticator must ask somebody else first. Raises Unauthorized."""
-        refused = False
+    def authenticate(self, request: Request, warn: Callable[[str], None]) -> UserInfo | Awaitable[UserInfo]:
+        """Return the user, or an awaitable if a remote server must be asked. Raises Unauthorized."""
+        rejected = False
         for authenticator in self._authenticators:
             try:
                 user = authenticator.authenticate(request)
             except Unauthorized:
-                refused = True
+                rejected = True
                 continue
             if user is not None:
                 return user
         headers = request.headers
         header = headers.get("authorization")
         if header is not None:
-            # The caller may send the same headers again.
+            # The caller may use the same headers for another request.
             request.headers = headers = headers.copy()
             del headers["authorization"]
-            token, spaced = parse_bearer(request.repeated.pop("authorization", (header,))[0])
+            token, malformed = parse_bearer(request.repeated.pop("authorization", (header,))[0])
             if token:
                 return self._bearer(token)
-            if spaced:
-                warnings.append(_SPACE)
+            if malformed:
+                warn(_SPACE)
         if _SUBPROTOCOL in headers.get("sec-websocket-protocol", ""):
             request.headers = headers = headers.copy()
             protocols = headers.pop("sec-websocket-protocol")
@@ -200,12 +208,12 @@ class AuthenticatorChain:
                 token, headers["sec-websocket-protocol"] = _from_subprotocols(protocols)
                 if token:
                     return self._bearer(token)
-        if not refused and (self.anonymous_paths is None or percent_decoded(request.path) in self.anonymous_paths):
+        if not rejected and (self.anonymous_paths is None or percent_decoded(request.path) in self.anonymous_paths):
             return ANONYMOUS
         raise Unauthorized()
 
     def _bearer(self, token: str) -> UserInfo | Awaitable[UserInfo]:
-        if len(token) > _LONGEST_TOKEN:
+        if len(token) > _MAX_TOKEN_LENGTH:
             raise Unauthorized()
         for at, authenticator in enumerate(self._tokens):
             try:
@@ -220,25 +228,25 @@ class AuthenticatorChain:
         raise Unauthorized()
 
     async def _await_bearer(
-        self, asked: Awaitable[Verified | None], token: str, others: Sequence[TokenAuthenticator]
+        self, pending: Awaitable[Verified | None], token: str, remaining: Sequence[TokenAuthenticator]
     ) -> UserInfo:
         try:
-            verified = await asked
+            verified = await pending
         except TokenRefused:
             verified = None
         if verified is None:
-            verified, _ = await _verify(others, token, self.audiences)
+            verified, _ = await _verify(remaining, token, self.audiences)
         if verified is None:
             raise Unauthorized()
         return verified.user
 
     async def review(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, str]:
-        """Whose token it is, or what is wrong with it. The token is taken as if it came in a header."""
+        """Authenticate the token of a TokenReview as if it were in a header. Return the user, or None and an error."""
         audiences = audiences or self.audiences
         token, _ = parse_bearer(f"Bearer {token}")
         if not token:
             return (Verified(ANONYMOUS, tuple(audiences)) if self.anonymous_paths is None else None), ""
-        if len(token) > _LONGEST_TOKEN:
+        if len(token) > _MAX_TOKEN_LENGTH:
             return None, _INVALID
         verified, errors = await _verify(self._tokens, token, audiences)
         return verified, "" if verified is not None else aggregate([_INVALID, *errors])
@@ -247,7 +255,7 @@ class AuthenticatorChain:
 async def _verify(
     authenticators: Sequence[TokenAuthenticator], token: str, audiences: Sequence[str]
 ) -> tuple[Verified | None, list[str]]:
-    """What the first says that knows the token; else what is wrong with it."""
+    """Return the answer of the first authenticator that knows the token, or None and the errors."""
     errors: list[str] = []
     for authenticator in authenticators:
         try:
@@ -263,16 +271,16 @@ async def _verify(
 
 
 def _opens_websocket(headers: Mapping[str, str]) -> bool:
-    offered = headers.get("connection", "").split(",", _MOST_PROTOCOLS)
+    offered = headers.get("connection", "").split(",", _MAX_SUBPROTOCOLS)
     connection = (token.strip().lower() for token in offered)
     return headers.get("upgrade", "").lower() == "websocket" and "upgrade" in connection
 
 
 def _from_subprotocols(header: str) -> tuple[str, str]:
-    """Browsers cannot set an Authorization header on a WebSocket: the token, empty if there is none, and the other
-    protocols."""
-    protocols = [protocol.strip() for protocol in header.split(",", _MOST_PROTOCOLS)]
-    if len(protocols) > _MOST_PROTOCOLS:
+    """Return the token, or "" if there is none, and the other subprotocols. Browsers cannot set an Authorization header
+    on a WebSocket."""
+    protocols = [protocol.strip() for protocol in header.split(",", _MAX_SUBPROTOCOLS)]
+    if len(protocols) > _MAX_SUBPROTOCOLS:
         raise Unauthorized()
     tokens = [protocol for protocol in protocols if protocol.startswith(_SUBPROTOCOL)]
     others = [protocol for protocol in protocols if not protocol.startswith(_SUBPROTOCOL)]
@@ -280,9 +288,28 @@ def _from_subprotocols(header: str) -> tuple[str, str]:
     if len(tokens) > 1 or not _BASE64URL.issuperset(encoded):
         raise Unauthorized()
     try:
-        token = base64url.decode(encoded).decode()
+        token = base64url_decode(encoded).decode()
     except ValueError:
         raise Unauthorized() from None
     if token and not others:
         raise Unauthorized()
     return token, ",".join(others)
+
+
+def in_process_peer(user: str, groups: tuple[str, ...]) -> Peer:
+    """Return the peer of an in-process connection, which acts as this user."""
+    return Peer(
+        "127.0.0.1", attributes={_IN_PROCESS_USER: UserInfo(user, groups=with_authenticated_group(user, groups))}
+    )
+
+
+class InProcessAuthenticator:
+    """Authenticates in-process components by an attribute of their peer.
+
+    Requests from the network cannot have it: the server creates the peer of each connection and never sets this
+    attribute.
+    """
+
+    def authenticate(self, request: Request) -> UserInfo | None:
+        user = request.peer.attributes.get(_IN_PROCESS_USER)
+        return user if isinstance(user, UserInfo) else None

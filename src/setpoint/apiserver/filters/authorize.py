@@ -1,4 +1,4 @@
-"""May they? The seam for authorization modes and the chain that asks each of them."""
+"""Authorization: the interface of authorizers, and the chain that asks each of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
-from setpoint.apiserver.call import Call
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.goformat import aggregate, quote
@@ -16,10 +16,19 @@ from setpoint.meta.selectors import Requirement, Selector, SelectorError, parse_
 
 MASTERS = "system:masters"
 Rule = Mapping[str, Any]
+MAX_SELECTOR_LENGTH = 8 * 1024
+"""Maximum length of a selector that authorization considers. A longer one counts as no restriction: parsing it would
+cost too much for a client that is not authorized yet."""
+_ALL: tuple[Rule, ...] = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+_WITH_SELECTORS = frozenset({"list", "watch", "deletecollection"})
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Access(NamedTuple):
-    """What is asked for: something with a resource, or, with a `path`, something outside the API."""
+    """The attributes of a request to authorize: those of a resource, or with `path` those of a non-resource URL."""
 
     user: UserInfo
     verb: str
@@ -31,19 +40,16 @@ class Access(NamedTuple):
     name: str = ""
     path: str | None = None
     fields: Iterable[Requirement] = ()
-    """What a list, watch or deletecollection is restricted to, as far as it could be parsed."""
+    """Requirements of the field selector of a list, watch or deletecollection, if it could be parsed."""
     labels: Iterable[Requirement] = ()
-
-
-LONGEST_SELECTOR = 8 * 1024
-"""Characters of a selector that authorization takes into account. A longer one restricts nothing there: parsing it
-would cost more than may be spent on a client that nobody has allowed anything yet."""
+    """Requirements of the label selector."""
 
 
 class Restriction:
-    """The requirements of a selector, parsed when an authorizer asks for them: most never do.
+    """The requirements of a selector, parsed only if an authorizer needs them.
 
-    One that cannot be parsed has none, so the request counts as one for everything."""
+    A selector that cannot be parsed has no requirements: the request counts as one for all objects.
+    """
 
     __slots__ = ("_found", "_parse", "_text")
 
@@ -59,14 +65,14 @@ class Restriction:
     def _requirements(self) -> tuple[Requirement, ...]:
         if self._found is None:
             self._found = ()
-            if len(self._text) <= LONGEST_SELECTOR:
+            if len(self._text) <= MAX_SELECTOR_LENGTH:
                 with suppress(SelectorError):
                     self._found = self._parse(self._text).requirements
         return self._found
 
     @property
     def name(self) -> str:
-        """The only object that a field selector admits, or "": who may read that object may list it."""
+        """The only object that a field selector admits, or "": a user who may read it may also list it."""
         if "metadata.name" not in self._text:
             return ""
         for requirement in self._requirements:
@@ -83,11 +89,11 @@ class Decision(Enum):
 
 
 class Problem(str):
-    """In the place of a reason: that it could not be decided, and why. Whoever is not allowed for this alone is told of
-    an error of the server."""
+    """The reason of a decision that could not be made because of an error. A request that is refused only for this
+    reason is answered with a server error."""
 
     reason: str
-    """What those said who could decide."""
+    """The reasons of the authorizers that could decide."""
 
     def __new__(cls, text: str, reason: str = "") -> Self:
         problem = super().__new__(cls, text)
@@ -96,36 +102,32 @@ class Problem(str):
 
 
 Ruling = tuple[Decision, str]
-"""The decision and, if there is something to say, why."""
+"""A decision and its reason, which may be empty."""
 
 
 class Rules(NamedTuple):
-    """What somebody may do, as far as it can be said in rules."""
+    """The rules of a user, as far as they can be listed."""
 
     rules: list[Rule]
     errors: list[str]
-    """What could not be looked up."""
+    """Errors of the listing, such as a role that does not exist; empty if it is complete."""
     incomplete: bool = False
-    """There is more than the rules say."""
+    """Whether the user may have further rights."""
 
 
 class Authorizer(Protocol):
+    """Decides whether requests are allowed."""
+
     name: str
-    """What its reasons are introduced with when nobody allowed a request."""
+    """Prefix of its reasons in the response to a request that no authorizer allowed."""
 
     def authorize(self, access: Access) -> Ruling | Awaitable[Ruling]:
-        """At once, if it can be said at once; else it is to be awaited."""
+        """Return the decision, or an awaitable if a remote server must be asked."""
         ...
 
     def rules_for(self, user: UserInfo, namespace: str) -> Rules:
-        """Every rule that holds for the user there."""
+        """Return all rules of the user in a namespace."""
         ...
-
-
-_ALL: tuple[Rule, ...] = (
-    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-    {"verbs": ["*"], "nonResourceURLs": ["*"]},
-)
 
 
 class AlwaysAllow:
@@ -149,23 +151,23 @@ class AlwaysDeny:
 
 
 class AuthorizerChain:
-    """The first that allows or denies decides; `system:masters` may do everything, before anybody is asked."""
+    """Asks the authorizers in order; the first that allows or denies decides. `system:masters` are always allowed."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
 
     def authorize(self, access: Access) -> Ruling | Awaitable[Ruling]:
-        """To be awaited only where an authorizer must ask somebody else first."""
+        """Return the decision, or an awaitable if a remote server must be asked."""
         if MASTERS in access.user.groups:
             return Decision.ALLOW, ""
         return _ask(self._authorizers, access, ())
 
     def replace(self, authorizers: Sequence[Authorizer]) -> None:
-        """Others, from the next question on."""
+        """Replace the authorizers for the following requests."""
         self._authorizers = tuple(authorizers)
 
     async def decide(self, access: Access) -> Ruling:
-        """For those who do not mind to wait."""
+        """Return the decision, after waiting for remote servers."""
         ruling = self.authorize(access)
         return ruling if isinstance(ruling, tuple) else await ruling
 
@@ -181,74 +183,79 @@ class AuthorizerChain:
         )
 
 
-_Said = tuple[tuple[str, str], ...]
-"""By whom, and what."""
+_Reasons = tuple[tuple[str, str], ...]
+"""Names of authorizers and their reasons."""
 
 
-def _ask(authorizers: tuple[Authorizer, ...], access: Access, said: _Said) -> Ruling | Awaitable[Ruling]:
-    """One after the other; `said` is what others before gave as reasons."""
+def _ask(authorizers: tuple[Authorizer, ...], access: Access, reasons: _Reasons) -> Ruling | Awaitable[Ruling]:
+    """Ask one authorizer after the other; `reasons` are those of earlier ones."""
     for authorizer in authorizers:
         ruling = authorizer.authorize(access)
         if not isinstance(ruling, tuple):
-            return _await(ruling, authorizers[authorizers.index(authorizer) :], access, said)
+            return _await(ruling, authorizers[authorizers.index(authorizer) :], access, reasons)
         if ruling[0] is not Decision.NO_OPINION:
             return ruling
         if ruling[1]:
-            said = (*said, (authorizer.name, ruling[1]))
-    return Decision.NO_OPINION, _together(said) if said else ""
+            reasons = (*reasons, (authorizer.name, ruling[1]))
+    return Decision.NO_OPINION, _joined(reasons) if reasons else ""
 
 
-def _together(said: _Said) -> str:
-    reasons = "\n".join(f"{name}: {text}" for name, text in said if not isinstance(text, Problem))
-    problems = [text for _, text in said if isinstance(text, Problem)]
-    return Problem(aggregate(problems), reasons) if problems else reasons
+def _joined(reasons: _Reasons) -> str:
+    texts = "\n".join(f"{name}: {text}" for name, text in reasons if not isinstance(text, Problem))
+    problems = [text for _, text in reasons if isinstance(text, Problem)]
+    return Problem(aggregate(problems), texts) if problems else texts
 
 
-async def _await(asked: Awaitable[Ruling], authorizers: tuple[Authorizer, ...], access: Access, said: _Said) -> Ruling:
-    """The first of `authorizers` is being asked."""
-    decision, reason = await asked
+async def _await(
+    pending: Awaitable[Ruling], authorizers: tuple[Authorizer, ...], access: Access, reasons: _Reasons
+) -> Ruling:
+    """Await the first of `authorizers`, which has been asked, and continue with the others."""
+    decision, reason = await pending
     if decision is not Decision.NO_OPINION:
         return decision, reason
     if reason:
-        said = (*said, (authorizers[0].name, reason))
-    ruling = _ask(authorizers[1:], access, said)
+        reasons = (*reasons, (authorizers[0].name, reason))
+    ruling = _ask(authorizers[1:], access, reasons)
     return ruling if isinstance(ruling, tuple) else await ruling
 
 
-_WITH_SELECTORS = frozenset({"list", "watch", "deletecollection"})
-
-
-def access_of(call: Call) -> Access:
-    target, query = call.target, call.query
+def access_of(ctx: RequestContext) -> Access:
+    target, query = ctx.target, ctx.query
     if not target.resource:
-        return Access(call.user, call.request.method.lower(), path=target.path)
+        return Access(ctx.user, ctx.request.method.lower(), path=target.path)
     name = target.name
     fields: Iterable[Requirement] = ()
     labels: Iterable[Requirement] = ()
-    # The old way to watch, by a path of its own, does not take selectors everywhere: there they confine nothing.
-    if query and call.verb in _WITH_SELECTORS and not target.watch:
+    # The deprecated watch paths do not support selectors everywhere, so these restrict nothing.
+    if query and ctx.verb in _WITH_SELECTORS and not target.watch:
         if "fieldSelector" in query:
-            fields = Restriction(call.option("fieldSelector"), parse_fields)
-            if not name and call.verb != "deletecollection":
+            fields = Restriction(ctx.option("fieldSelector"), parse_fields)
+            if not name and ctx.verb != "deletecollection":
                 name = fields.name
         if "labelSelector" in query:
-            labels = Restriction(call.option("labelSelector"), parse_labels)
+            labels = Restriction(ctx.option("labelSelector"), parse_labels)
     return Access(
-        call.user, call.verb, target.group, target.version, target.resource, target.subresource, target.namespace,
-        name, None, fields, labels,
-    )  # fmt: skip
+        ctx.user,
+        ctx.verb,
+        target.group,
+        target.version,
+        target.resource,
+        target.subresource,
+        target.namespace,
+        name,
+        None,
+        fields,
+        labels,
+    )
 
 
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
-
-def harmless(text: str) -> str:
-    """What comes from the request is kept fit for HTML."""
+def escape_html(text: str) -> str:
+    """Escape text from the request for HTML."""
     return text.translate(_HTML)
 
 
 def forbidden(access: Access, reason: str = "") -> Forbidden:
-    """In upstream's words; the name of the object is left out where the whole kind is at stake."""
+    """Return the error in upstream's words; the object is not named if the whole kind is concerned."""
     user = f"User {quote(access.user.name)} cannot {access.verb}"
     if access.path is not None:
         text = f"{user} path {quote(access.path)}"
@@ -256,5 +263,5 @@ def forbidden(access: Access, reason: str = "") -> Forbidden:
         resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
         text = f"{user} resource {quote(resource)} in API group {quote(access.group)}"
         text += f" in the namespace {quote(access.namespace)}" if access.namespace else " at the cluster scope"
-    text = harmless(text)
+    text = escape_html(text)
     return Forbidden.of(access.group, access.resource, access.name, f"{text}: {reason}" if reason else text)

@@ -1,8 +1,8 @@
-"""Acting as somebody else, for those who may: the Impersonate-* headers.
+"""Impersonation: acting as another user by Impersonate-* headers.
 
-Several modes are tried. The constrained ones ask two things: may the caller be that user (`impersonate:<mode>`), and
-may it do this request while being it (`impersonate-on:<mode>:<verb>`)? The oldest one asks only for `impersonate` on
-every part of the wanted user. The refusal that the caller sees is the first one, from the mode that last worked for it.
+Several modes are tried. The constrained ones check two permissions: to be that user (`impersonate:<mode>`), and to
+perform this request as that user (`impersonate-on:<mode>:<verb>`). The legacy mode requires `impersonate` on every
+attribute of the user. The client sees the first refusal, from the mode that last succeeded for it.
 """
 
 from __future__ import annotations
@@ -10,32 +10,31 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
 from setpoint.apiserver.filters.authorize import MASTERS, Access, AuthorizerChain, Decision, access_of, forbidden
-from setpoint.apiserver.http.message import Request
-from setpoint.apiserver.request import percent_decoded
-from setpoint.kinds.networking.references import validate_domain_prefixed_path
+from setpoint.apiserver.request_context import RequestContext, percent_decoded
+from setpoint.kinds.shared_names import validate_domain_prefixed_path
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, Forbidden
 from setpoint.meta.field import Errors, aggregate_message
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_label, dns1123_subdomain
+from setpoint.wire.message import Request
 
 _EXTRA = "impersonate-extra-"
 _ACCOUNT = "system:serviceaccount:"
 _NODE = "system:node:"
 _NODE_NAME = "authentication.kubernetes.io/node-name"
 _IDENTITY = "authentication.k8s.io"
-_MANY = 4
-"""From so many checks on, one for all of them is tried first."""
-_REMEMBERED = 10_000
-_LONGEST = 64 * 1024
-"""Characters of all Impersonate-* headers of a request together, names included. Upstream has no such bound."""
+_WILDCARD_THRESHOLD = 4
+"""Number of checks from which a single check for all of them is tried first."""
+_MAX_CACHED_USERS = 10_000
+_MAX_HEADER_BYTES = 64 * 1024
+"""Maximum length of all Impersonate-* headers of a request together, including names; upstream has no limit."""
 
 
 def service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account whose user name this is."""
+    """Return namespace and name of the service account with this user name, or None if it is none."""
     if not name.startswith(_ACCOUNT):
         return None
     parts = name[len(_ACCOUNT) :].split(":")
@@ -50,6 +49,8 @@ def _node(name: str) -> str:
 
 
 class Impersonator:
+    """Resolves and authorizes impersonation."""
+
     def __init__(self) -> None:
         self._modes: tuple[_Mode, ...] = (
             _Mode("associated-node", _is_own_node),
@@ -58,19 +59,24 @@ class Impersonator:
             _Mode("user-info", lambda wanted, _: not _node(wanted.name) and service_account(wanted.name) is None),
             _Mode("", lambda *_: True),
         )
-        self._last: OrderedDict[str, _Mode] = OrderedDict()
-        """The mode that last worked, by user; bounded."""
+        self._last_modes: OrderedDict[str, _Mode] = OrderedDict()
+        """The mode that last succeeded, by user; bounded."""
 
-    def user_for(self, call: Call, user: UserInfo, authorizer: AuthorizerChain) -> UserInfo | Awaitable[UserInfo]:
-        """The user to act as: the caller, or (to be awaited) whom it impersonates. Raises Forbidden, BadRequest."""
-        wanted = _wanted(call.request)
-        return user if wanted is None else self._checked(wanted, call, user, authorizer)
+    def user_for(
+        self, ctx: RequestContext, user: UserInfo, authorizer: AuthorizerChain
+    ) -> UserInfo | Awaitable[UserInfo]:
+        """Return the user to act as: the client, or an awaitable of the impersonated user. Raises Forbidden,
+        BadRequest."""
+        wanted = _wanted(ctx.request)
+        return user if wanted is None else self._checked(wanted, ctx, user, authorizer)
 
-    async def _checked(self, wanted: UserInfo, call: Call, user: UserInfo, authorizer: AuthorizerChain) -> UserInfo:
-        call.user = user
-        access = access_of(call)
+    async def _checked(
+        self, wanted: UserInfo, ctx: RequestContext, user: UserInfo, authorizer: AuthorizerChain
+    ) -> UserInfo:
+        ctx.user = user
+        access = access_of(ctx)
         refusal: Forbidden | None = None
-        last = self._last.get(user.name)
+        last = self._last_modes.get(user.name)
         for mode in self._modes if last is None else (last, *(mode for mode in self._modes if mode is not last)):
             if not mode.applies(wanted, user):
                 continue
@@ -79,18 +85,18 @@ class Impersonator:
             except Forbidden as error:
                 refusal = refusal or error
                 continue
-            self._remember(user.name, mode)
-            if call.audit is not None:
-                call.audit.acts_as(found, mode.constraint)
+            self._record_mode(user.name, mode)
+            if ctx.audit is not None:
+                ctx.audit.set_impersonation(found, mode.constraint)
             return found
         assert refusal is not None  # the last mode always applies
         raise refusal
 
-    def _remember(self, name: str, mode: _Mode) -> None:
-        self._last[name] = mode
-        self._last.move_to_end(name)
-        if len(self._last) > _REMEMBERED:
-            self._last.popitem(last=False)
+    def _record_mode(self, name: str, mode: _Mode) -> None:
+        self._last_modes[name] = mode
+        self._last_modes.move_to_end(name)
+        if len(self._last_modes) > _MAX_CACHED_USERS:
+            self._last_modes.popitem(last=False)
 
 
 def _wanted(request: Request) -> UserInfo | None:
@@ -98,15 +104,15 @@ def _wanted(request: Request) -> UserInfo | None:
     names = [name for name in headers if name.startswith("impersonate-")]
     if not names:
         return None
-    if sum(len(header) + sum(map(len, _values(request, header))) for header in names) > _LONGEST:
-        raise BadRequest(f"the Impersonate-* headers are longer than {_LONGEST} bytes")
-    name, uid = (next(iter(_values(request, f"impersonate-{part}")), "") for part in ("user", "uid"))
-    groups = tuple(_values(request, "impersonate-group"))
+    if sum(len(header) + sum(map(len, request.header_values(header))) for header in names) > _MAX_HEADER_BYTES:
+        raise BadRequest(f"the Impersonate-* headers are longer than {_MAX_HEADER_BYTES} bytes")
+    name, uid = (next(iter(request.header_values(f"impersonate-{part}")), "") for part in ("user", "uid"))
+    groups = tuple(request.header_values("impersonate-group"))
     extra: dict[str, tuple[str, ...]] = {}
     for header in names:
         if header.startswith(_EXTRA):
             key = percent_decoded(header[len(_EXTRA) :])
-            extra[key] = (*extra.get(key, ()), *_values(request, header))
+            extra[key] = (*extra.get(key, ()), *request.header_values(header))
     if not name and (uid or groups or extra):
         shown = ", ".join(f"{quote(key)}:{_go_list(extra[key])}" for key in sorted(extra))
         shown = f"map[string][]string{{{shown}}}" if extra else "map[string][]string(nil)"
@@ -116,15 +122,9 @@ def _wanted(request: Request) -> UserInfo | None:
         )
     if not name:
         return None
-    # Nobody further on shall tell an impersonated request from another.
+    # Later filters must not distinguish an impersonated request.
     request.headers = {key: value for key, value in headers.items() if key not in names}
     return UserInfo(name, uid, groups, extra)
-
-
-def _values(request: Request, header: str) -> Sequence[str]:
-    if header in request.repeated:
-        return request.repeated[header]
-    return [request.headers[header]] if header in request.headers else []
 
 
 def _go_list(values: Sequence[str]) -> str:
@@ -136,33 +136,33 @@ def _name_only(wanted: UserInfo) -> bool:
 
 
 def _is_own_node(wanted: UserInfo, user: UserInfo) -> bool:
-    """A service account on a node that wants to be that node."""
+    """Return whether a service account wants to be the node that it runs on."""
     node = _node(wanted.name)
     if not node or not _name_only(wanted) or service_account(user.name) is None:
         return False
     return list(user.extra.get(_NODE_NAME, ())) == [node]
 
 
-Demand = Callable[[Access], Awaitable[None]]
-"""Raises Forbidden."""
+Require = Callable[[Access], Awaitable[None]]
+"""Raises Forbidden if the access is not allowed."""
 
 
 class _Mode:
-    """One way to impersonate; without a name the oldest."""
+    """A mode of impersonation; the legacy mode has no name."""
 
     def __init__(self, name: str, applies: Callable[[UserInfo, UserInfo], bool]) -> None:
         self.name = name
         self.applies = applies
         self._verb = f"impersonate:{name}" if name else "impersonate"
         self.constraint = self._verb if name else ""
-        """What the audit log says of it."""
+        """The constraint in the audit log; empty for the legacy mode."""
         self._group, self._version = (_IDENTITY, "v1") if name else ("", "v1")
 
     async def check(self, wanted: UserInfo, access: Access, authorizer: AuthorizerChain) -> UserInfo:
-        """Raises Forbidden."""
+        """Return the impersonated user. Raises Forbidden."""
         user = access.user
         if self.name == "associated-node":
-            # One and the same account may run on every node: what it may do must not depend on which.
+            # An account may run on every node: its rights must not depend on the node.
             user = UserInfo(
                 user.name,
                 user.uid,
@@ -170,27 +170,27 @@ class _Mode:
                 {"authentication.kubernetes.io/associated-node-keys": tuple(sorted(user.extra))},
             )
 
-        async def demand(wish: Access) -> None:
-            decision, reason = await authorizer.decide(wish)
+        async def require(requested: Access) -> None:
+            decision, reason = await authorizer.decide(requested)
             if decision is not Decision.ALLOW:
-                raise forbidden(wish, reason)
+                raise forbidden(requested, reason)
 
         if self.name:
-            await demand(access._replace(user=user, verb=f"impersonate-on:{self.name}:{access.verb}"))
-        groups = await self._check_name(wanted, user, demand)
+            await require(access._replace(user=user, verb=f"impersonate-on:{self.name}:{access.verb}"))
+        groups = await self._check_name(wanted, user, require)
         if wanted.uid:
-            await demand(Access(user, self._verb, _IDENTITY, "v1", "uids", name=wanted.uid))
+            await require(Access(user, self._verb, _IDENTITY, "v1", "uids", name=wanted.uid))
         if wanted.groups:
-            await self._check_groups(wanted.groups, user, demand)
+            await self._check_groups(wanted.groups, user, require)
         if wanted.extra:
-            await self._check_extra(wanted.extra, user, demand)
-        everybody = UNAUTHENTICATED if wanted.name == "system:anonymous" else AUTHENTICATED
-        if everybody not in groups and UNAUTHENTICATED not in groups:
-            groups = (*groups, everybody)
+            await self._check_extra(wanted.extra, user, require)
+        default_group = UNAUTHENTICATED if wanted.name == "system:anonymous" else AUTHENTICATED
+        if default_group not in groups and UNAUTHENTICATED not in groups:
+            groups = (*groups, default_group)
         return UserInfo(wanted.name, wanted.uid, groups, wanted.extra)
 
-    async def _check_name(self, wanted: UserInfo, user: UserInfo, demand: Demand) -> tuple[str, ...]:
-        """The groups that the wanted user has."""
+    async def _check_name(self, wanted: UserInfo, user: UserInfo, require: Require) -> tuple[str, ...]:
+        """Check the user name and return the user's groups."""
         groups = wanted.groups
         resource, namespace, name = "users", "", wanted.name
         node, account = _node(wanted.name) if self.name else "", service_account(wanted.name)
@@ -200,39 +200,41 @@ class _Mode:
         elif account is not None:
             resource, (namespace, name) = "serviceaccounts", account
             groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        await demand(Access(user, self._verb, self._group, self._version, resource, namespace=namespace, name=name))
+        await require(Access(user, self._verb, self._group, self._version, resource, namespace=namespace, name=name))
         return groups
 
-    async def _check_groups(self, groups: Sequence[str], user: UserInfo, demand: Demand) -> None:
-        wish = Access(user, self._verb, self._group, self._version, "groups")
+    async def _check_groups(self, groups: Sequence[str], user: UserInfo, require: Require) -> None:
+        requested = Access(user, self._verb, self._group, self._version, "groups")
         if self.name:
             if "" in groups:
-                raise forbidden(wish, "impersonating the empty string group is not allowed")
+                raise forbidden(requested, "impersonating the empty string group is not allowed")
             if MASTERS in groups:
-                raise forbidden(wish._replace(name=MASTERS), "impersonating the system:masters group is not allowed")
-            if len(groups) >= _MANY and await _passes(demand, wish._replace(name="*")):
+                raise forbidden(
+                    requested._replace(name=MASTERS), "impersonating the system:masters group is not allowed"
+                )
+            if len(groups) >= _WILDCARD_THRESHOLD and await _is_allowed(require, requested._replace(name="*")):
                 return
         for group in groups:
-            await demand(wish._replace(name=group))
+            await require(requested._replace(name=group))
 
-    async def _check_extra(self, extra: Mapping[str, Sequence[str]], user: UserInfo, demand: Demand) -> None:
-        wish = Access(user, self._verb, _IDENTITY, "v1", "userextras")
+    async def _check_extra(self, extra: Mapping[str, Sequence[str]], user: UserInfo, require: Require) -> None:
+        requested = Access(user, self._verb, _IDENTITY, "v1", "userextras")
         if self.name:
             for key, values in extra.items():
                 refusal = _bad_extra(key, values)
                 if refusal:
-                    raise forbidden(wish, refusal)
-            many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
-            if many and await _passes(demand, wish._replace(subresource="*", name="*")):
+                    raise forbidden(requested, refusal)
+            many = len(extra) >= _WILDCARD_THRESHOLD or sum(map(len, extra.values())) >= _WILDCARD_THRESHOLD
+            if many and await _is_allowed(require, requested._replace(subresource="*", name="*")):
                 return
         for key, values in extra.items():
             for value in values:
-                await demand(wish._replace(subresource=key, name=value))
+                await require(requested._replace(subresource=key, name=value))
 
 
-async def _passes(demand: Demand, wish: Access) -> bool:
+async def _is_allowed(require: Require, requested: Access) -> bool:
     try:
-        await demand(wish)
+        await require(requested)
     except Forbidden:
         return False
     return True

@@ -1,27 +1,134 @@
-"""Role-based access: what the roles bound to a user, its groups or its service account allow.
+"""Role-based access control: what the roles bound to a user, its groups or its service account allow.
 
-A change of a role or binding counts from the moment it is in the watch cache. Bindings are indexed by subject; what
-was worked out for a user and a kind of request is remembered until any role or binding changes.
+A change of a role or binding takes effect as soon as it is in the watch cache. Bindings are indexed by subject. The
+rules for a user and a kind of request are cached until any role or binding changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from setpoint.apiserver.filters.authorize import Access, Decision, Rule, Rules
-from setpoint.apiserver.filters.rbac_rules import concerns, permits
-from setpoint.apiserver.watch_cache import Change, Entry, Obj, ResourceCache, Watch
+from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.kinds.bootstrap.cluster_roles import OWN_IDENTITIES
 from setpoint.kinds.strategy import UserInfo
-from setpoint.meta.goformat import aggregate, quote
-from setpoint.meta.selectors import EVERYTHING
+from setpoint.meta.goformat import aggregate, quote, quote_all
+from setpoint.meta.objects import Obj
 
+_PARTS = (
+    ("apiGroups", "APIGroups"),
+    ("resources", "Resources"),
+    ("nonResourceURLs", "NonResourceURLs"),
+    ("resourceNames", "ResourceNames"),
+    ("verbs", "Verbs"),
+)
 GROUP = "rbac.authorization.k8s.io"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
-_REMEMBERED = 8192
+_MAX_CACHED_ANSWERS = 8192
 _CLUSTER_BINDINGS, _BINDINGS, _CLUSTER_ROLES, _ROLES = (
     f"{GROUP}/{plural}/" for plural in ("clusterrolebindings", "rolebindings", "clusterroles", "roles")
 )
+
+
+def covers_request(rule: Rule, access: Access) -> bool:
+    """Return whether the rule allows this verb on this kind of resource or URL; `permits` checks names and paths."""
+    if not _has(rule.get("verbs"), access.verb):
+        return False
+    if access.path is not None:
+        return bool(rule.get("nonResourceURLs"))
+    return _has(rule.get("apiGroups"), access.group) and _covers_resource(rule.get("resources") or (), access)
+
+
+def permits(rule: Rule, access: Access) -> bool:
+    """Return whether a rule that covers the request also allows its name or path."""
+    if access.path is not None:
+        return _covers_path(rule.get("nonResourceURLs") or (), access.path)
+    names = rule.get("resourceNames")
+    return not names or access.name in names
+
+
+def _has(allowed: Sequence[str] | None, wanted: str) -> bool:
+    return bool(allowed) and ("*" in allowed or wanted in allowed)  # type: ignore[operator]
+
+
+def _covers_resource(resources: Sequence[str], access: Access) -> bool:
+    if "*" in resources:
+        return True
+    if access.subresource:
+        return f"{access.resource}/{access.subresource}" in resources or f"*/{access.subresource}" in resources
+    return access.resource in resources
+
+
+def _covers_path(patterns: Iterable[str], path: str) -> bool:
+    for pattern in patterns:
+        if pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*"))):
+            return True
+    return False
+
+
+# -- comparing ----------------------------------------------------------------------------------------------------
+
+
+def uncovered(owner: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+    """Return what `wanted` allows and `owner` does not, as rules of one verb on one resource each."""
+    return [part for rule in wanted for part in _parts(rule) if not any(_covers(own, part) for own in owner)]
+
+
+def _parts(rule: Rule) -> Iterable[Rule]:
+    names = rule.get("resourceNames")
+    for group in rule.get("apiGroups") or ():
+        for resource in rule.get("resources") or ():
+            for verb in rule.get("verbs") or ():
+                part = {"verbs": [verb], "apiGroups": [group], "resources": [resource]}
+                if names:
+                    yield from (part | {"resourceNames": [name]} for name in names)
+                else:
+                    yield part
+    for url in rule.get("nonResourceURLs") or ():
+        for verb in rule.get("verbs") or ():
+            yield {"verbs": [verb], "nonResourceURLs": [url]}
+
+
+def _covers(owner: Rule, part: Rule) -> bool:
+    """Return whether `owner` allows `part`, which has one verb and one group, resource, name or path."""
+    verbs = owner.get("verbs") or ()
+    if part["verbs"][0] not in verbs and "*" not in verbs:
+        return False
+    urls = part.get("nonResourceURLs")
+    if urls:
+        return not owner.get("resourceNames") and _covers_path(owner.get("nonResourceURLs") or (), urls[0])
+    groups, resources = owner.get("apiGroups") or (), owner.get("resources") or ()
+    if part["apiGroups"][0] not in groups and "*" not in groups:
+        return False
+    resource = part["resources"][0]
+    if resource not in resources and "*" not in resources:
+        _, slash, subresource = resource.partition("/")
+        if not slash or f"*/{subresource}" not in resources:
+            return False
+    names = owner.get("resourceNames")
+    return not names or ("resourceNames" in part and part["resourceNames"][0] in names)
+
+
+def compacted(rules: Iterable[Rule]) -> list[Rule]:
+    """Merge rules for the same single resource into one with all their verbs."""
+    whole: list[Rule] = []
+    simple: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for rule in rules:
+        names, groups, resources = (list(rule.get(key) or ()) for key in ("resourceNames", "apiGroups", "resources"))
+        if rule.get("nonResourceURLs") or len(names) > 1 or len(groups) != 1 or len(resources) != 1:
+            whole.append(rule)
+        else:
+            simple.setdefault((groups[0], resources[0], tuple(names)), []).extend(rule.get("verbs") or ())
+    for (group, resource, named), verbs in simple.items():
+        one = {"verbs": verbs, "apiGroups": [group], "resources": [resource]}
+        whole.append(one | {"resourceNames": list(named)} if named else one)
+    return whole
+
+
+def described(rule: Rule) -> str:
+    shown = (f"{title}:{quote_all(rule[key])}" for key, title in _PARTS if rule.get(key))
+    return "{" + ", ".join(shown) + "}"
 
 
 class Grant(NamedTuple):
@@ -30,18 +137,19 @@ class Grant(NamedTuple):
     binding: Obj
     scope: str
     subjects: Collection[str]
-    """Those that the user goes by."""
+    """The subjects that stand for the user."""
     rules: list[Rule] | None
-    """None: there is no such role."""
+    """The rules of the role; None if it does not exist."""
 
     @property
     def missing(self) -> str:
-        """What to say of a role that is not there; its name is quoted."""
+        """The error message for a role that does not exist."""
         role = self.binding["roleRef"]
         return f"{role.get('kind', '').lower()}.{GROUP} {quote(role.get('name', ''))} not found"
 
     @property
     def source(self) -> str:
+        """A description of the binding for the reason of a decision."""
         binding, scope, role = self.binding, self.scope, self.binding["roleRef"]
         by = next(subject for subject in binding["subjects"] if _subject(subject, scope) in self.subjects)
         shown, name = by["name"], binding["metadata"]["name"]
@@ -55,25 +163,25 @@ _Key = tuple[str | tuple[str, ...], ...]
 
 
 class _Answer(NamedTuple):
-    """What is known of one user and one kind of request: the rules to look at, and what to say if none permits."""
+    """The rules that cover a kind of request for a user, and the reason if none of them permits it."""
 
     rules: tuple[tuple[Rule, str], ...]
     denial: str
 
 
 class Policy:
-    """All roles and bindings, kept in step with the caches. `subject`: `U` or `G` and the name."""
+    """All roles and bindings, updated from the watch caches. A subject is `U` or `G` and a name."""
 
     def __init__(self, caches: Mapping[str, ResourceCache]) -> None:
         self._caches = caches
-        self._following = False
+        self._is_following = False
         self._bound: dict[str, dict[str, dict[str, Obj]]] = {}
-        """Bindings by namespace (empty: the whole cluster), subject and key."""
+        """Bindings by namespace (empty for cluster-wide ones), subject and key."""
         self.answers: dict[_Key, _Answer] = {}
 
     def grants(self, user: UserInfo, namespace: str) -> list[Grant]:
-        """Cluster-wide ones first, each lot in the order of the bindings' names."""
-        if not self._following and not self._follow():
+        """Return the user's roles: cluster-wide ones first, each sorted by the names of the bindings."""
+        if not self._is_following and not self._follow():
             return []
         found: list[Grant] = []
         subjects = [f"U{user.name}", *(f"G{group}" for group in user.groups)]
@@ -90,7 +198,7 @@ class Policy:
         return found
 
     def role(self, reference: Obj, namespace: str) -> list[Rule] | None:
-        """The rules of the role that a binding in the namespace refers to; None: there is no such role."""
+        """Return the rules of the role that a binding in the namespace refers to, or None if it does not exist."""
         name = reference.get("name", "")
         if reference.get("kind") == "ClusterRole":
             entry = self._caches[_CLUSTER_ROLES].get(_CLUSTER_ROLES + name)
@@ -101,7 +209,7 @@ class Policy:
     # -- following the caches -------------------------------------------------------------------------------------
 
     def _follow(self) -> bool:
-        """False while the server is still starting."""
+        """Index and watch the bindings. Return False while the server is still starting."""
         prefixes = (_CLUSTER_ROLES, _ROLES, _CLUSTER_BINDINGS, _BINDINGS)
         if any(prefix not in self._caches for prefix in prefixes):
             return False
@@ -111,12 +219,11 @@ class Policy:
                 for entry in cache.scan():
                     self._index(None, entry.obj)
             cache.add(
-                Watch(
-                    namespace="", name="", labels=EVERYTHING, fields=EVERYTHING, fields_of=_no_fields,
-                    deliver=self._binding_changed if prefix in (_CLUSTER_BINDINGS, _BINDINGS) else self._role_changed,
+                Watch.everything(
+                    self._binding_changed if prefix in (_CLUSTER_BINDINGS, _BINDINGS) else self._role_changed
                 )
-            )  # fmt: skip
-        self._following = True
+            )
+        self._is_following = True
         return True
 
     def _role_changed(self, kind: str, entry: Entry, change: Change) -> None:
@@ -146,7 +253,7 @@ class Policy:
 
 
 def _subject(subject: Obj, scope: str) -> str:
-    """Empty: nobody."""
+    """Return the subject of the index, or "" if it is invalid."""
     kind, name = subject.get("kind"), subject.get("name", "")
     if kind == "User":
         return f"U{name}"
@@ -154,10 +261,6 @@ def _subject(subject: Obj, scope: str) -> str:
         return f"G{name}"
     namespace = subject.get("namespace") or scope
     return f"U{_SERVICE_ACCOUNT}{namespace}:{name}" if kind == "ServiceAccount" and namespace else ""
-
-
-def _no_fields(_: Entry) -> dict[str, str]:
-    return {}
 
 
 class RbacAuthorizer:
@@ -174,26 +277,26 @@ class RbacAuthorizer:
             key = (user.name, user.groups, namespace, verb, group, resource, subresource)
         else:
             key = (user.name, user.groups, access.verb)
-        answer = self._policy.answers.get(key) or self._work_out(key, access)
+        answer = self._policy.answers.get(key) or self._compute(key, access)
         for rule, reason in answer.rules:
             if permits(rule, access):
                 return Decision.ALLOW, reason
         return Decision.NO_OPINION, answer.denial
 
-    def _work_out(self, key: _Key, access: Access) -> _Answer:
+    def _compute(self, key: _Key, access: Access) -> _Answer:
         rules: list[tuple[Rule, str]] = []
         missing: list[str] = []
         for grant in self._policy.grants(access.user, access.namespace if access.path is None else ""):
             if grant.rules is None:
                 missing.append(grant.missing)
                 continue
-            fitting = [rule for rule in grant.rules if concerns(rule, access)]
-            if fitting:
+            covering = [rule for rule in grant.rules if covers_request(rule, access)]
+            if covering:
                 reason = f"RBAC: allowed by {grant.source}"
-                rules += ((rule, reason) for rule in fitting)
+                rules += ((rule, reason) for rule in covering)
         answer = _Answer(tuple(rules), f"RBAC: {aggregate(missing)}" if missing else "")
         answers = self._policy.answers
-        if len(answers) >= _REMEMBERED:
+        if len(answers) >= _MAX_CACHED_ANSWERS:
             answers.clear()
         answers[key] = answer
         return answer
@@ -202,3 +305,25 @@ class RbacAuthorizer:
         grants = self._policy.grants(user, namespace)
         missing = [grant.missing for grant in grants if grant.rules is None]
         return Rules([rule for grant in grants for rule in grant.rules or ()], missing)
+
+
+class ComponentAuthorizer:
+    """Authorizes Setpoint's own components, whose rights are in no role. It is always asked last."""
+
+    name = "setpoint"
+
+    def __init__(self) -> None:
+        self._rules: dict[str, tuple[Rule, ...]] = dict(OWN_IDENTITIES)
+
+    def grant(self, user: str, rules: Iterable[Rule]) -> None:
+        """Set the rights of a component of this process."""
+        self._rules[user] = tuple(rules)
+
+    def authorize(self, access: Access) -> tuple[Decision, str]:
+        for rule in self._rules.get(access.user.name, ()):
+            if covers_request(rule, access) and permits(rule, access):
+                return Decision.ALLOW, f"allowed to {access.user.name} itself"
+        return Decision.NO_OPINION, ""
+
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        return Rules(list(self._rules.get(user.name, ())), [])

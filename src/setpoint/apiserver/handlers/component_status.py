@@ -1,4 +1,4 @@
-"""`componentstatuses`: what is left of an old idea. The store is the only component the server can speak for."""
+"""`componentstatuses`, which is deprecated: the store is the only component whose status is known."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_listed, respond_object
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.meta.errors import NotFound
+from setpoint.wire.message import Answer
 
 Check = Callable[[], str]
-"""Returns what is wrong; empty: nothing is."""
+"""Returns what is wrong, or "" if the component is healthy."""
 
 
 class ComponentStatuses:
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
 
-    async def handle(self, call: Call, registry: Registry, form: Form) -> Answer:
-        name = call.target.name
+    async def handle(self, ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+        name = ctx.target.name
         if name:
             if name not in self._checks:
                 raise NotFound.of("", "componentstatus", name)
-            return await respond_object(call, form, registry, self._entry(name))
-        return await respond_listed(call, form, registry, [self._entry(each) for each in sorted(self._checks)], {})
+            return await respond_object(ctx, form, registry, self._entry(name))
+        return await respond_listed(ctx, form, registry, [self._entry(each) for each in sorted(self._checks)], {})
 
     def _entry(self, name: str) -> Entry:
         wrong = self._checks[name]()

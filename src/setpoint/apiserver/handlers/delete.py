@@ -1,56 +1,56 @@
-"""DELETE of one object or of a collection."""
+"""DELETE: one object or a collection."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.apiserver import deletion
-from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import Decision, access_of
 from setpoint.apiserver.handlers.list import Page, continue_token, is_past, past_page, select
-from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, Form, body_type
-from setpoint.apiserver.options import UNREAD, DeleteOptions, ListOptions, delete_options, list_options
+from setpoint.apiserver.options import IGNORE_READ_ERRORS, DeleteOptions, ListOptions, delete_options, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_list, respond_object, respond_value
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.write_path import WritePath
 from setpoint.kinds.tables import type_of
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import BadRequest, Forbidden, Invalid, NotFound
 from setpoint.meta.field import invalid
 from setpoint.meta.goformat import quote
+from setpoint.wire.message import Answer, ObjectRequest
 
 _UNSAFE = "unsafe-delete-ignore-read-errors"
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
-def read_options(call: Call) -> DeleteOptions:
-    request = call.request
+def read_options(ctx: RequestContext) -> DeleteOptions:
+    request = ctx.request
     if isinstance(request, ObjectRequest):
         sent = _typed(request.value, None) if request.value else None
     else:
-        sent = _read_body(call) if request.body else None
+        sent = _read_body(ctx) if request.body else None
     if sent is not None:
-        call.sent(sent, "DeleteOptions", "meta.k8s.io/__internal")  # which is how upstream has it there
-    return delete_options(call, sent)
+        ctx.record_request_object(sent, "DeleteOptions", "meta.k8s.io/__internal")  # as upstream's audit log shows it
+    return delete_options(ctx, sent)
 
 
-def _read_body(call: Call) -> dict[str, Any]:
-    """The body as DeleteOptions, which are registered in every group: any may be named."""
-    media_type = body_type(call.request.headers.get("content-type", ""))
+def _read_body(ctx: RequestContext) -> dict[str, Any]:
+    """Decode the body as DeleteOptions, which exist in every API group."""
+    media_type = body_type(ctx.request.headers.get("content-type", ""))
     as_json = media_type == JSON
     try:
         if media_type == PROTOBUF:
-            # Loaded with the first such body: most servers never see one.
+            # Imported with the first such body: most servers never get one.
             from setpoint.apiserver.protobuf_bodies import read_protobuf_delete_options
 
-            value = read_protobuf_delete_options(call.request.body)
+            value = read_protobuf_delete_options(ctx.request.body)
         else:
-            value, _ = parse_json(call.request.body) if as_json else parse_yaml(call.request.body)
+            value, _ = parse_json(ctx.request.body) if as_json else parse_yaml(ctx.request.body)
     except BodyError as error:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}" if as_json else str(error)) from None
-    return _typed(value, call.request.body if as_json else None)
+    return _typed(value, ctx.request.body if as_json else None)
 
 
 def _typed(value: Any, raw: bytes | None) -> dict[str, Any]:
@@ -73,33 +73,37 @@ def _typed(value: Any, raw: bytes | None) -> dict[str, Any]:
     return options
 
 
-def _warn(call: Call, registry: Registry, options: DeleteOptions) -> None:
+def _warn(ctx: RequestContext, registry: Registry, options: DeleteOptions) -> None:
     for text in registry.strategy.warnings_on_delete(options.propagation is not None or options.orphan is not None):
-        call.warn(text)
+        ctx.warn(text)
 
 
-async def delete(call: Call, registry: Registry, form: Form) -> Answer:
-    options = await call.work(read_options, call)
-    if options.unread:
-        return await _delete_unread(call, registry, form)
-    _warn(call, registry, options)
-    if why := registry.strategy.undeletable(call.target.name):
-        raise Forbidden.of(registry.resource.group, registry.resource.plural, call.target.name, why)
-    entry, gone = await deletion.delete(call, registry, call.target.name, options)
-    if not gone or registry.strategy.returns_deleted:
-        return await respond_object(call, form, registry, entry)
-    return success(call, form, registry, entry)
+async def delete(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+    options = await ctx.compute(read_options, ctx)
+    if options.ignore_read_errors:
+        return await _delete_unread(ctx, registry, form)
+    _warn(ctx, registry, options)
+    if why := registry.strategy.undeletable(ctx.target.name):
+        raise Forbidden.of(registry.resource.group, registry.resource.plural, ctx.target.name, why)
+    return await respond_deleted(ctx, form, registry, *await WritePath(ctx, registry).delete(ctx.target.name, options))
 
 
-async def _delete_unread(call: Call, registry: Registry, form: Form) -> Answer:
-    if call.audit is not None:
-        call.audit.annotations["apiserver.k8s.io/unsafe-delete-ignore-read-error"] = ""
-    name = call.target.name
-    decision, reason = await registry.env.authorizer.decide(access_of(call)._replace(verb=_UNSAFE))
+async def respond_deleted(ctx: RequestContext, form: Form, registry: Registry, entry: Entry, removed: bool) -> Answer:
+    """Return the response to a deletion: the object if it still exists or its kind says so, else a Status."""
+    if not removed or registry.strategy.returns_deleted:
+        return await respond_object(ctx, form, registry, entry)
+    return success(ctx, form, registry, entry)
+
+
+async def _delete_unread(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+    if ctx.audit is not None:
+        ctx.audit.annotations["apiserver.k8s.io/unsafe-delete-ignore-read-error"] = ""
+    name = ctx.target.name
+    decision, reason = await registry.env.authorizer.decide(access_of(ctx)._replace(verb=_UNSAFE))
     if decision is not Decision.ALLOW:
         why = f"not permitted to do {quote(_UNSAFE)}, reason: {reason}"
         raise Forbidden.of(registry.resource.group, registry.resource.plural, name, why)
-    await deletion.delete_unread(call, registry, name)
+    await WritePath(ctx, registry).delete_corrupt(name)
     details = {"name": name, "kind": registry.resource.kind}
     status = {
         "kind": "Status",
@@ -109,44 +113,44 @@ async def _delete_unread(call: Call, registry: Registry, form: Form) -> Answer:
         "details": details,
         "code": 200,
     }
-    return respond_value(call, Form(form.media_type if not form.transform else JSON, pretty=form.pretty), status)
+    return respond_value(ctx, Form(form.media_type if not form.transform else JSON, pretty=form.pretty), status)
 
 
-def success(call: Call, form: Form, registry: Registry, entry: Entry) -> Answer:
+def success(ctx: RequestContext, form: Form, registry: Registry, entry: Entry) -> Answer:
     meta, resource = entry.obj["metadata"], registry.resource
     details: dict[str, Any] = {"name": meta["name"]}
     if resource.group:
         details["group"] = resource.group
     details |= {"kind": resource.plural, "uid": meta["uid"]}
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    return respond_value(call, Form(form.media_type if not form.transform else JSON, pretty=form.pretty), status)
+    return respond_value(ctx, Form(form.media_type if not form.transform else JSON, pretty=form.pretty), status)
 
 
-async def delete_collection(call: Call, registry: Registry, form: Form) -> Answer:
-    """Each matching object as if deleted alone; the answer lists them as they were before."""
-    options = await call.work(read_options, call)
-    if options.unread:
+async def delete_collection(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+    """Delete each matching object like a single one; the response lists their previous states."""
+    options = await ctx.compute(read_options, ctx)
+    if options.ignore_read_errors:
         text = "is not allowed with DELETECOLLECTION, try again after removing the option"
-        raise Invalid.of("meta.k8s.io", "DeleteOptions", "", [invalid(UNREAD, True, text)])
-    _warn(call, registry, options)
-    wanted = await call.work(list_options, call, False, registry)
-    of_the_past = is_past(wanted) or (wanted.revision and not wanted.match)
-    page = await (past_page if of_the_past else _present_page)(call, registry, wanted)
+        raise Invalid.of("meta.k8s.io", "DeleteOptions", "", [invalid(IGNORE_READ_ERRORS, True, text)])
+    _warn(ctx, registry, options)
+    wanted = await ctx.compute(list_options, ctx, False, registry)
+    is_past_revision = is_past(wanted) or (wanted.revision and not wanted.match)
+    page = await (past_page if is_past_revision else _current_page)(ctx, registry, wanted)
     for entry in page.entries:
         try:
-            await deletion.delete(call, registry, entry.obj["metadata"]["name"], options, one_of_many=True)
+            await WritePath(ctx, registry).delete(entry.obj["metadata"]["name"], options, one_of_many=True)
         except NotFound:
             continue
-    return await respond_list(call, form, registry, *page)
+    return await respond_list(ctx, form, registry, *page)
 
 
-async def _present_page(call: Call, registry: Registry, wanted: ListOptions) -> Page:
-    revision = registry.cache.fresh
+async def _current_page(ctx: RequestContext, registry: Registry, wanted: ListOptions) -> Page:
+    revision = registry.cache.fresh_revision
     if registry.encoding.remote:
-        await registry.encoding.ready(registry.cache.scan(call.target.namespace))
-    entries, _ = await select(registry, wanted, list(registry.cache.scan(call.target.namespace)))
+        await registry.encoding.ready(registry.cache.scan(ctx.target.namespace))
+    entries, _ = await select(ctx, registry, wanted, list(registry.cache.scan(ctx.target.namespace)))
     if not wanted.limit or len(entries) <= wanted.limit:
         return Page(entries, revision)
     remaining = len(entries) - wanted.limit if wanted.labels.empty and wanted.fields.empty else None
     entries = entries[: wanted.limit]
-    return Page(entries, revision, continue_token(call, registry, entries, revision), remaining)
+    return Page(entries, revision, continue_token(ctx, registry, entries, revision), remaining)

@@ -1,26 +1,109 @@
-"""`/proxy` of nodes, Pods and Services: requests passed on, with what was checked and nothing else."""
+"""`/proxy` of nodes, Pods and Services: passes requests on, without the credentials of the client.
+
+Links in responses to the root of the proxied server are rewritten, so that they lead through the proxy.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.connecting import admit_connection
-from setpoint.apiserver.handlers.proxied_links import rewrite_html, rewrite_link
-from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
+from setpoint.apiserver.api_resources import CacheReader
+from setpoint.apiserver.handlers.pod_streams import admit_connection
 from setpoint.apiserver.negotiate import Form
-from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_port
-from setpoint.apiserver.reader import CacheReader
+from setpoint.apiserver.node_connection import NodeRoutes, NodeUnreachable, kubelet_port
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.meta.errors import BadRequest, NotFound, ServiceUnavailable
+from setpoint.meta.objects import Obj
+from setpoint.wire.message import (
+    Answer,
+    HttpAnswer,
+    Peer,
+    Request,
+    Response,
+    StreamResponse,
+    UpgradeResponse,
+)
 
-_HOP_BY_HOP = frozenset((
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
-    "upgrade", "content-length", "host",
-))  # fmt: skip
+_LINKS: dict[str, frozenset[str]] = {
+    "a": frozenset(("href",)),
+    "applet": frozenset(("codebase",)),
+    "area": frozenset(("href",)),
+    "audio": frozenset(("src",)),
+    "base": frozenset(("href",)),
+    "blockquote": frozenset(("cite",)),
+    "body": frozenset(("background",)),
+    "button": frozenset(("formaction",)),
+    "command": frozenset(("icon",)),
+    "del": frozenset(("cite",)),
+    "embed": frozenset(("src",)),
+    "form": frozenset(("action",)),
+    "frame": frozenset(("longdesc", "src")),
+    "head": frozenset(("profile",)),
+    "html": frozenset(("manifest",)),
+    "iframe": frozenset(("longdesc", "src")),
+    "img": frozenset(("longdesc", "src", "usemap")),
+    "input": frozenset(("src", "usemap", "formaction")),
+    "ins": frozenset(("cite",)),
+    "link": frozenset(("href",)),
+    "object": frozenset(("classid", "codebase", "data", "usemap")),
+    "q": frozenset(("cite",)),
+    "script": frozenset(("src",)),
+    "source": frozenset(("src",)),
+    "video": frozenset(("poster", "src")),
+}
+"""Attributes that contain URLs, by tag."""
+# The page is not trusted: possessive quantifiers avoid backtracking.
+_VALUE = r"(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'<>]++)"
+_TAG = re.compile(rf"<([a-zA-Z][a-zA-Z0-9]*+)((?:\s++[^\s=<>/]++(?:\s*+=\s*+{_VALUE})?)*)(\s*+/?)>")
+_ATTRIBUTE = re.compile(rf"(?<![^\s=<>/])([^\s=<>/]++)(\s*+=\s*+)({_VALUE})")
+
+
+def rewrite_link(link: str, prefix: str, host: str) -> str:
+    """Return the rewritten link. `prefix` is the path of the proxy, `host` the Host header of the client."""
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return link
+    if (parts.netloc and parts.netloc != host) or not parts.path.startswith("/") or parts.path.startswith(prefix):
+        return link
+    return urlunsplit(parts._replace(path=prefix.rstrip("/") + parts.path))
+
+
+def rewrite_html(text: str, prefix: str, host: str) -> str:
+    def tag(found: re.Match[str]) -> str:
+        wanted = _LINKS.get(found[1].lower())
+        if not wanted or "=" not in found[2]:
+            return found[0]
+
+        def attribute(one: re.Match[str]) -> str:
+            if one[1].lower() not in wanted:
+                return one[0]
+            value = html.unescape(one[3][1:-1] if one[3][0] in "\"'" else one[3])
+            return f'{one[1]}{one[2]}"{html.escape(rewrite_link(value, prefix, host))}"'
+
+        return f"<{found[1]}{_ATTRIBUTE.sub(attribute, found[2])}{found[3]}>"
+
+    return _TAG.sub(tag, text)
+
+
+_HOP_BY_HOP = frozenset(
+    (
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+        "host",
+    )
+)
 _CREDENTIALS = frozenset(("authorization", "cookie", "x-remote-user", "x-remote-uid", "x-remote-group"))
 _EXTRA = "x-remote-extra-"
 _DIGITS, _HIGHEST_PORT = re.compile(r"[0-9]+"), 65535
@@ -32,41 +115,41 @@ class Proxies:
         self._routes = routes
         self._reader = reader
 
-    async def node(self, call: Call, registry: Registry, form: Form) -> Answer:
-        await admit_connection(call, registry)
-        _, name, port = _split(call.target.name, "node")
+    async def node(self, ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+        await admit_connection(ctx, registry)
+        _, name, port = _split(ctx.target.name, "node")
         node = self._reader.get("", "nodes", "", name)
         if node is None:
             raise NotFound.of("", "nodes", name)
         if port and port != str(kubelet_port(node)):
             raise BadRequest(f"only the kubelet's own port of a node can be reached, {kubelet_port(node)}")
         try:
-            return _passed(await self._routes.ask(node, _request(call)))
+            return _passed(await self._routes.request_node(node, _request(ctx)))
         except NodeUnreachable as error:
             raise ServiceUnavailable(f"error trying to reach service: {error.why}") from None
 
-    async def pod(self, call: Call, registry: Registry, form: Form) -> Answer:
-        await admit_connection(call, registry)
-        scheme, name, port = _split(call.target.name, "pod")
-        pod = registry.get(call.target.namespace, name).obj
-        return await self._reach(call, pod, scheme, port or _first_port(pod))
+    async def pod(self, ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+        await admit_connection(ctx, registry)
+        scheme, name, port = _split(ctx.target.name, "pod")
+        pod = registry.get(ctx.target.namespace, name).obj
+        return await self._reach(ctx, pod, scheme, port or _first_port(pod))
 
-    async def service(self, call: Call, registry: Registry, form: Form) -> Answer:
-        await admit_connection(call, registry)
-        scheme, name, port = _split(call.target.name, "service")
+    async def service(self, ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+        await admit_connection(ctx, registry)
+        scheme, name, port = _split(ctx.target.name, "service")
         unreachable = ServiceUnavailable(f'no endpoints available for service "{name}"')
-        if not port.isdecimal() and self._reader.get("", "services", call.target.namespace, name) is None:
+        if not port.isdecimal() and self._reader.get("", "services", ctx.target.namespace, name) is None:
             raise unreachable
-        service = registry.get(call.target.namespace, name).obj
+        service = registry.get(ctx.target.namespace, name).obj
         wanted = _service_port(service, port)
         if wanted is None:
             raise ServiceUnavailable(f'no service port "{port}" found for service "{name}"')
-        for pod, target in self._behind(call.target.namespace, name, wanted.get("name", "")):
-            return await self._reach(call, pod, scheme, target)
+        for pod, target in self._endpoints(ctx.target.namespace, name, wanted.get("name", "")):
+            return await self._reach(ctx, pod, scheme, target)
         raise unreachable
 
-    def _behind(self, namespace: str, service: str, port: str) -> Iterable[tuple[Obj, str]]:
-        """The Pods that are ready, with the number of their port."""
+    def _endpoints(self, namespace: str, service: str, port: str) -> Iterable[tuple[Obj, str]]:
+        """Return the ready Pods of a Service, with the number of the target port."""
         for found in self._reader.list("discovery.k8s.io", "endpointslices", namespace):
             if (found["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != service:
                 continue
@@ -79,19 +162,19 @@ class Proxies:
                 if pod is not None:
                     yield pod, str(number)
 
-    async def _reach(self, call: Call, pod: Obj, scheme: str, port: str) -> Answer:
+    async def _reach(self, ctx: RequestContext, pod: Obj, scheme: str, port: str) -> Answer:
         status, name = pod.get("status") or {}, pod["metadata"]["name"]
         address, node = status.get("podIP"), (pod.get("spec") or {}).get("nodeName", "")
         if not address:
             raise BadRequest("address not allowed")
-        if not call.target.rest and not call.request.path.endswith("/") and call.request.method in ("GET", "HEAD"):
-            return _with_slash(call.request)
-        number, tls, asked = _port_number(pod, port), scheme == "https", _request(call)
-        near = self._routes.near(node)
-        if near is None:
-            return _led_back(call, _passed(await self._routes.reach(address, number, tls, asked)))
+        if not ctx.target.rest and not ctx.request.path.endswith("/") and ctx.request.method in ("GET", "HEAD"):
+            return _with_slash(ctx.request)
+        number, tls, request = _port_number(pod, port), scheme == "https", _request(ctx)
+        connection = self._routes.in_process(node)
+        if connection is None:
+            return _with_rewritten_links(ctx, _passed(await self._routes.request_pod(address, number, tls, request)))
         try:
-            found, why = near.reach(pod, number, tls, asked), "its containers do not listen there"
+            found, why = connection.request_pod(pod, number, tls, request), "its containers do not listen there"
         except LookupError:
             found, why = None, "what its containers would answer is not known"
         if found is None:
@@ -99,21 +182,21 @@ class Proxies:
                 f"error trying to reach service: dial tcp {address}:{number}: connect: connection refused "
                 f'(Pod "{name}" is simulated: {why})'
             )
-        return _led_back(call, _passed(found))
+        return _with_rewritten_links(ctx, _passed(found))
 
 
 def _with_slash(request: Request) -> Response:
-    """Links of a page are relative to where it is: so the root of what is proxied has a slash at its end."""
+    """Redirect to the path with a trailing slash, so that relative links work at the root of the proxied server."""
     target = f"{request.path}/" + (f"?{request.query}" if request.query else "")
     return Response(301, b"", [("Location", target)])
 
 
-def _led_back(call: Call, answer: Answer) -> Answer:
-    """With links to the server's own root leading through the proxy."""
+def _with_rewritten_links(ctx: RequestContext, answer: Answer) -> Answer:
+    """Rewrite links to the root of the proxied server, so that they lead through the proxy."""
     if not isinstance(answer, Response):
         return answer
-    sent = call.request
-    prefix = sent.path[: len(sent.path) - len(call.target.rest)].rstrip("/")
+    sent = ctx.request
+    prefix = sent.path[: len(sent.path) - len(ctx.target.rest)].rstrip("/")
     host, headers = sent.headers.get("host", ""), list(answer.headers)
     body = answer.whole_body
     for at, (name, value) in enumerate(headers):
@@ -140,24 +223,26 @@ def _port_number(pod: Obj, port: str) -> int:
 
 
 def _split(text: str, what: str) -> tuple[str, str, str]:
-    """Scheme, name and port; the scheme and the port may be empty."""
+    """Return scheme, name and port; scheme and port may be empty."""
     found = _NAME.fullmatch(text)
     if found is None:
         raise BadRequest(f'invalid {what} request "{text}"')
     return found[1] or "", found[2], found[3] or ""
 
 
-def _request(call: Call) -> Request:
-    """What is passed on: without the client's credentials, they are for this server alone."""
-    sent = call.request
+def _request(ctx: RequestContext) -> Request:
+    """Return the request to pass on, without the client's credentials, which are for this server alone."""
+    sent = ctx.request
     left_out = _HOP_BY_HOP | _CREDENTIALS
-    kept = {name: value for name, value in sent.headers.items() if name not in left_out and not name.startswith(_EXTRA)}
+    headers = {
+        name: value for name, value in sent.headers.items() if name not in left_out and not name.startswith(_EXTRA)
+    }
     return Request(
-        sent.method, "/" + quote(call.target.rest, safe="/:@!$&'()*+,;=~"), sent.query, kept, sent.body, Peer()
+        sent.method, "/" + quote(ctx.target.rest, safe="/:@!$&'()*+,;=~"), sent.query, headers, sent.body, Peer()
     )
 
 
-def _passed(answer: NodeReply) -> Answer:
+def _passed(answer: HttpAnswer) -> Answer:
     if isinstance(answer, UpgradeResponse):
         return answer
     headers = [(name, value) for name, value in answer.headers if name.lower() not in _HOP_BY_HOP]

@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict, wrong_kind
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.update import check_name, strategy_for
-from setpoint.apiserver.http.message import Answer, ObjectRequest
+import orjson
+
+from setpoint.apiserver.bodies import (
+    check_name,
+    detect_cleared_managed_fields,
+    kind_problem,
+    report_strict,
+    wrong_kind,
+)
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
-from setpoint.apiserver.ownership import apply_config, own, seeing_versions
-from setpoint.apiserver.patched_text import arranged, patched_text
+from setpoint.apiserver.ownership import apply_config, own, with_conversions
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
-from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.request_context import RequestContext
+from setpoint.apiserver.write_path import WritePath
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import check_request
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, plain_numbers, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import ApiError, BadRequest, Invalid, UnsupportedMediaType
 from setpoint.meta.field import invalid
-from setpoint.meta.free_form import has_free_parts
 from setpoint.meta.goformat import kind_of
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch import (
     PatchError,
     apply_json_patch,
@@ -32,8 +36,54 @@ from setpoint.meta.patch import (
     apply_strategic,
     decode_json_patch,
     unknown_operation_fields,
-)  # fmt: skip
-from setpoint.meta.reflection_error import reflection_error
+)
+from setpoint.meta.patch.errors import reflection_error
+from setpoint.meta.schema import Shape, Type, has_free_parts
+from setpoint.wire.message import Answer, ObjectRequest
+
+
+def patched_text(type_: Type, patched: Any, live: Any) -> str:
+    """Return the document as JSON. `patched` shares unchanged parts with `live`."""
+    if not type_.go:  # custom objects have no order of their own
+        return orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps(arranged(type_, patched, live)).decode()
+
+
+def arranged(type_: Type | None, value: Any, live: Any) -> Any:
+    if value is live:
+        return _in_order(type_, value)
+    if isinstance(value, dict):
+        known = live if isinstance(live, dict) else {}
+        return {key: arranged(_child(type_, key), value[key], known.get(key)) for key in sorted(value)}
+    if isinstance(value, list):
+        known_items = live if isinstance(live, list) else []
+        item = type_.item if type_ is not None else None
+        return [arranged(item, each, known_items[i] if i < len(known_items) else None) for i, each in enumerate(value)]
+    return value
+
+
+def _in_order(type_: Type | None, value: Any) -> Any:
+    """Return the value with its fields in the order of their declaration."""
+    if type_ is None:
+        return value
+    if isinstance(value, dict) and type_.shape is Shape.STRUCT:
+        known = {name: _in_order(field.type, value[name]) for name, field in type_.fields.items() if name in value}
+        return known | {key: item for key, item in value.items() if key not in known}
+    if isinstance(value, dict) and type_.shape is Shape.MAP:
+        return {key: _in_order(type_.item, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_in_order(type_.item, item) for item in value]
+    return value
+
+
+def _child(type_: Type | None, key: str) -> Type | None:
+    if type_ is None:
+        return None
+    if type_.shape is Shape.STRUCT:
+        field = type_.fields.get(key)
+        return field.type if field is not None else None
+    return type_.item
+
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -41,11 +91,12 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 Patcher = Callable[[Obj], Obj]
-"""From the live object with kind and apiVersion to the patched one, typed and bare. Changes nothing in place."""
+"""Maps the live object with kind and apiVersion to the patched one, typed, without kind and apiVersion. Nothing is
+changed in place."""
 
 
-def patch_type(call: Call, registry: Registry) -> str:
-    media_type = call.request.headers.get("content-type", "").split(";", 1)[0].strip()
+def patch_type(ctx: RequestContext, registry: Registry) -> str:
+    media_type = ctx.request.headers.get("content-type", "").split(";", 1)[0].strip()
     if media_type not in (JSON_PATCH, MERGE_PATCH, APPLY) and not (
         media_type == STRATEGIC and registry.encoding.strategic
     ):
@@ -58,13 +109,12 @@ def patch_type(call: Call, registry: Registry) -> str:
     return media_type
 
 
-async def patch(call: Call, registry: Registry, form: Form) -> Answer:
-    media_type = patch_type(call, registry)
-    force = write_options(call, "PatchOptions", apply=media_type == APPLY, patch=True)
-    strategy = strategy_for(call, registry)
+async def patch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
+    media_type = patch_type(ctx, registry)
+    force = write_options(ctx, "PatchOptions", apply=media_type == APPLY, patch=True)
     if media_type == APPLY:
-        return await _apply(call, registry, form, strategy, force)
-    patcher = await call.work(patcher_for, call, registry.resource, media_type)
+        return await _apply(ctx, registry, form, force)
+    patcher = await ctx.compute(patcher_for, ctx, registry.resource, media_type)
     encoding = registry.encoding
 
     def patched(live: Obj) -> Obj:
@@ -72,49 +122,49 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
         full = {"kind": registry.resource.kind, "apiVersion": registry.resource.api_version, **versioned}
         obj = patcher(full)
         registry.strategy.default(obj)
-        registry.strategy.stamp(obj, call.now)
-        check_name(call, obj)
-        own(call, registry, versioned, obj)
+        registry.strategy.stamp(obj, ctx.now)
+        check_name(ctx, obj)
+        own(ctx, registry, versioned, obj)
         return encoding.to_storage(obj)
 
     async def change_by_patch(live: Obj | None) -> Obj:
         if live is None:
-            raise registry.not_found(call.target.name)
-        return await seeing_versions(call, registry, lambda: call.work(patched, live))
+            raise registry.not_found(ctx.target.name)
+        return await with_conversions(ctx, registry, lambda: ctx.compute(patched, live))
 
-    entry, _ = await registry.update(call, call.target.name, change_by_patch, strategy=strategy, check_uid=False)
-    return await respond_object(call, form, registry, entry)
+    entry, _ = await WritePath(ctx, registry).update(ctx.target.name, change_by_patch, check_uid=False)
+    return await respond_object(ctx, form, registry, entry)
 
 
-def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
-    """The patch, read once; it may be applied several times."""
-    request = call.request
+def patcher_for(ctx: RequestContext, resource: Resource, media_type: str) -> Patcher:
+    """Parse the patch once; the result may be called several times."""
+    request = ctx.request
     if isinstance(request, ObjectRequest):
-        if call.audit is not None:
-            call.audit.patched(request.value)
-        quick = _patcher(call, resource, media_type, request.value, [])
+        if ctx.audit is not None:
+            ctx.audit.set_patch(request.value)
+        quick = _patcher(ctx, resource, media_type, request.value, [])
 
         def patcher(full: Obj) -> Obj:
             try:
                 return quick(full)
             except ApiError:
-                # Perhaps it is only Python's way to say it, tuples for lists and the like: as the wire would see it.
-                return _patcher(call, resource, media_type, *parse_json(request.body))(full)
+                # It may contain tuples or other values that JSON turns into the right types: parse its JSON text.
+                return _patcher(ctx, resource, media_type, *parse_json(request.body))(full)
 
         return patcher
     try:
         value, duplicates = parse_json(request.body)
     except BodyError:
         raise BadRequest("invalid JSON patch") from None
-    if call.audit is not None:
-        call.audit.patched(value)
+    if ctx.audit is not None:
+        ctx.audit.set_patch(value)
     if has_free_parts(resource.type):
         value = plain_numbers(request.body, value)
-    return _patcher(call, resource, media_type, value, duplicates)
+    return _patcher(ctx, resource, media_type, value, duplicates)
 
 
-def _patcher(call: Call, resource: Resource, media_type: str, value: Any, duplicates: list[str]) -> Patcher:
-    strict = call.option("fieldValidation") != "Ignore"
+def _patcher(ctx: RequestContext, resource: Resource, media_type: str, value: Any, duplicates: list[str]) -> Patcher:
+    strict = ctx.option("fieldValidation") != "Ignore"
 
     def guarded(run: Patcher) -> Patcher:
         def patcher(full: Obj) -> Obj:
@@ -138,13 +188,13 @@ def _patcher(call: Call, resource: Resource, media_type: str, value: Any, duplic
         extra = unknown_operation_fields(operations)
 
         def by_json_patch(full: Obj) -> Obj:
-            return _finish(call, resource, apply_json_patch(full, operations), full, extra)
+            return _finish(ctx, resource, apply_json_patch(full, operations), full, extra)
 
         return guarded(by_json_patch)
     if media_type == MERGE_PATCH:
 
         def by_merge(full: Obj) -> Obj:
-            return _finish(call, resource, apply_merge_patch(full, value, strict=strict), full, duplicates)
+            return _finish(ctx, resource, apply_merge_patch(full, value, strict=strict), full, duplicates)
 
         return guarded(by_merge)
 
@@ -152,7 +202,7 @@ def _patcher(call: Call, resource: Resource, media_type: str, value: Any, duplic
         if not isinstance(value, dict) and value is not None:
             raise BadRequest(f"json: cannot unmarshal {kind_of(value)} into Go value of type map[string]interface {{}}")
         patched = apply_strategic(resource.type, full, value or {})
-        return _finish_strategic(call, resource, patched, full, value or {}, duplicates)
+        return _finish_strategic(ctx, resource, patched, full, value or {}, duplicates)
 
     return guarded(by_strategy)
 
@@ -162,10 +212,10 @@ def _refuse(shown: str, why: str) -> Invalid:
 
 
 def _decode_changed(resource: Resource, patched: Obj, full: Obj, unknown: list[str] | None) -> Obj:
-    """`patched` typed, decoding only what the patch touched: the rest is shared with the stored object, which is in its
-    final form already, and `is` tells it apart."""
+    """Decode what the patch changed. The other fields are identical (`is`) to those of the stored object, which is
+    decoded already."""
     if resource.is_custom:
-        # What was converted from another version has not got the defaults of this one yet.
+        # An object that was converted from another version does not have the defaults of this one yet.
         whole: Obj = decode(resource.type, patched, strict=unknown)
         return whole
     changed = {key: value for key, value in patched.items() if value is not full.get(key)}
@@ -176,8 +226,9 @@ def _decode_changed(resource: Resource, patched: Obj, full: Obj, unknown: list[s
     return obj
 
 
-def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list[str]) -> Obj:
-    """A patched document must still be an object of its kind: wrong types and unknown fields are the patch's fault."""
+def _finish(ctx: RequestContext, resource: Resource, patched: Any, full: Obj, found: list[str]) -> Obj:
+    """Return the result of a JSON or merge patch as an object of the kind; wrong types and unknown fields are errors of
+    the patch."""
 
     def shown() -> str:
         return patched_text(resource.type, patched, full)
@@ -192,36 +243,38 @@ def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list
     if problem:
         raise _refuse(shown(), problem)
     unknown: list[str] = []
-    validation = call.option("fieldValidation") or "Warn"
+    validation = ctx.option("fieldValidation") or "Warn"
     try:
         obj = _decode_changed(resource, patched, full, unknown if validation != "Ignore" else None)
     except DecodeError as error:
         raise _refuse(shown(), str(error)) from None
     if unknown:
-        # Told in the order of the document as it would be written.
+        # Reported in the order of the encoded document.
         unknown = []
         decode(resource.type, arranged(resource.type, patched, full), strict=unknown)
-    _report(call, found + unknown, shown)
-    note_cleared_ownership(call, patched)
+    _report(ctx, found + unknown, shown)
+    detect_cleared_managed_fields(ctx, patched)
     return _bare(obj)
 
 
-def _finish_strategic(call: Call, resource: Resource, patched: Obj, full: Obj, patch_map: Obj, found: list[str]) -> Obj:
+def _finish_strategic(
+    ctx: RequestContext, resource: Resource, patched: Obj, full: Obj, patch_map: Obj, found: list[str]
+) -> Obj:
     unknown: list[str] = []
-    validation = call.option("fieldValidation") or "Warn"
+    validation = ctx.option("fieldValidation") or "Warn"
     try:
         obj = _decode_changed(resource, patched, full, unknown if validation != "Ignore" else None)
     except DecodeError as error:
         raise _refuse(go_map(patch_map), reflection_error(resource.type, patched) or str(error)) from None
-    _report(call, found + unknown, lambda: go_map(patch_map))
-    note_cleared_ownership(call, patched)
+    _report(ctx, found + unknown, lambda: go_map(patch_map))
+    detect_cleared_managed_fields(ctx, patched)
     return _bare(obj)
 
 
-def _report(call: Call, found: list[str], shown: Callable[[], str]) -> None:
-    if found and call.option("fieldValidation") == "Strict":
+def _report(ctx: RequestContext, found: list[str], shown: Callable[[], str]) -> None:
+    if found and ctx.option("fieldValidation") == "Strict":
         raise _refuse(shown(), f"strict decoding error: {', '.join(found)}")
-    report_strict(call, found, "")
+    report_strict(ctx, found, "")
 
 
 def _bare(obj: Obj) -> Obj:
@@ -231,7 +284,7 @@ def _bare(obj: Obj) -> Obj:
 
 
 def go_map(value: Any) -> str:
-    """As Go prints a map."""
+    """Format a value like Go's fmt.Print."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_map(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):
@@ -243,16 +296,16 @@ def go_map(value: Any) -> str:
     return str(value)
 
 
-def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
-    """The body of an apply: an object of its kind, in form; and the duplicate fields in it."""
+def read_applied(ctx: RequestContext, resource: Resource) -> tuple[Obj, list[str]]:
+    """Return the body of a server-side apply, and its duplicate fields. Raises BadRequest."""
     try:
-        config, duplicates = parse_yaml(call.request.body)
+        config, duplicates = parse_yaml(ctx.request.body)
     except BodyError as error:
         raise BadRequest(f"error encoding patch: {error}") from None
-    if call.audit is not None:
-        call.audit.patched(config)
+    if ctx.audit is not None:
+        ctx.audit.set_patch(config)
     config = (
-        {} if config is None else plain_numbers(call.request.body, config) if has_free_parts(resource.type) else config
+        {} if config is None else plain_numbers(ctx.request.body, config) if has_free_parts(resource.type) else config
     )
     if not isinstance(config, dict):
         raise BadRequest(
@@ -265,32 +318,32 @@ def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
     return config, duplicates
 
 
-def report_applied_twice(call: Call, duplicates: list[str]) -> None:
-    """Duplicate keys of an apply: an error, a warning, or nothing, as the client asked."""
-    validation = call.option("fieldValidation") or "Warn"
+def report_duplicates(ctx: RequestContext, duplicates: list[str]) -> None:
+    """Report duplicate keys of an apply as an error, a warning, or not at all, as `fieldValidation` says."""
+    validation = ctx.option("fieldValidation") or "Warn"
     if not duplicates or validation == "Ignore":
         return
     text = f"error converting YAML to JSON: {duplicates[0]}"
     if validation == "Strict":
         raise BadRequest(f"error strict decoding patch: {text}")
-    call.warn(text)
+    ctx.warn(text)
 
 
-async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy, force: bool) -> Answer:
-    """Server-side apply: the manager's wish is merged into what is there."""
+async def _apply(ctx: RequestContext, registry: Registry, form: Form, force: bool) -> Answer:
+    """Server-side apply: merge the configuration of the field manager into the live object."""
     resource, encoding = registry.resource, registry.encoding
-    config, duplicates = await call.work(read_applied, call, resource)
+    config, duplicates = await ctx.compute(read_applied, ctx, resource)
 
     def applied(live: Obj | None) -> Obj:
-        obj = apply_config(call, registry, encoding.versioned(live) if live is not None else None, config, force)
-        check_name(call, obj)
-        report_applied_twice(call, duplicates)
+        obj = apply_config(ctx, registry, encoding.versioned(live) if live is not None else None, config, force)
+        check_name(ctx, obj)
+        report_duplicates(ctx, duplicates)
         return encoding.to_storage(obj)
 
     async def change(live: Obj | None) -> Obj:
-        return await seeing_versions(call, registry, lambda: call.work(applied, live), required=True)
+        return await with_conversions(ctx, registry, lambda: ctx.compute(applied, live), required=True)
 
-    entry, created = await registry.update(
-        call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False
+    entry, created = await WritePath(ctx, registry).update(
+        ctx.target.name, change, create=not ctx.target.subresource, check_uid=False
     )
-    return await respond_object(call, form, registry, entry, 201 if created else 200)
+    return await respond_object(ctx, form, registry, entry, 201 if created else 200)

@@ -1,5 +1,5 @@
-"""The API described to its clients: /openapi/v2 and /openapi/v3.
+"""OpenAPI documents: /openapi/v2 and /openapi/v3.
 
-Documents come from the same Types that decoding uses, so they cannot say what the server does not do. They are built
-when first asked for, in JSON or in the protobuf form that kubectl prefers, and kept until a custom kind changes them.
+Documents are generated from the same Types that decode requests, so they describe what the server does. They are built
+when first requested, as JSON or in the protobuf form that kubectl prefers, and cached until a custom kind changes them.
 """

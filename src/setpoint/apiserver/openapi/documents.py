@@ -1,4 +1,4 @@
-"""Whole documents: one of OpenAPI 3 for each group and version, one of OpenAPI 2 for everything."""
+"""OpenAPI documents: one of OpenAPI 3 for each group and version, one of OpenAPI 2 for everything."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from setpoint.apiserver.openapi.operations import (
     PROTOBUF,
     YAML,
     DefinitionOf,
+    DocumentedResource,
     Operation,
+    Parameter,
     ResourceOperations,
-    Served,
     group_tag,
 )
-from setpoint.apiserver.openapi.parameters import Parameter
 from setpoint.apiserver.openapi.schemas import VERSION_INFO, Schema, SchemaWriter
 from setpoint.apiserver.version import VERSION
 from setpoint.meta.schema import Type
@@ -31,12 +31,12 @@ _BEARER = {"BearerToken": {"type": "apiKey", "description": "A bearer token.", "
 _REASONS = {"200": "OK", "201": "Created", "202": "Accepted"}
 _UNAUTHORIZED = {"description": "Unauthorized"}
 _ALL_TYPES = (JSON, YAML, PROTOBUF)
-# Clients look for these in each operation to learn what the server can do, so a reference would not be seen.
+# Clients search each operation for these parameters to detect features, and do not follow references.
 _NEVER_SHARED = frozenset({"name", "fieldValidation", "dryRun"})
 
 
 def core_operations() -> Iterator[tuple[str, str, Operation]]:
-    """(document, path, operation) of what is served besides resources."""
+    """Yield (document, path, operation) of everything that is no resource."""
     yield (
         ".well-known/openid-configuration",
         "/.well-known/openid-configuration/",
@@ -90,12 +90,14 @@ def version_operation(group: str, version: str) -> tuple[str, Operation]:
     tag = group_tag(group)
     name = tag[:1].upper() + tag[1:] + version[:1].upper() + version[1:]
     path = f"/apis/{group}/{version}/" if group else f"/api/{version}/"
-    said = "Read which resources this version has."
-    return path, _discovery(f"get{name}APIResources", f"{tag}_{version}", said, "APIResourceList")
+    description = "Read which resources this version has."
+    return path, _discovery(f"get{name}APIResources", f"{tag}_{version}", description, "APIResourceList")
 
 
-def _discovery(id_: str, tag: str, said: str, kind: str) -> Operation:
-    return Operation("get", id_, tag, said, answers=(("200", _META + kind),), produces=_ALL_TYPES, consumes=_ALL_TYPES)
+def _discovery(id_: str, tag: str, description: str, kind: str) -> Operation:
+    return Operation(
+        "get", id_, tag, description, answers=(("200", _META + kind),), produces=_ALL_TYPES, consumes=_ALL_TYPES
+    )
 
 
 def document_v3(
@@ -104,7 +106,7 @@ def document_v3(
     definitions: Iterable[str] = (),
     custom: Mapping[str, Type | Schema] | None = None,
 ) -> Document:
-    """A document with these paths, and all definitions that they lead to."""
+    """Return a document with these paths and all definitions that they refer to."""
     writer = SchemaWriter(v3=True, custom=custom, group_version=group_version)
     parameters: dict[Parameter, Any] = {}
     paths = {path: _path_v3(found, writer, parameters) for path, found in sorted(operations)}
@@ -121,6 +123,7 @@ def document_v2(
     definitions: Iterable[str] = (),
     custom: Mapping[str, Type | Schema] | None = None,
 ) -> Document:
+    """Return the OpenAPI 2 document with these paths and all definitions that they refer to."""
     writer = SchemaWriter(v3=False, custom=custom)
     parameters = _SharedParameters(writer)
     paths = {path: _path_v2(found, writer, parameters) for path, found in sorted(operations)}
@@ -135,7 +138,9 @@ def document_v2(
     }
 
 
-def operations_of(served: Iterable[Served], definition_of: DefinitionOf) -> Iterator[tuple[str, list[Operation]]]:
+def operations_of(
+    served: Iterable[DocumentedResource], definition_of: DefinitionOf
+) -> Iterator[tuple[str, list[Operation]]]:
     for one in served:
         yield from ResourceOperations(one, definition_of).paths()
 
@@ -145,52 +150,52 @@ def operations_of(served: Iterable[Served], definition_of: DefinitionOf) -> Iter
 
 def _path_v3(operations: list[Operation], writer: SchemaWriter, known: dict[Parameter, Any]) -> dict[str, Any]:
     common = _common(operations)
-    made: dict[str, Any] = {op.method: _operation_v3(op, common, writer, known) for op in operations}
+    result: dict[str, Any] = {op.method: _operation_v3(op, common, writer, known) for op in operations}
     if common:
-        made["parameters"] = [_parameter_v3(one, known) for one in _in_order(common)]
-    return made
+        result["parameters"] = [_parameter_v3(one, known) for one in _in_order(common)]
+    return result
 
 
 def _operation_v3(
     op: Operation, common: set[Parameter], writer: SchemaWriter, known: dict[Parameter, Any]
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {"tags": [op.tag], "description": op.description, "operationId": op.id}
+    result: dict[str, Any] = {"tags": [op.tag], "description": op.description, "operationId": op.id}
     own = [_parameter_v3(one, known) for one in _in_order(op.parameters) if one not in common]
     if own:
-        made["parameters"] = own
+        result["parameters"] = own
     if op.body:
-        taken = {"schema": writer.ref(op.body)}
-        body: dict[str, Any] = {"content": dict.fromkeys(sorted(op.consumes), taken)}
+        body_content = {"schema": writer.ref(op.body)}
+        body: dict[str, Any] = {"content": dict.fromkeys(sorted(op.consumes), body_content)}
         if op.body_required:
             body["required"] = True
-        made["requestBody"] = body
+        result["requestBody"] = body
     responses: dict[str, Any] = {}
     for code, definition in op.answers:
         content = {"schema": writer.ref(definition) if definition else {"type": "string"}}
         contents = dict.fromkeys(sorted(op.produces), content)
         responses[code] = {"description": _REASONS[code], "content": contents}
     responses["401"] = _UNAUTHORIZED
-    made["responses"] = responses
-    _say_kind(made, op)
-    return made
+    result["responses"] = responses
+    _add_kind(result, op)
+    return result
 
 
 def _parameter_v3(one: Parameter, known: dict[Parameter, Any]) -> dict[str, Any]:
-    made: dict[str, Any] | None = known.get(one)
-    if made is None:
-        made = {"name": one.name, "in": one.place, "description": one.description}
+    result: dict[str, Any] | None = known.get(one)
+    if result is None:
+        result = {"name": one.name, "in": one.place, "description": one.description}
         if one.place == "path":
-            made["required"] = True
-        made["schema"] = {"type": one.type, "uniqueItems": True}
-        known[one] = made
-    return made
+            result["required"] = True
+        result["schema"] = {"type": one.type, "uniqueItems": True}
+        known[one] = result
+    return result
 
 
 # -- OpenAPI 2 ----------------------------------------------------------------------------------------------------
 
 
 class _SharedParameters:
-    """Parameters that many operations have are written once and referred to."""
+    """Parameters of several operations, which are written once and referred to."""
 
     def __init__(self, writer: SchemaWriter) -> None:
         self.shared: dict[str, Any] = {}
@@ -198,65 +203,65 @@ class _SharedParameters:
         self._known: dict[Any, dict[str, Any]] = {}
 
     def of(self, one: Parameter) -> dict[str, Any]:
-        made = self._known.get(one)
-        if made is None:
-            made = {"uniqueItems": True, "type": one.type, "description": one.description}
-            made |= {"name": one.name, "in": one.place}
+        result = self._known.get(one)
+        if result is None:
+            result = {"uniqueItems": True, "type": one.type, "description": one.description}
+            result |= {"name": one.name, "in": one.place}
             if one.place == "path":
-                made["required"] = True
+                result["required"] = True
             if one.name not in _NEVER_SHARED:
-                made = self._share(made)
-            self._known[one] = made
-        return made
+                result = self._share(result)
+            self._known[one] = result
+        return result
 
     def body(self, definition: str, required: bool) -> dict[str, Any]:
         key = (definition, required)
-        made = self._known.get(key)
-        if made is None:
-            made = {"name": "body", "in": "body"}
+        result = self._known.get(key)
+        if result is None:
+            result = {"name": "body", "in": "body"}
             if required:
-                made["required"] = True
-            made["schema"] = self._writer.ref(definition)
+                result["required"] = True
+            result["schema"] = self._writer.ref(definition)
             if definition.startswith("io.k8s.apimachinery"):
-                made = self._share(made)
-            self._known[key] = made
-        return made
+                result = self._share(result)
+            self._known[key] = result
+        return result
 
-    def _share(self, made: dict[str, Any]) -> dict[str, Any]:
-        digest = urlsafe_b64encode(blake2b(orjson.dumps(made), digest_size=6).digest()).decode()
-        name = f"{made['name']}-{digest}"
-        self.shared[name] = made
+    def _share(self, result: dict[str, Any]) -> dict[str, Any]:
+        digest = urlsafe_b64encode(blake2b(orjson.dumps(result), digest_size=6).digest()).decode()
+        name = f"{result['name']}-{digest}"
+        self.shared[name] = result
         return {"$ref": f"#/parameters/{name}"}
 
 
 def _path_v2(operations: list[Operation], writer: SchemaWriter, parameters: _SharedParameters) -> dict[str, Any]:
     common = _common(operations)
-    made: dict[str, Any] = {op.method: _operation_v2(op, common, writer, parameters) for op in operations}
+    result: dict[str, Any] = {op.method: _operation_v2(op, common, writer, parameters) for op in operations}
     if common:
-        made["parameters"] = [parameters.of(one) for one in _in_order(common)]
-    return made
+        result["parameters"] = [parameters.of(one) for one in _in_order(common)]
+    return result
 
 
 def _operation_v2(
     op: Operation, common: set[Parameter], writer: SchemaWriter, parameters: _SharedParameters
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": op.description}
+    result: dict[str, Any] = {"description": op.description}
     if op.consumes:
-        made["consumes"] = op.consumes
-    made |= {"produces": op.produces, "schemes": ["https"], "tags": [op.tag], "operationId": op.id}
+        result["consumes"] = op.consumes
+    result |= {"produces": op.produces, "schemes": ["https"], "tags": [op.tag], "operationId": op.id}
     own: list[Any] = [(one.name, one.place, parameters.of(one)) for one in op.parameters if one not in common]
     if op.body:
         own.append(("body", "body", parameters.body(op.body, op.body_required)))
     if own:
-        made["parameters"] = [one[2] for one in sorted(own, key=lambda one: (one[0], one[1]))]
+        result["parameters"] = [one[2] for one in sorted(own, key=lambda one: (one[0], one[1]))]
     responses: dict[str, Any] = {}
     for code, definition in op.answers:
         schema = writer.ref(definition) if definition else {"type": "string"}
         responses[code] = {"description": _REASONS[code], "schema": schema}
     responses["401"] = _UNAUTHORIZED
-    made["responses"] = responses
-    _say_kind(made, op)
-    return made
+    result["responses"] = responses
+    _add_kind(result, op)
+    return result
 
 
 # -- both ---------------------------------------------------------------------------------------------------------
@@ -273,8 +278,8 @@ def _in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
     return sorted(parameters, key=lambda one: (one.name, one.place))
 
 
-def _say_kind(made: dict[str, Any], op: Operation) -> None:
+def _add_kind(result: dict[str, Any], op: Operation) -> None:
     if op.action:
         group, version, kind = op.kind
-        made["x-kubernetes-action"] = op.action
-        made["x-kubernetes-group-version-kind"] = {"group": group, "version": version, "kind": kind}
+        result["x-kubernetes-action"] = op.action
+        result["x-kubernetes-group-version-kind"] = {"group": group, "version": version, "kind": kind}

@@ -1,7 +1,7 @@
-"""The protobuf form of documents (gnostic's messages), which Go clients ask for: kubectl needs it for apply and diff.
+"""The protobuf form of OpenAPI documents (gnostic's messages), which kubectl needs for apply and diff.
 
-A message is a table from the keys of the JSON form to writers of fields; extensions go where the message keeps them.
-Only what our own documents contain has a row.
+A message is a table from the keys of the JSON form to writers of fields; extensions go to a field of the message. Only
+keys that our own documents contain have an entry.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 Writer = Callable[[Any], bytes]
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 
 
 def _varint(value: int) -> bytes:
@@ -27,7 +28,7 @@ def _varint(value: int) -> bytes:
 
 
 def _framed(number: int, write: Writer) -> Writer:
-    """A field of bytes, text or a message."""
+    """Return a writer of a length-delimited field: bytes, text or a message."""
     tag = _varint(number << 3 | 2)
 
     def field(value: Any) -> bytes:
@@ -65,12 +66,12 @@ _name = _text(1)
 
 
 def _any(value: Any) -> bytes:
-    """JSON is YAML too."""
+    """Encode a value as YAML, of which JSON is a subset."""
     return _any_yaml(orjson.dumps(value).decode())
 
 
 def _named(number: int, write: Writer) -> Writer:
-    """A map: repeated pairs of a name and a value."""
+    """Return a writer of a map, as repeated pairs of name and value."""
     value_field = _framed(2, write)
     pair = _framed(number, lambda item: _name(item[0]) + value_field(item[1]))
     return lambda values: b"".join(map(pair, values.items()))
@@ -113,11 +114,22 @@ def _additional(schema_field: Writer) -> Writer:
 
 _LIMITS_V2 = _limits(
     {
-        "title": 3, "multipleOf": 6, "maximum": 7, "exclusiveMaximum": 8, "minimum": 9, "exclusiveMinimum": 10,
-        "maxLength": 11, "minLength": 12, "pattern": 13, "maxItems": 14, "minItems": 15, "uniqueItems": 16,
-        "maxProperties": 17, "minProperties": 18,
+        "title": 3,
+        "multipleOf": 6,
+        "maximum": 7,
+        "exclusiveMaximum": 8,
+        "minimum": 9,
+        "exclusiveMinimum": 10,
+        "maxLength": 11,
+        "minLength": 12,
+        "pattern": 13,
+        "maxItems": 14,
+        "minItems": 15,
+        "uniqueItems": 16,
+        "maxProperties": 17,
+        "minProperties": 18,
     }
-)  # fmt: skip
+)
 
 
 def _schema_v2(value: Mapping[str, Any]) -> bytes:
@@ -141,9 +153,9 @@ _schema_fields_v2 = _message(
     },
     31,
 )
-_PLACED = {"required": _flag(1), "in": _text(2), "description": _text(3), "name": _text(4)}
-_query_v2 = _message({**_PLACED, "type": _text(6), "uniqueItems": _flag(20)})
-_in_path_v2 = _message({**_PLACED, "type": _text(5), "uniqueItems": _flag(19)})
+_PARAMETER_FIELDS = {"required": _flag(1), "in": _text(2), "description": _text(3), "name": _text(4)}
+_query_v2 = _message({**_PARAMETER_FIELDS, "type": _text(6), "uniqueItems": _flag(20)})
+_in_path_v2 = _message({**_PARAMETER_FIELDS, "type": _text(5), "uniqueItems": _flag(19)})
 _body_v2 = _message(
     {"description": _text(1), "name": _text(2), "in": _text(3), "required": _flag(4), "schema": _framed(5, _schema_v2)}
 )
@@ -174,7 +186,6 @@ _operation_v2 = _message(
     },
     13,
 )
-_METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 _path_v2 = _message(
     {
         **{method: _framed(number, _operation_v2) for number, method in enumerate(_METHODS, 2)},
@@ -198,16 +209,28 @@ document_v2: Writer = _message(
 
 _LIMITS_V3 = _limits(
     {
-        "nullable": 1, "title": 9, "multipleOf": 10, "maximum": 11, "exclusiveMaximum": 12, "minimum": 13,
-        "exclusiveMinimum": 14, "maxLength": 15, "minLength": 16, "pattern": 17, "maxItems": 18, "minItems": 19,
-        "uniqueItems": 20, "maxProperties": 21, "minProperties": 22,
+        "nullable": 1,
+        "title": 9,
+        "multipleOf": 10,
+        "maximum": 11,
+        "exclusiveMaximum": 12,
+        "minimum": 13,
+        "exclusiveMinimum": 14,
+        "maxLength": 15,
+        "minLength": 16,
+        "pattern": 17,
+        "maxItems": 18,
+        "minItems": 19,
+        "uniqueItems": 20,
+        "maxProperties": 21,
+        "minProperties": 22,
     }
-)  # fmt: skip
+)
 _default_number, _default_flag, _default_text = _double(1), _flag(2), _text(3)
 
 
 def _default_v3(value: Any) -> bytes:
-    """Only scalars can be said in this form."""
+    """Encode a default value; only scalars can be represented."""
     if isinstance(value, bool):
         return _default_flag(value)
     if isinstance(value, int | float):
@@ -220,7 +243,7 @@ _reference_v3 = _framed(2, _message({"$ref": _text(1)}))
 
 
 def _schema_v3(value: Mapping[str, Any]) -> bytes:
-    """A schema or a reference."""
+    """Encode a schema or a reference."""
     return _reference_v3(value) if "$ref" in value else _schema_field_v3(value)
 
 

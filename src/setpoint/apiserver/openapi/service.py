@@ -1,4 +1,4 @@
-"""Serving the documents at /openapi: made when first asked for, kept as bytes, found again by their hash."""
+"""The handlers of /openapi: documents are built when first requested, cached as bytes, and identified by a hash."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import orjson
 
 import setpoint.kinds
 from setpoint import __version__
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Answer, Response
-from setpoint.apiserver.openapi import custom, proto
+from setpoint.apiserver.openapi import proto, schemas
 from setpoint.apiserver.openapi.documents import (
     Document,
     core_operations,
@@ -25,14 +23,16 @@ from setpoint.apiserver.openapi.documents import (
     operations_of,
     version_operation,
 )
-from setpoint.apiserver.openapi.operations import Operation, Served
+from setpoint.apiserver.openapi.operations import DocumentedResource, Operation
 from setpoint.apiserver.openapi.schemas import Schema
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.server import PathHandler
 from setpoint.apiserver.single_flight import SingleFlight
 from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.tables import definition_for
 from setpoint.meta.schema import Type
+from setpoint.wire.message import Answer, Response
 
 _JSON = "application/json"
 _PROTOBUF = "application/com.github.proto-openapi.spec.{}.v1.0+protobuf"
@@ -47,10 +47,10 @@ class _Custom(NamedTuple):
 
 
 class OpenApi:
-    """The documents of one server: those of the built-in kinds, and of the custom ones that were added.
+    """The documents of one server: those of the built-in kinds, and those of custom kinds and other servers.
 
-    Nothing is built before it is asked for; a hash tells what a document will say, not what it said. So an index costs
-    no document, and adding a custom kind makes only the documents that show it be built again.
+    The hash of a document is computed from its inputs. So an index needs no document, and a new custom kind invalidates
+    only the documents that contain it.
     """
 
     def __init__(self, resources: Iterable[Resource] = RESOURCES) -> None:
@@ -60,10 +60,10 @@ class OpenApi:
         self._custom: dict[tuple[str, str, str], _Custom] = {}
         self._remote: dict[tuple[str, str], tuple[Document, Document]] = {}
         self._changes = 0
-        """Counts what was added and removed: what was worked out before the last change is not kept."""
+        """Number of changes; results that were computed before the last change are not cached."""
         self._hashes: dict[str, str] = {}
         self._built: dict[tuple[str, str], tuple[bytes, str]] = {}
-        """Bytes and time by (document, form)."""
+        """Bytes and modification time by (document, form)."""
         self._writing: SingleFlight[tuple[str, str, int], bytes] = SingleFlight()
         self._index: bytes | None = None
         self._base = b""
@@ -76,31 +76,31 @@ class OpenApi:
     # -- custom kinds ---------------------------------------------------------------------------------------------
 
     def add(self, resource: Resource, schema: Schema | Type | None) -> None:
-        """Show a custom resource, or show it differently: the OpenAPI 3 schema of its definition, its Type, or None
-        when nothing is known of its fields."""
-        # Others may be writing a document from the present ones: those are replaced, never changed.
+        """Add or replace a custom resource, with the OpenAPI 3 schema of its definition, its Type, or None if its
+        fields are unknown."""
+        # A worker thread may be reading the present dict: it is replaced, never changed.
         self._custom = self._custom | {(resource.group, resource.version, resource.kind): _Custom(resource, schema)}
-        self._forget(resource.group, resource.version)
+        self._invalidate(resource.group, resource.version)
 
     def remove(self, group: str, version: str, kind: str) -> None:
         if (group, version, kind) in self._custom:
             self._custom = {key: one for key, one in self._custom.items() if key != (group, version, kind)}
-            self._forget(group, version)
+            self._invalidate(group, version)
 
     # -- other servers ----------------------------------------------------------------------------------------------
 
-    def add_remote(self, group: str, version: str, three: Document, two: Document) -> None:
-        """Show what another server says of one of its versions, in OpenAPI 3 and 2; empty: nothing."""
-        if self._remote.get((group, version)) != (three, two):
-            self._remote = self._remote | {(group, version): (three, two)}
-            self._forget(group, version)
+    def add_remote(self, group: str, version: str, v3_document: Document, v2_document: Document) -> None:
+        """Add what another server publishes for one of its versions, in OpenAPI 3 and 2; empty means nothing."""
+        if self._remote.get((group, version)) != (v3_document, v2_document):
+            self._remote = self._remote | {(group, version): (v3_document, v2_document)}
+            self._invalidate(group, version)
 
     def remove_remote(self, group: str, version: str) -> None:
         if (group, version) in self._remote:
             self._remote = {key: one for key, one in self._remote.items() if key != (group, version)}
-            self._forget(group, version)
+            self._invalidate(group, version)
 
-    def _forget(self, group: str, version: str) -> None:
+    def _invalidate(self, group: str, version: str) -> None:
         self._changes += 1
         self._index = None
         for path in ("v2", f"apis/{group}/{version}"):
@@ -110,13 +110,13 @@ class OpenApi:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    async def index(self, call: Call) -> Answer:
-        if call.target.path.endswith("/"):
+    async def index(self, ctx: RequestContext) -> Answer:
+        if ctx.target.path.endswith("/"):
             return Response(404)
         index = self._index
         if index is None:
             changes = self._changes
-            hashes = await call.worker.run(LARGE, self._all_hashes)
+            hashes = await ctx.worker.run(LARGE, self._all_hashes)
             rows = {path: {"serverRelativeURL": _url(path, etag)} for path, etag in hashes.items()}
             index = orjson.dumps({"paths": rows})
             if changes == self._changes:
@@ -124,58 +124,60 @@ class OpenApi:
                 self._index = index
         return Response(200, index, [("Content-Type", "text/plain; charset=utf-8")])
 
-    async def v2(self, call: Call) -> Answer:
-        if call.target.path.endswith("/"):
+    async def v2(self, ctx: RequestContext) -> Answer:
+        if ctx.target.path.endswith("/"):
             return Response(404, _NOT_FOUND, list(_PLAIN))
-        return await self._serve(call, "v2", "v2")
+        return await self._serve(ctx, "v2", "v2")
 
-    async def v3(self, call: Call) -> Answer:
-        path = call.target.path.removeprefix("/openapi/v3/")
+    async def v3(self, ctx: RequestContext) -> Answer:
+        path = ctx.target.path.removeprefix("/openapi/v3/")
         if path not in self._documents():
             return Response(404)
-        return await self._serve(call, path, "v3")
+        return await self._serve(ctx, path, "v3")
 
-    async def _serve(self, call: Call, path: str, dialect: str) -> Response:
+    async def _serve(self, ctx: RequestContext, path: str, dialect: str) -> Response:
         headers = [("Vary", "Accept")]
-        form = _form(call.request.headers.get("accept", ""), dialect)
+        form = _form(ctx.request.headers.get("accept", ""), dialect)
         if not form:
             return Response(406, b"", headers)
         changes = self._changes
         known = self._hashes.get(path)
-        etag = known if known is not None else await call.worker.run(LARGE, self._hash, path)
+        etag = known if known is not None else await ctx.worker.run(LARGE, self._hash, path)
         if changes == self._changes:
             self._hashes[path] = etag
         headers.append(("Etag", f'"{etag}"'))
-        wanted = call.option("hash")
+        wanted = ctx.option("hash")
         if wanted and dialect == "v3":
             if wanted != etag:
                 return Response(301, b"", [*headers, ("Location", _url(path, etag))])
-            # What has the hash of its content in its address never changes.
-            expires = format_datetime(call.now + timedelta(days=365), usegmt=True)
+            # A URL with the hash of its content is immutable.
+            expires = format_datetime(ctx.now + timedelta(days=365), usegmt=True)
             headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
-        if _matches(call.request.headers.get("if-none-match", ""), etag):
+        if _matches(ctx.request.headers.get("if-none-match", ""), etag):
             return Response(304, b"", headers)
         built = self._built.get((path, form))
         if built is None:
             body = await self._writing.run(
-                (path, form, changes), lambda: call.worker.run(LARGE, self._write, path, form)
+                (path, form, changes), lambda: ctx.worker.run(LARGE, self._write, path, form)
             )
             if changes != self._changes:
-                return await self._serve(call, path, dialect)  # the hash may be that of another document by now
-            built = self._built[(path, form)] = body, format_datetime(call.now, usegmt=True)
+                return await self._serve(ctx, path, dialect)  # the hash may be outdated
+            built = self._built[(path, form)] = body, format_datetime(ctx.now, usegmt=True)
         body, since = built
         media_type = _JSON if form == "json" else _PROTOBUF.format(dialect)
         return Response(200, body, [*headers, ("Content-Type", media_type), ("Last-Modified", since)])
 
-    # -- what there is --------------------------------------------------------------------------------------------
+    # -- the list of documents ----------------------------------------------------------------------------------------
 
     def _documents(self) -> list[str]:
-        """Every document of OpenAPI 3, in order. Groups of custom kinds alone have none of their own."""
+        """Return the names of all OpenAPI 3 documents, sorted. Groups with only custom kinds have none of their own."""
         found = {path for path, _, _ in core_operations()}
         for group, version in self._versions:
             found |= {f"apis/{group}", f"apis/{group}/{version}"} if group else {f"api/{version}"}
         found |= {f"apis/{group}/{version}" for group, version, _ in self._custom}
-        found |= {f"apis/{group}/{version}" for (group, version), (three, _) in self._remote.items() if three}
+        found |= {
+            f"apis/{group}/{version}" for (group, version), (v3_document, _) in self._remote.items() if v3_document
+        }
         return sorted(found)
 
     def _all_hashes(self) -> dict[str, str]:
@@ -194,7 +196,7 @@ class OpenApi:
         return digest.hexdigest().upper()
 
     def _facts(self) -> bytes:
-        """All that the documents of built-in kinds are made from, in brief."""
+        """Return a digest of everything that the documents of built-in kinds are generated from."""
         if not self._base:
             digest = sha512(f"{__version__} {self._versions}".encode())
             for name in _DATA:
@@ -219,8 +221,8 @@ class OpenApi:
                 operations.append((path, [operation]))
         operations += self._of_custom(lambda resource: True)
         document = document_v2(operations, custom=self._definitions(v3=False))
-        for (group, version), (_, two) in sorted(self._remote.items()):
-            _merge(document, two, f"/apis/{group}/{version}/")
+        for (group, version), (_, v2_document) in sorted(self._remote.items()):
+            _merge(document, v2_document, f"/apis/{group}/{version}/")
         return document
 
     def _document_v3(self, path: str) -> Document:
@@ -237,7 +239,7 @@ class OpenApi:
         operations += self._of_custom(lambda resource: (resource.group, resource.version) == (group, version))
         made = document_v3(operations, f"{group}/{version}" if group else version, custom=self._definitions(v3=True))
         if (group, version) not in self._versions:
-            # Upstream another server writes the documents of custom kinds.
+            # Upstream generates the documents of custom kinds in another server.
             made["info"] = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
             made["components"].pop("securitySchemes", None)
         return made
@@ -251,21 +253,23 @@ class OpenApi:
     def _of_custom(self, wanted: Callable[[Resource], bool]) -> Iterator[tuple[str, list[Operation]]]:
         for one in self._custom.values():
             if wanted(one.resource):
-                name = custom.definition_name(one.resource.group, one.resource.version, one.resource.kind)
-                listed = custom.definition_name(one.resource.group, one.resource.version, one.resource.list_kind)
-                yield from operations_of([Served(one.resource, name, listed, custom=True)], definition_for)
+                name = schemas.custom_definition_name(one.resource.group, one.resource.version, one.resource.kind)
+                listed = schemas.custom_definition_name(
+                    one.resource.group, one.resource.version, one.resource.list_kind
+                )
+                yield from operations_of([DocumentedResource(one.resource, name, listed, custom=True)], definition_for)
 
     def _definitions(self, v3: bool) -> dict[str, Schema | Type]:
         found: dict[str, Schema | Type] = {}
         for (group, version, kind), one in self._custom.items():
             resource = one.resource
-            name = custom.definition_name(group, version, kind)
+            name = schemas.custom_definition_name(group, version, kind)
             if isinstance(one.schema, Type):
                 found[name] = one.schema
             else:
-                found[name] = custom.definition(resource, one.schema, v3)
-            listed = custom.definition_name(group, version, resource.list_kind)
-            found[listed] = custom.list_definition(resource, v3)
+                found[name] = schemas.custom_definition(resource, one.schema, v3)
+            listed = schemas.custom_definition_name(group, version, resource.list_kind)
+            found[listed] = schemas.custom_list_definition(resource, v3)
         return found
 
 
@@ -274,7 +278,7 @@ def _url(path: str, etag: str) -> str:
 
 
 def _merge(document: Document, other: Document, prefix: str) -> None:
-    """Another server's paths below the prefix, and its definitions, where they are not known by that name already."""
+    """Add another server's paths below the prefix, and its definitions, unless the names are in use."""
     for path, item in (other.get("paths") or {}).items():
         if path.startswith(prefix) or f"{path}/" == prefix:
             document["paths"].setdefault(path, item)
@@ -282,19 +286,19 @@ def _merge(document: Document, other: Document, prefix: str) -> None:
         document["definitions"].setdefault(name, definition)
 
 
-def _served(resource: Resource) -> Served:
+def _served(resource: Resource) -> DocumentedResource:
     definition = definition_for(resource.group, resource.version, resource.kind)
-    return Served(resource, definition, f"{definition}List")
+    return DocumentedResource(resource, definition, f"{definition}List")
 
 
 def _group_version(path: str) -> tuple[str, str]:
-    """Of `api/v1`, `apis/apps` or `apis/apps/v1`."""
+    """Return group and version of `api/v1`, `apis/apps` or `apis/apps/v1`."""
     root, first, *rest = path.split("/")
     return ("", first) if root == "api" else (first, rest[0] if rest else "")
 
 
 def _fingerprint(schema: Schema | Type | None) -> str:
-    """A Type never changes, so which one it is says it all."""
+    """Return a fingerprint of a schema; a Type never changes, so its id suffices."""
     return str(id(schema)) if isinstance(schema, Type) else sha512(orjson.dumps(schema)).hexdigest()
 
 
@@ -304,7 +308,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def _form(accept: str, dialect: str) -> str:
-    """`json` or `protobuf`, whichever the client prefers; empty if it takes neither."""
+    """Return `json` or `protobuf`, whichever the client prefers, or "" if it accepts neither."""
     clauses = []
     for part in (accept or "*/*").split(",")[:50]:
         media_type, *params = (piece.strip() for piece in part.split(";"))

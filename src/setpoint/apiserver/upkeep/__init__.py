@@ -1,6 +1,6 @@
-"""What the server itself keeps in order, without any controller: its own objects, statuses of its configuration,
-reservations, the age of Events.
+"""Repair loops of the server, which run without controllers: its own objects, statuses of its configuration,
+reservations, and the expiry of Events.
 
-Each loop is level-triggered: it looks at what is there, not at what happened, and doing its work twice does no harm.
-Several servers may run the same loops on one store.
+Each loop is level-triggered and idempotent: it acts on the present state, not on events. If several servers share a
+store, an election decides which one runs the loops that concern the cluster; its writes are fenced.
 """

@@ -1,25 +1,29 @@
-"""Whether each APIService can be reached: those of this server always, others through their Service."""
+"""The availability of APIServices: those of this server are always available, others are probed through their
+Service."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from setpoint.apiserver.own_writes import update
-from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.internal_writes import update
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry, Obj
-from setpoint.kinds.bootstrap.apiservices import local_status
-from setpoint.meta.times import format_time
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.kinds.bootstrap.initial_objects import local_status
+from setpoint.meta.conditions import new_condition, with_condition
+from setpoint.meta.objects import Obj
 
 GROUP, PLURAL = "apiregistration.k8s.io", "apiservices"
-EVERY = 30.0
+PROBE_INTERVAL = 30.0
 
 Probe = Callable[[Obj, Obj], Awaitable[str]]
-"""Asks the server behind an APIService (and its Service) for its discovery document: empty text, or what went wrong."""
+"""Requests the discovery document of the server behind an APIService and its Service; returns "" or what went wrong."""
 
 
 class ApiServices:
-    def __init__(self, api: ApiServer, probe: Probe | None = None) -> None:
+    """Maintains the condition Available of APIServices."""
+
+    def __init__(self, api: ApiResources, probe: Probe | None = None) -> None:
         self._api = api
         self._probe = probe
         self._services = api.registry("", "services")
@@ -27,16 +31,16 @@ class ApiServices:
         self._cache = api.registry(GROUP, PLURAL).cache
         self.loop = KeyedLoop("API services", api.clock, self.sync)
         self._remote: dict[str, tuple[str, str]] = {}
-        """The Service (namespace, name) behind each APIService that has one."""
-        self.loop.follow(self._cache, self._noted)
-        self.loop.follow(self._services.cache, self._behind)
-        self.loop.follow(self._slices, self._behind)
+        """The Service (namespace, name) of each APIService that has one."""
+        self.loop.follow(self._cache, self._api_service_keys)
+        self.loop.follow(self._services.cache, self._keys_of_service)
+        self.loop.follow(self._slices, self._keys_of_service)
 
     async def recheck(self) -> None:
-        """What lies behind a Service can change without any object telling."""
+        """Probe again: the state behind a Service can change without a change of an object."""
         self.loop.due(*self._remote)
 
-    def _noted(self, entry: Entry) -> list[str]:
+    def _api_service_keys(self, entry: Entry) -> list[str]:
         name, service = entry.obj["metadata"]["name"], entry.obj["spec"].get("service")
         if service is None:
             self._remote.pop(name, None)
@@ -44,7 +48,7 @@ class ApiServices:
             self._remote[name] = service.get("namespace", ""), service.get("name", "")
         return [name]
 
-    def _behind(self, entry: Entry) -> list[str]:
+    def _keys_of_service(self, entry: Entry) -> list[str]:
         if not self._remote:
             return []
         meta = entry.obj["metadata"]
@@ -60,10 +64,10 @@ class ApiServices:
 
         def change(obj: Obj) -> None:
             status = obj.setdefault("status", {})
-            status["conditions"] = _with(status.get("conditions") or [], condition)
+            status["conditions"] = with_condition(status.get("conditions") or [], condition)
 
         before = (entry.obj.get("status") or {}).get("conditions") or []
-        if _with(before, condition) != before:
+        if with_condition(before, condition) != before:
             await update(self._api, GROUP, PLURAL, "", name, change, subresource="status")
 
     async def _condition(self, obj: Obj) -> Obj:
@@ -71,13 +75,11 @@ class ApiServices:
         if obj["spec"].get("service") is None:
             local: Obj = local_status(now)["conditions"][0]
             return local
-        reason, message = await self._trouble(obj)
-        return {
-            "type": "Available", "status": "False" if reason else "True", "lastTransitionTime": format_time(now),
-            "reason": reason or "Passed", "message": message or "all checks passed",
-        }  # fmt: skip
+        reason, message = await self._check(obj)
+        status = "False" if reason else "True"
+        return new_condition("Available", status, reason or "Passed", message or "all checks passed", now)
 
-    async def _trouble(self, obj: Obj) -> tuple[str, str]:
+    async def _check(self, obj: Obj) -> tuple[str, str]:
         wanted = obj["spec"]["service"]
         namespace, name, port = wanted.get("namespace", ""), wanted.get("name", ""), wanted.get("port", 443)
         shown = f'service/{name} in "{namespace}"'
@@ -109,13 +111,3 @@ def _serves(endpoint_slice: Obj, port_name: str) -> bool:
     if not any((e.get("conditions") or {}).get("ready", True) for e in endpoint_slice.get("endpoints") or ()):
         return False
     return any(p.get("name", "") == port_name and p.get("port") for p in endpoint_slice.get("ports") or ())
-
-
-def _with(conditions: list[Obj], new: Obj) -> list[Obj]:
-    """The time stays when the status does; nothing else is lost."""
-    for i, old in enumerate(conditions):
-        if old.get("type") == new["type"]:
-            if old.get("status") == new["status"]:
-                new = {**new, "lastTransitionTime": old.get("lastTransitionTime")}
-            return [*conditions[:i], new, *conditions[i + 1 :]]
-    return [*conditions, new]

@@ -1,39 +1,38 @@
-"""Events go when nobody has written them for a while."""
+"""Expiry of Events: they are deleted some time after their last write."""
 
 from __future__ import annotations
 
 from collections import deque
 from datetime import datetime
 
-from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.watch_cache import Change, Entry, Obj, Watch
-from setpoint.meta.selectors import EVERYTHING
+from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.store.interface import CompareFailed, Delete
 
 _BATCH = 100
-_IDLE = 60.0
+_IDLE_SECONDS = 60.0
 
 
 class EventExpiry:
-    """One queue in the order of the writes, which is the order of the deadlines: nothing is ever searched."""
+    """Deletes expired Events. The queue is in the order of writes, which is the order of deadlines."""
 
-    def __init__(self, api: ApiServer, ttl: float) -> None:
-        self._store, self._clock, self._ttl = api.store, api.clock, ttl
+    def __init__(self, api: ApiResources, ttl: float) -> None:
+        self._transactions, self._clock, self._ttl = api.env.transactions, api.clock, ttl
         self._cache = api.registry("", "events").cache
         self._queue: deque[tuple[float, str, int]] = deque()
-        """Deadline, key, revision. An entry whose revision is not the current one any more was written again."""
+        """Deadline (monotonic seconds), key and revision; an entry whose revision is not the current one was written
+        again."""
 
     async def run(self) -> None:
-        watch = Watch(
-            namespace="", name="", labels=EVERYTHING, fields=EVERYTHING, fields_of=lambda obj: {}, deliver=self._written
-        )
-        self._queue.extend(self._old())
+        watch = Watch.everything(self._written)
+        self._queue.extend(self._existing())
         self._cache.add(watch)
         try:
             while True:
                 now = self._clock.monotonic()
-                wait = self._queue[0][0] - now if self._queue else min(self._ttl, _IDLE)
+                wait = self._queue[0][0] - now if self._queue else min(self._ttl, _IDLE_SECONDS)
                 if wait <= 0:
                     await self.expire()
                 else:
@@ -45,8 +44,8 @@ class EventExpiry:
         if kind != "DELETED":
             self._queue.append((self._clock.monotonic() + self._ttl, entry.key, entry.revision))
 
-    def _old(self) -> list[tuple[float, str, int]]:
-        """What is there at the start counts from the last time that it shows."""
+    def _existing(self) -> list[tuple[float, str, int]]:
+        """Return entries for the Events at the start, by the last time that they contain."""
         wall, monotonic = self._clock.now(), self._clock.monotonic()
         found = []
         for entry in self._cache.scan():
@@ -55,25 +54,26 @@ class EventExpiry:
         return sorted(found)
 
     async def expire(self) -> None:
-        """Everything whose time has come, a batch at a time."""
+        """Delete one batch of expired Events."""
         now = self._clock.monotonic()
         batch: list[Delete] = []
-        while self._queue and self._queue[0][0] <= now and len(batch) < _BATCH:
+        limit = min(_BATCH, self._transactions.max_operations)
+        while self._queue and self._queue[0][0] <= now and len(batch) < limit:
             _, key, revision = self._queue.popleft()
             entry = self._cache.get(key)
             if entry is not None and entry.revision == revision:
                 batch.append(Delete(key, revision))
         while batch:
             try:
-                await self._store.txn(batch, b'{"user":"system:apiserver","verb":"expire"}')
+                await self._transactions.commit_internal("expire", batch)
                 return
             except CompareFailed as failure:
-                # Written (or deleted) in this very moment: it has another deadline now, or none.
-                batch = [one for one in batch if one.key != failure.key]
+                # It was written or deleted concurrently, and has another deadline or none.
+                batch = [delete for delete in batch if delete.key != failure.key]
 
 
 def last_seen(event: Obj, default: datetime) -> datetime:
-    """The youngest time in the object: `default` if it has none."""
+    """Return the latest time in the Event, or `default` if it has none."""
     meta = event["metadata"]
     texts = [meta.get("creationTimestamp"), event.get("lastTimestamp"), event.get("eventTime")]
     texts.append((event.get("series") or {}).get("lastObservedTime"))

@@ -1,26 +1,32 @@
-"""Priority and fairness: what is shipped stays as shipped, and each FlowSchema says whether its level exists."""
+"""Maintenance of the priority and fairness configuration: default objects, and the status of FlowSchemas."""
 
 from __future__ import annotations
 
-from setpoint.apiserver.own_writes import apply_status, delete, ensure, update
-from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.internal_writes import apply_status, delete, ensure, update
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry, Obj
-from setpoint.kinds.bootstrap.flowcontrol import AUTO_UPDATE, MANDATORY, dangling_status, flow_schemas, priority_levels
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.kinds.bootstrap.initial_objects import (
+    AUTO_UPDATE,
+    MANDATORY,
+    dangling_status,
+    flow_schemas,
+    priority_levels,
+)
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.decode import decode
 from setpoint.meta.errors import Conflict
+from setpoint.meta.goformat import parse_bool
+from setpoint.meta.objects import Obj
 
 GROUP = "flowcontrol.apiserver.k8s.io"
-CONSUMER = "api-priority-and-fairness-config-consumer-v1"
+_CONSUMER = "api-priority-and-fairness-config-consumer-v1"
 PRODUCER = "api-priority-and-fairness-config-producer-v1"
-EVERY = 60.0
-
-# As Go reads a truth value from text.
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+FLOW_CONTROL_INTERVAL = 60.0
 
 
-def flow_schema_status(api: ApiServer) -> KeyedLoop:
+def flow_schema_status(api: ApiResources) -> KeyedLoop:
+    """Return the loop that maintains the condition Dangling of FlowSchemas."""
     schemas, levels = api.registry(GROUP, "flowschemas").cache, api.registry(GROUP, "prioritylevelconfigurations").cache
 
     async def sync(name: str) -> None:
@@ -29,76 +35,73 @@ def flow_schema_status(api: ApiServer) -> KeyedLoop:
             return
         level = entry.obj["spec"].get("priorityLevelConfiguration", {}).get("name", "")
         status = dangling_status(level, levels.get(levels.prefix + level) is not None, api.clock.now())
-        if not _says(entry.obj, status["conditions"][0]):
-            await apply_status(api, GROUP, "flowschemas", name, status, CONSUMER)
+        if not _has_condition(entry.obj, status["conditions"][0]):
+            await apply_status(api, GROUP, "flowschemas", name, status, _CONSUMER)
 
-    def of_level(_: Entry) -> list[str]:
+    def keys_of_level(_: Entry) -> list[str]:
         return [entry.obj["metadata"]["name"] for entry in schemas.scan()]
 
     loop = KeyedLoop("flow schemas", api.clock, sync)
     loop.follow(schemas, lambda entry: [entry.obj["metadata"]["name"]])
-    loop.follow(levels, of_level)
+    loop.follow(levels, keys_of_level)
     return loop
 
 
-def _says(schema: Obj, wanted: Obj) -> bool:
-    for condition in (schema.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == wanted["type"]:
-            return all(condition.get(name) == wanted[name] for name in ("status", "reason", "message"))
-    return False
+def _has_condition(schema: Obj, wanted: Obj) -> bool:
+    condition = condition_of(schema, wanted["type"]) or {}
+    return all(condition.get(name) == wanted[name] for name in ("status", "reason", "message"))
 
 
-class Configuration:
-    """What is shipped exists, and is as it is shipped unless somebody took it over; what was once shipped goes."""
+class DefaultConfiguration:
+    """Creates and updates the default objects, unless a user took them over, and deletes former default objects."""
 
-    def __init__(self, api: ApiServer) -> None:
+    def __init__(self, api: ApiResources) -> None:
         self._api = api
-        self._in_order: tuple[int, ...] = ()
-        """The last changes to the two kinds when everything was looked at."""
+        self._checked_changes: tuple[int, ...] = ()
+        """The change counters of the two kinds at the last check."""
 
     async def ensure(self) -> None:
-        """Where nobody has written since the last time, there is nothing to look at."""
+        """Check the objects, unless nothing was written since the last check."""
         kinds = ("prioritylevelconfigurations", "flowschemas")
         changed = tuple(self._api.registry(GROUP, plural).cache.changed for plural in kinds)
-        if changed != self._in_order:
+        if changed != self._checked_changes:
             await _ensure(self._api)
-            self._in_order = changed
+            self._checked_changes = changed
 
 
-async def _ensure(api: ApiServer) -> None:
-    for plural, shipped in (("prioritylevelconfigurations", priority_levels()), ("flowschemas", flow_schemas())):
-        for obj in shipped:
+async def _ensure(api: ApiResources) -> None:
+    for plural, defaults in (("prioritylevelconfigurations", priority_levels()), ("flowschemas", flow_schemas())):
+        for obj in defaults:
             entry = await ensure(api, GROUP, plural, obj, PRODUCER)
-            await _revise(api, plural, obj, entry)
-        wanted = {obj["metadata"]["name"] for obj in shipped}
+            await _update_default(api, plural, obj, entry)
+        wanted = {obj["metadata"]["name"] for obj in defaults}
         for entry in list(api.registry(GROUP, plural).cache.scan()):
             if entry.obj["metadata"]["name"] not in wanted and _annotation(entry.obj) is True:
                 try:
                     await delete(api, GROUP, plural, entry)
                 except Conflict:
-                    continue  # looked at again in a minute
+                    continue  # checked again in a minute
 
 
 def _annotation(obj: Obj) -> bool | None:
-    text = (obj["metadata"].get("annotations") or {}).get(AUTO_UPDATE)
-    return True if text in _TRUE else False if text in _FALSE else None
+    return parse_bool((obj["metadata"].get("annotations") or {}).get(AUTO_UPDATE, ""))
 
 
-async def _revise(api: ApiServer, plural: str, shipped: Obj, entry: Entry) -> None:
-    meta, said = entry.obj["metadata"], _annotation(entry.obj)
-    # Without a word on it, a spec that was never changed may be ours to change.
-    follows = meta["name"] in MANDATORY or (said if said is not None else meta.get("generation") == 1)
+async def _update_default(api: ApiResources, plural: str, defaults: Obj, entry: Entry) -> None:
+    meta, auto_update = entry.obj["metadata"], _annotation(entry.obj)
+    # Without the annotation, a spec that was never changed may be updated.
+    is_managed = meta["name"] in MANDATORY or (auto_update if auto_update is not None else meta.get("generation") == 1)
     registry = api.registry(GROUP, plural)
-    spec = decode(registry.resource.type, shipped)
+    spec = decode(registry.resource.type, defaults)
     registry.strategy.default(spec)
-    wanted = spec["spec"] if follows else entry.obj["spec"]
-    if said is follows and wanted == entry.obj["spec"]:
+    wanted = spec["spec"] if is_managed else entry.obj["spec"]
+    if auto_update is is_managed and wanted == entry.obj["spec"]:
         return
 
     def change(obj: Obj) -> None:
         obj["spec"] = wanted
         annotations = obj["metadata"].setdefault("annotations", {})
-        if said is not follows:
-            annotations[AUTO_UPDATE] = "true" if follows else "false"
+        if auto_update is not is_managed:
+            annotations[AUTO_UPDATE] = "true" if is_managed else "false"
 
     await update(api, GROUP, plural, "", meta["name"], change, manager=PRODUCER)

@@ -1,4 +1,4 @@
-"""The two shapes of upkeep: look at an object when something around it changed, or do something every so often."""
+"""The two forms of maintenance: reconciling a key after a change, and periodic tasks."""
 
 from __future__ import annotations
 
@@ -9,95 +9,108 @@ from collections.abc import Awaitable, Callable, Iterable
 from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
-from setpoint.meta.selectors import EVERYTHING
 from setpoint.store.interface import StoreError
 
 log = logging.getLogger("setpoint.upkeep")
 
-_FIRST_RETRY, _LONGEST_RETRY = 0.05, 30.0
+_MIN_BACKOFF, _MAX_BACKOFF = 0.05, 30.0
 
 
 Sync = Callable[[str], Awaitable[float | None]]
+"""Reconciles a key and returns the seconds until the next run, or None."""
 
 
 class KeyedLoop:
-    """`sync(key)` for every key that is due; it returns after how many seconds to look again (None: when told).
+    """Calls `sync(key)` for every key that is due, one at a time. `sync` returns the seconds until the next run, or
+    None.
 
-    A key that fails is tried again, later and later."""
+    A key that fails is retried with exponential backoff.
+    """
 
     def __init__(self, name: str, clock: Clock, sync: Sync) -> None:
         self.on_started: Callable[[], None] | None = None
-        """Called once, when every key that was due at the start has been tried."""
+        """Called once, when every key that was due at the start has been processed."""
         self._name = name
         self._clock = clock
         self._sync = sync
         self._due: dict[str, None] = {}
-        self._woken = asyncio.Event()
-        self._running = self._at_work = False
+        self._processing: str | None = None
+        self._wakeup = asyncio.Event()
+        self._is_running = self._is_working = False
         self._idle = asyncio.Event()
         self._failures: dict[str, int] = {}
         self._watching: list[tuple[ResourceCache, Watch]] = []
 
     def due(self, *keys: str) -> None:
+        """Mark keys as due."""
         self._due.update(dict.fromkeys(keys))
-        self._woken.set()
+        self._wakeup.set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a key is due or being processed."""
+        return bool(self._due) or self._processing is not None
+
+    def is_pending(self, key: str) -> bool:
+        """Return whether this key is due or being processed."""
+        return key in self._due or key == self._processing
 
     async def idle(self) -> None:
-        """Return when no key is due and none is being worked on, or the loop does not run at all."""
-        while self._at_work or (self._running and self._due):
+        """Wait until no key is due or being processed. Return at once if the loop does not run."""
+        while self._is_working or (self._is_running and self._due):
             self._idle.clear()
             await self._idle.wait()
 
     def follow(self, cache: ResourceCache, keys_of: Callable[[Entry], Iterable[str]]) -> None:
-        """Every change of an object in the cache makes keys due; what is there already makes them due now."""
+        """Make keys due with every change of an object in the cache; those of existing objects are due at once."""
 
         def deliver(_: str, entry: Entry, change: Change) -> None:
             self.due(*keys_of(entry))
 
-        watch = Watch(
-            namespace="", name="", labels=EVERYTHING, fields=EVERYTHING, fields_of=lambda obj: {}, deliver=deliver
-        )
+        watch = Watch.everything(deliver)
         cache.add(watch)
         self._watching.append((cache, watch))
         for entry in cache.scan():
             self.due(*keys_of(entry))
 
     async def run(self) -> None:
-        self._running = True
+        self._is_running = True
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     if self.on_started is not None and not self._due:
                         self.on_started()
                         self.on_started = None
-                    self._at_work = False
+                    self._is_working = False
                     self._idle.set()
-                    await self._woken.wait()
-                    self._woken.clear()
-                    self._at_work = True
+                    await self._wakeup.wait()
+                    self._wakeup.clear()
+                    self._is_working = True
                     while self._due:
-                        key = next(iter(self._due))
+                        key = self._processing = next(iter(self._due))
                         del self._due[key]
-                        delay = await self._attempt(key)
+                        delay = await self._sync_key(key)
+                        self._processing = None
                         if delay is not None:
-                            tasks.create_task(self._later(key, delay))
+                            tasks.create_task(self._requeue_after(key, delay))
         finally:
-            self._running = self._at_work = False
+            self._is_running = self._is_working = False
+            self._processing = None
             self._idle.set()
             for cache, watch in self._watching:
                 cache.remove(watch)
 
-    async def _attempt(self, key: str) -> float | None:
+    async def _sync_key(self, key: str) -> float | None:
         try:
             delay: float | None = await self._sync(key)
         except Exception as error:
             _report(self._name, key, error)
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            return min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), _LONGEST_RETRY)
+            return min(_MIN_BACKOFF * 2.0 ** min(failures - 1, 16), _MAX_BACKOFF)
         self._failures.pop(key, None)
         return delay
 
-    async def _later(self, key: str, seconds: float) -> None:
+    async def _requeue_after(self, key: str, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self.due(key)
 
@@ -108,25 +121,30 @@ async def every(
     seconds: float,
     do: Callable[[], Awaitable[None]],
     *,
-    at_once: bool = True,
+    immediately: bool = True,
     started: Callable[[], None] | None = None,
 ) -> None:
-    """Forever. A failure is logged and the next turn comes as usual. `started` is called after the first turn."""
-    if not at_once:
+    """Call `do` periodically, forever. A failure is logged. `started` is called after the first call."""
+    if not immediately:
         await clock.sleep(seconds)
     while True:
-        try:
-            await do()
-        except Exception as error:
-            _report(name, "", error)
+        await run_once(name, do)
         if started is not None:
             started()
             started = None
         await clock.sleep(seconds)
 
 
+async def run_once(name: str, do: Callable[[], Awaitable[None]]) -> None:
+    """Call `do`. A failure is logged."""
+    try:
+        await do()
+    except Exception as error:
+        _report(name, "", error)
+
+
 def _report(name: str, key: str, error: Exception) -> None:
-    """No failure of one loop may end the others, let alone the server."""
+    """Log a failure: no failure of a loop may end the others, or the server."""
     if isinstance(error, (ApiError, StoreError)):
         log.warning("%s %s: %s", name, key, error)
     else:

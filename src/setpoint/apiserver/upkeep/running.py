@@ -1,100 +1,206 @@
-"""All of the upkeep of one server."""
+"""Runs the maintenance loops of one server: those for the server itself, and those for the cluster.
+
+If several servers share the store, each runs the loops for itself, and an election decides which one runs those for the
+cluster.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from setpoint.apiserver import post_start
-from setpoint.apiserver.allocation.service_hooks import ServiceHooks
+from setpoint.apiserver import health
+from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.registry import completes_within
 from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.upkeep import (
-    address_repair,
-    api_services,
-    flow_control,
-    identity,
-    kubernetes_service,
-    port_repair,
-    token_tracking,
-)  # fmt: skip
+from setpoint.apiserver.upkeep import api_services, flow_control, identity, server_objects, service_repair
 from setpoint.apiserver.upkeep.event_expiry import EventExpiry
-from setpoint.apiserver.upkeep.loop import every
-from setpoint.apiserver.upkeep.system_namespaces import system_namespaces
+from setpoint.apiserver.upkeep.identity import IdentityLease
+from setpoint.apiserver.upkeep.loop import every, run_once
+from setpoint.apiserver.upkeep.server_objects import system_namespaces
 
-Turn = Callable[[], Coroutine[Any, Any, None]]
-Keep = Callable[[str, Turn], Coroutine[Any, Any, None]]
-"""Does the work with this name until it ends by itself or is cancelled, however often it fails."""
+Task = Callable[[], Coroutine[Any, Any, None]]
+Supervise = Callable[[str, Task], Coroutine[Any, Any, None]]
+"""Runs the task with this name until it ends by itself or is cancelled, and restarts it when it fails."""
+_CLUSTER_HOOKS = (
+    health.NAMESPACES,
+    health.FLOW_CONSUMER,
+    health.SERVICE_REPAIR,
+    health.OWN_SERVICE,
+    health.IDENTITY_COLLECTION,
+    health.TOKEN_TRACKING,
+)
+"""Post-start hooks that the maintenance of the cluster finishes. A server that another one does it for has no part in
+them."""
 
 
 @asynccontextmanager
 async def upkeep(
-    api: ApiServer,
-    services: ServiceHooks,
-    own: kubernetes_service.OwnAddress,
+    server: ApiServer,
+    own: server_objects.OwnAddress,
     hostname: str,
     event_ttl: float,
-    keep: Keep | None = None,
+    supervise: Supervise | None = None,
+    cluster_tasks: Sequence[tuple[str, Task]] = (),
 ) -> AsyncIterator[None]:
-    """Runs while the block does; the server is started and its first objects are there. `keep(name, work)` does the
-    work again when it has failed; without it a failure ends the block."""
-    availability = api_services.ApiServices(api, api.probe)
-    addresses = address_repair.AddressRepair(api, services.ips)
-    namespaces, flow_schemas = system_namespaces(api), flow_control.flow_schema_status(api)
-    who = identity.Identity(api, hostname)
-    finish = api.post_start.finish
-    unrepaired = {"addresses", "ports"}
+    """Run the maintenance loops while the block runs; the server must have started, and its first objects must exist.
+    `supervise(name, task)` restarts failed tasks; without it a failure ends the block. `cluster_tasks` are more tasks,
+    with their names, of which only one server runs each."""
+    api, parts = server.resources, server.parts
+    identity_lease = IdentityLease(api, hostname, own)
+    leases = identity_lease.leases
+    maintenance = _Maintenance(server, own, identity_lease, event_ttl, supervise or _unsupervised, cluster_tasks)
+    # Remote APIServices may take long to answer; readiness does not depend on them.
+    api.post_start.finish(health.LOCAL_SERVICES, health.REMOTE_SERVICES, health.REGISTRATION)
+    if leases is not None:
+        from setpoint.apiserver.upkeep.election import Election  # few servers share their store
 
-    def repaired(what: str) -> None:
-        unrepaired.discard(what)
-        if not unrepaired:
-            finish(post_start.SERVICE_REPAIR)
+        parts.definitions.stand_by()
+        election = Election(api, leases, identity_lease.name)
 
-    namespaces.on_started = partial(finish, post_start.NAMESPACES)
-    flow_schemas.on_started = partial(finish, post_start.FLOW_CONSUMER)
-    addresses.loop.on_started = partial(repaired, "addresses")
-    # Servers behind APIServices may take long to answer, and nobody else waits for them.
-    finish(post_start.LOCAL_SERVICES, post_start.REMOTE_SERVICES, post_start.REGISTRATION)
-    running: list[tuple[str, Turn]] = [
-        ("system namespaces", namespaces.run), ("flow schemas", flow_schemas.run),
-        ("API services", availability.loop.run), ("cluster IPs", addresses.loop.run),
-        *((getattr(run, "__qualname__", "background"), run) for run in api.background),
-        ("token use", token_tracking.token_use(api).run),
-    ]  # fmt: skip
-    if event_ttl > 0:
-        running.append(("event expiry", EventExpiry(api, event_ttl).run))
-    at_once: list[tuple[str, float, Turn, Callable[[], None]]] = [
-        ("node ports", port_repair.EVERY, port_repair.PortRepair(api, services.ports).run, partial(repaired, "ports")),
-        ("own address", kubernetes_service.EVERY, partial(kubernetes_service.ensure_own_address, api, own),
-         partial(finish, post_start.OWN_SERVICE)),
-        ("identity", identity.RENEW_EVERY, who.renew, partial(finish, post_start.IDENTITY, post_start.PEERS)),
-        ("identities", identity.COLLECT_EVERY, who.collect, partial(finish, post_start.IDENTITY_COLLECTION)),
-        ("token tracking", token_tracking.EVERY, partial(token_tracking.ensure_token_tracking, api),
-         partial(finish, post_start.TOKEN_TRACKING)),
-    ]  # fmt: skip
-    later: list[tuple[str, float, Turn]] = [
-        ("API services", api_services.EVERY, availability.recheck),
-        ("cluster IPs", address_repair.EVERY, addresses.recheck),
-        ("priority and fairness", flow_control.EVERY, flow_control.Configuration(api).ensure),
-    ]
-    synced = partial(_synced, api)
-    turns = [
-        every(name, api.clock, seconds, partial(synced, do), started=started) for name, seconds, do, started in at_once
-    ]
-    turns += [every(name, api.clock, seconds, partial(synced, do), at_once=False) for name, seconds, do in later]
+        async def maintain() -> None:
+            parts.definitions.lead(election)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for coroutine in maintenance.for_cluster():
+                        tasks.create_task(coroutine)
+            finally:
+                parts.definitions.stand_by()
+
+        elected = partial(election.run, maintain, on_standby=partial(api.post_start.finish, *_CLUSTER_HOOKS))
+        for_cluster = [maintenance.supervise("election of the maintaining server", elected)]
+    else:
+        for_cluster = maintenance.for_cluster()
     async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(run() if keep is None else keep(name, run)) for name, run in running]
-        started += [tasks.create_task(coroutine) for coroutine in turns]  # these cannot fail
+        started = [tasks.create_task(coroutine) for coroutine in (*for_cluster, *maintenance.for_server())]
         try:
             yield
         finally:
             for task in started:
                 task.cancel()
+    if leases is not None:
+        leases.close()
+        await identity_lease.withdraw()
 
 
-async def _synced(api: ApiServer, do: Turn) -> None:
-    """Do something that goes by the state at its beginning, also where several servers share a store."""
+async def _unsupervised(name: str, task: Task) -> None:
+    await task()
+
+
+class _Maintenance(NamedTuple):
+    """The loops of one server. Each call returns new ones."""
+
+    server: ApiServer
+    own: server_objects.OwnAddress
+    identity: IdentityLease
+    event_ttl: float
+    supervise: Supervise
+    cluster_tasks: Sequence[tuple[str, Task]]
+
+    def for_server(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the loops that every server runs for itself."""
+        api, parts = self.server.resources, self.server.parts
+        loops = [
+            *((getattr(run, "__qualname__", "background"), run) for run in parts.background),
+            ("token use", parts.token_use.run),
+        ]
+        interval = identity.SHARED_RENEW_INTERVAL if api.store.shared else identity.RENEW_INTERVAL
+        renewed = partial(api.post_start.finish, health.IDENTITY, health.PEERS)
+        renewal = every("identity", api.clock, interval, partial(_synced, api, self.identity.renew), started=renewed)
+        return [*(self.supervise(name, run) for name, run in loops), renewal]
+
+    def for_cluster(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the loops of which only one server runs each."""
+        api, parts, services = self.server.resources, self.server.parts, self.server.parts.services
+        availability = api_services.ApiServices(api, parts.probe)
+        addresses = service_repair.AddressRepair(api, services.ips)
+        namespaces, flow_schemas = system_namespaces(api), flow_control.flow_schema_status(api)
+        finish = api.post_start.finish
+        pending_repairs = {"addresses", "ports"}
+
+        def repaired(what: str) -> None:
+            pending_repairs.discard(what)
+            if not pending_repairs:
+                finish(health.SERVICE_REPAIR)
+
+        namespaces.on_started = partial(finish, health.NAMESPACES)
+        flow_schemas.on_started = partial(finish, health.FLOW_CONSUMER)
+        addresses.loop.on_started = partial(repaired, "addresses")
+        loops: list[tuple[str, Task]] = [
+            ("system namespaces", namespaces.run),
+            ("flow schemas", flow_schemas.run),
+            ("API services", availability.loop.run),
+            ("cluster IPs", addresses.loop.run),
+            ("own address", self._own_address),
+            *self.cluster_tasks,
+        ]
+        if self.event_ttl > 0:
+            loops.append(("event expiry", EventExpiry(api, self.event_ttl).run))
+        immediate_tasks: list[tuple[str, float, Task, Callable[[], None]]] = [
+            (
+                "node ports",
+                service_repair.PORT_REPAIR_INTERVAL,
+                service_repair.PortRepair(api, services.ports).run,
+                partial(repaired, "ports"),
+            ),
+            (
+                "identities",
+                identity.COLLECTION_INTERVAL,
+                self.identity.collect,
+                partial(finish, health.IDENTITY_COLLECTION),
+            ),
+            (
+                "token tracking",
+                server_objects.TOKEN_TRACKING_INTERVAL,
+                partial(server_objects.ensure_token_tracking, api),
+                partial(finish, health.TOKEN_TRACKING),
+            ),
+        ]
+        delayed_tasks: list[tuple[str, float, Task]] = [
+            ("API services", api_services.PROBE_INTERVAL, availability.recheck),
+            ("cluster IPs", service_repair.ADDRESS_REPAIR_INTERVAL, addresses.recheck),
+            (
+                "priority and fairness",
+                flow_control.FLOW_CONTROL_INTERVAL,
+                flow_control.DefaultConfiguration(api).ensure,
+            ),
+        ]
+        synced = partial(_synced, api)
+        periodic = [
+            every(name, api.clock, seconds, partial(synced, do), started=started)
+            for name, seconds, do, started in immediate_tasks
+        ]
+        periodic += [
+            every(name, api.clock, seconds, partial(synced, do), immediately=False)
+            for name, seconds, do in delayed_tasks
+        ]
+        return [*(self.supervise(name, run) for name, run in loops), *periodic]  # the periodic ones never fail
+
+    async def _own_address(self) -> None:
+        """Ensure the Service `kubernetes` and its endpoints, periodically and whenever a server comes or goes."""
+        api, leases = self.server.resources, self.identity.leases
+        finished: Callable[[], None] | None = partial(api.post_start.finish, health.OWN_SERVICE)
+
+        async def ensure() -> None:
+            await server_objects.ensure_own_address(api, self.own, self.identity.servers())
+
+        while True:
+            changes = leases.changes if leases is not None else 0
+            await run_once("own address", partial(_synced, api, ensure))
+            if finished is not None:
+                finished()
+                finished = None
+            if leases is None:
+                await api.clock.sleep(server_objects.OWN_ADDRESS_INTERVAL)
+            else:
+                wait = min(server_objects.OWN_ADDRESS_INTERVAL, self.identity.next_expiry())
+                await completes_within(api.clock, wait, leases.changed_since(changes))
+
+
+async def _synced(api: ApiResources, do: Task) -> None:
+    """Run the task on the latest state, even if several servers share a store."""
     await api.store.sync()
     await do()

@@ -1,10 +1,10 @@
-"""Admission by what users configure: policies in CEL, and webhooks.
+"""Dynamic admission: policies in CEL, and webhooks.
 
-What callers may rely on:
-
-- A change of a policy, a binding, a webhook configuration, a parameter or a namespace counts for every write that
-  begins after it is visible to readers.
-- A write that no policy or webhook concerns costs a look into a dictionary. Expressions are compiled when the first
-  write meets them, and once.
-- Objects are shown in the version that matched, and changes are taken back from it; what is stored is never touched.
+Callers may rely on these guarantees:
+- A change of a policy, binding, webhook configuration, parameter or namespace applies to every write that starts after
+  the change is visible to readers.
+- A write to which no policy or webhook applies costs a dictionary lookup. Expressions are compiled once, when the first
+  write needs them.
+- Policies and webhooks see objects in the version that matched, and their changes are converted back; stored objects
+  are never modified.
 """

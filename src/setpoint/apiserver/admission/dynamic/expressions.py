@@ -1,4 +1,4 @@
-"""Running the expressions of a policy or a webhook over one write, within their budget."""
+"""Evaluation of the CEL expressions of a policy or webhook for one write, within a cost budget."""
 
 from __future__ import annotations
 
@@ -6,46 +6,57 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from setpoint.apiserver.admission.dynamic.review_request import namespace_of, request_of
-from setpoint.apiserver.admission.plugin import Attributes, Obj
+from setpoint.apiserver.admission.dynamic.admission_review import namespace_of, request_of
+from setpoint.apiserver.admission.plugin import Attributes
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Problem, Ruling
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.expression_checks import admission_program
 from setpoint.kinds.expressions import Purpose
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.cel import CelError, Program
-from setpoint.meta.cel.lazy import LazyMap
 from setpoint.meta.cel.libraries import authorizer as cel
+from setpoint.meta.cel.values import LazyMap
 from setpoint.meta.goformat import aggregate, quote
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import Requirement, Selector, SelectorError, parse_fields, parse_labels
 
 BUDGET = 10_000_000
-"""Of all expressions of one kind (validations, messages, ...) of a policy together."""
-CONDITION_BUDGET = 2_500_000
-"""Of the match conditions of a policy or webhook."""
-_SPENT = "validation failed due to running out of cost budget, no further validation rules will be run"
+"""Cost budget of all expressions of one kind (validations, messages, ...) of a policy together."""
+_CONDITION_BUDGET = 2_500_000
+"""Cost budget of the match conditions of a policy or webhook."""
+_BUDGET_EXCEEDED = "validation failed due to running out of cost budget, no further validation rules will be run"
 _NAMESPACE_META = (
-    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers",
-)  # fmt: skip
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "finalizers",
+)
 
 
 class OutOfBudget(Exception):
-    """No expression of this kind is run any more."""
+    """The budget is exhausted; no further expression of this kind is evaluated."""
 
     def __init__(self) -> None:
-        super().__init__(_SPENT)
+        super().__init__(_BUDGET_EXCEEDED)
 
 
 class Expression(NamedTuple):
     text: str
     program: Program | None
     problem: str = ""
-    """Why there is no program."""
+    """The compilation error; empty if there is a program."""
 
 
 class Result(NamedTuple):
-    """A value, or an error."""
+    """The value of an expression, or an error."""
 
     value: Any
     error: str | None = None
@@ -53,17 +64,19 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What expressions of one policy may use, and the variables they share."""
+    """The variables that the expressions of one policy may use."""
 
     has_params: bool = False
+    """Whether the policy has parameters."""
     variables: tuple[tuple[str, str], ...] | None = None
+    """Names and expressions of the policy's variables; None if the expressions may not use variables."""
 
     def expression(self, text: str, purpose: Purpose, has_authorizer: bool = True) -> Expression:
         found, problem = admission_program(text, purpose, self.has_params, has_authorizer, True, self.variables)
         return Expression(text, found, problem)
 
     def compiled_variables(self) -> dict[str, Expression]:
-        """Each sees those before it."""
+        """Compile the variables; each may use those before it."""
         found: dict[str, Expression] = {}
         for at, (name, text) in enumerate(self.variables or ()):
             before = (self.variables or ())[:at]
@@ -75,45 +88,47 @@ class Context:
 T = TypeVar("T")
 
 
-class _Unanswered(BaseException):
-    """Who decides is far away: ask there, and evaluate again. Not an Exception: nothing within an expression may take
-    it for an error of that expression."""
+class _PendingDecision(BaseException):
+    """An authorizer must be awaited; the expression is evaluated again with its decision.
+
+    It is no Exception, so that CEL does not treat it as an error of the expression.
+    """
 
     def __init__(self, check: cel.Check, ruling: Awaitable[Ruling]) -> None:
         self.check = check
         self.ruling = ruling
 
 
-class Subject:
-    """One write as expressions see it: `object`, `oldObject`, `request`, `namespaceObject`, `authorizer`."""
+class WriteBindings:
+    """The variables of expressions for one write: `object`, `oldObject`, `request`, `namespaceObject`, `authorizer`."""
 
     def __init__(
         self, attrs: Attributes, matched: Resource, obj: Obj | None, old: Obj | None, authorizer: AuthorizerChain
     ) -> None:
-        """`obj` and `old` in the version that matched."""
+        """`obj` and `old` are in the version of `matched`."""
         self._attrs = attrs
         self._authorizer = authorizer
-        self._answers: dict[cel.Check, cel.Decision] = {}
-        """What far authorizers said."""
+        self._decisions: dict[cel.Check, cel.Decision] = {}
+        """Decisions of authorizers that had to be awaited."""
         self.bindings: dict[str, Any] = {"object": obj, "oldObject": old, "request": request_of(attrs, matched)}
 
-    async def answered(self, evaluate: Callable[[], T]) -> T:
-        """The outcome of `evaluate`, which is run again whenever a far authorizer had to be asked for it: each of them
-        once for each question, and the costs of questions limit their number."""
+    async def resolve(self, evaluate: Callable[[], T]) -> T:
+        """Return the result of `evaluate`, which is called again after each decision that had to be awaited. Each check
+        is awaited once; the cost budget limits the number of checks."""
         while True:
             try:
                 return evaluate()
-            except _Unanswered as question:
-                self._answers[question.check] = _decision(await question.ruling)
+            except _PendingDecision as question:
+                self._decisions[question.check] = _decision(await question.ruling)
 
-    def show(self, obj: Obj) -> None:
-        """The object is another one now."""
+    def replace_object(self, obj: Obj) -> None:
+        """Bind `object` to the changed object."""
         self.bindings["object"] = obj
 
     def with_params(
         self, params: Obj | None, namespace: Obj | None, *, authorizer: bool = True, matched: Resource | None = None
     ) -> dict[str, Any]:
-        """`matched`: in the request, if not the one that matched."""
+        """Return the bindings with parameters and namespace; `matched` replaces the resource in `request`."""
         bindings = {**self.bindings, "params": params, "namespaceObject": _namespace(namespace)}
         if matched is not None:
             bindings["request"] = {**bindings["request"], "resource": request_of(self._attrs, matched)["resource"]}
@@ -123,7 +138,7 @@ class Subject:
 
     def _authorizers(self) -> dict[str, Any]:
         attrs = self._attrs
-        asked = cel.Check(
+        request_check = cel.Check(
             is_resource=True,
             group=attrs.resource.group,
             resource=attrs.resource.plural,
@@ -133,32 +148,40 @@ class Subject:
         )
         return {
             "authorizer": cel.AuthorizerValue(self._authorize),
-            "authorizer.requestResource": cel.ResourceCheckValue(self._authorize, asked),
+            "authorizer.requestResource": cel.ResourceCheckValue(self._authorize, request_check),
         }
 
     def _authorize(self, check: cel.Check) -> cel.Decision:
-        known = self._answers.get(check)
-        if known is not None:
-            return known
+        decided = self._decisions.get(check)
+        if decided is not None:
+            return decided
         user = self._attrs.user
         if check.service_account is not None:
             user = _service_account(*check.service_account)
         if check.is_resource:
             access = Access(
-                user, check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name,
-                None, _requirements(parse_fields, check.field_selector),
+                user,
+                check.verb,
+                check.group,
+                "*",
+                check.resource,
+                check.subresource,
+                check.namespace,
+                check.name,
+                None,
+                _requirements(parse_fields, check.field_selector),
                 _requirements(parse_labels, check.label_selector),
-            )  # fmt: skip
+            )
         else:
             access = Access(user, check.verb, path=check.path)
         ruling = self._authorizer.authorize(access)
         if not isinstance(ruling, tuple):
-            raise _Unanswered(check, ruling)
+            raise _PendingDecision(check, ruling)
         return _decision(ruling)
 
 
 def _requirements(parse: Callable[[str], Selector], text: str) -> tuple[Requirement, ...]:
-    """A selector that cannot be read confines nothing."""
+    """Parse a selector; an invalid one has no requirements."""
     try:
         return parse(text).requirements
     except SelectorError:
@@ -185,8 +208,8 @@ def _namespace(namespace: Obj | None) -> Obj | None:
     return shown | {name: namespace.get(name) or {} for name in ("spec", "status")}
 
 
-class Run:
-    """Expressions of one kind, one after the other. Variables are computed when first asked for, and once."""
+class ExpressionRun:
+    """Evaluates expressions of one kind in order; variables are computed at their first use."""
 
     def __init__(self, bindings: Mapping[str, Any], variables: Mapping[str, Expression] | None, budget: int) -> None:
         self._bindings = dict(bindings)
@@ -209,7 +232,7 @@ class Run:
         return compute
 
     def evaluate(self, expression: Expression) -> Result:
-        """Raises OutOfBudget."""
+        """Evaluate an expression and charge its cost. Raises OutOfBudget."""
         if expression.program is None:
             return Result(None, f"compilation error: {expression.problem}")
         outcome = expression.program.evaluate(self._bindings)
@@ -229,11 +252,11 @@ def conditions_hold(
     variables: Mapping[str, Expression] | None,
     ignore_failure: bool,
 ) -> bool:
-    """One that is false decides. Raises ConditionError if some could not be evaluated, the others hold, and failures
-    are not ignored."""
+    """Return whether all conditions hold; a false one decides. Raises ConditionError if a condition failed, none is
+    false, and failures are not ignored."""
     if not conditions:
         return True
-    run = Run(bindings, variables, CONDITION_BUDGET)
+    run = ExpressionRun(bindings, variables, _CONDITION_BUDGET)
     errors: list[str] = []
     try:
         results = [run.evaluate(condition) for condition in conditions]
@@ -254,4 +277,4 @@ def conditions_hold(
 
 
 class ConditionError(Exception):
-    """Whether a match condition holds cannot be said."""
+    """A match condition could not be evaluated."""

@@ -1,30 +1,75 @@
-"""Which writes a policy, a binding or a webhook is for: rules, selectors, and equivalent versions."""
+"""Matching of writes to policies, bindings and webhooks: rules, selectors, equivalent versions, exempt resources.
+
+A HookIndex finds the hooks that can apply to a request without evaluating each of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from setpoint.apiserver.admission.dynamic.review_request import namespace_of
-from setpoint.apiserver.admission.dynamic.served import Served
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Reader
+from setpoint.apiserver.admission.dynamic.admission_review import namespace_of
+from setpoint.apiserver.admission.dynamic.served_resources import ServedResources
+from setpoint.apiserver.admission.plugin import Attributes, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import Selector, from_label_selector
+
+_REVIEWS = {
+    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    "authorization.k8s.io": (
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+    ),
+}
+GROUP = "admissionregistration.k8s.io"
+_POLICIES = (
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+)
+_WEBHOOKS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+
+
+def is_review(resource: Resource) -> bool:
+    """Return whether no policy and no webhook applies to the resource: it may itself be needed to evaluate them."""
+    return resource.plural in _REVIEWS.get(resource.group, ())
+
+
+def exempt_from_policies(resource: Resource) -> bool:
+    """Return whether policies do not apply to the resource, because it is a review or configures policies."""
+    if resource.group == GROUP:
+        return resource.plural in _POLICIES
+    return is_review(resource)
+
+
+def exempt_from_webhooks(resource: Resource) -> bool:
+    """Return whether webhooks do not apply to the resource, because it is a review or configures admission."""
+    if resource.group == GROUP:
+        return resource.plural in _POLICIES or resource.plural in _WEBHOOKS
+    return is_review(resource)
+
 
 Rule = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """`rules` None: every resource."""
+    """The match criteria of a policy, a binding or a webhook."""
 
     namespaces: Selector
     objects: Selector
     rules: Sequence[Rule] | None
+    """Rules of which one must match; None means every resource."""
     excluded: Sequence[Rule]
+    """Rules of which none may match."""
     equivalent: bool
+    """Whether rules also match other versions of the same resource."""
 
     @classmethod
     def of_match_resources(cls, match: Obj) -> Criteria:
@@ -46,23 +91,23 @@ class Criteria:
             hook.get("matchPolicy") == "Equivalent",
         )
 
-    def concerns(self, served: Served, operation: str, resource: Resource, subresource: str) -> bool:
-        """Whether a request of this sort could match, whatever its object, name and namespace are."""
+    def may_match(self, served: ServedResources, operation: str, resource: Resource, subresource: str) -> bool:
+        """Return whether a request of this kind could match, whatever its object, name and namespace are."""
         if self.rules is None:
             return True
         versions = [resource, *(served.equivalents(resource) if self.equivalent else ())]
-        return any(_of_sort(rule, operation, one, subresource) for rule in self.rules for one in versions)
+        return any(_matches_kind(rule, operation, one, subresource) for rule in self.rules for one in versions)
 
 
-def _has(items: Sequence[str] | None, wanted: str) -> bool:
+def _allows(items: Sequence[str] | None, wanted: str) -> bool:
     return any(item in ("*", wanted) for item in items or ())
 
 
-def _of_sort(rule: Rule, operation: str, resource: Resource, subresource: str) -> bool:
+def _matches_kind(rule: Rule, operation: str, resource: Resource, subresource: str) -> bool:
     if not (
-        _has(rule.get("operations"), operation)
-        and _has(rule.get("apiGroups"), resource.group)
-        and _has(rule.get("apiVersions"), resource.version)
+        _allows(rule.get("operations"), operation)
+        and _allows(rule.get("apiGroups"), resource.group)
+        and _allows(rule.get("apiVersions"), resource.version)
     ):
         return False
     for pattern in rule.get("resources") or ():
@@ -80,16 +125,16 @@ def _in_scope(rule: Rule, attrs: Attributes, resource: Resource, namespace: str)
     return (scope == "Namespaced") == (bool(namespace) and not is_namespace)
 
 
-def _by_rules(
-    rules: Sequence[Rule], equivalent: bool, attrs: Attributes, namespace: str, served: Served
+def _matched_resource(
+    rules: Sequence[Rule], equivalent: bool, attrs: Attributes, namespace: str, served: ServedResources
 ) -> Resource | None:
-    """As which resource the request matches; the one that was asked for, if it does."""
+    """Return the resource as which the request matches, the requested one if possible, or None if no rule matches."""
 
     def matches(rule: Rule, resource: Resource) -> bool:
         names = rule.get("resourceNames")
         return (
             _in_scope(rule, attrs, resource, namespace)
-            and _of_sort(rule, attrs.operation, resource, attrs.subresource)
+            and _matches_kind(rule, attrs.operation, resource, attrs.subresource)
             and (not names or attrs.name in names)
         )
 
@@ -102,12 +147,13 @@ def _by_rules(
 
 
 class Matcher:
-    def __init__(self, reader: Reader, served: Served) -> None:
+    def __init__(self, reader: Reader, served: ServedResources) -> None:
         self._reader = reader
         self._served = served
 
     def match(self, criteria: Criteria, attrs: Attributes) -> Resource | None:
-        """As which resource the request matches. Raises NotFound where the namespace it depends on is not there."""
+        """Return the resource as which the request matches, or None. Raises NotFound if the namespace does not
+        exist."""
         namespace = namespace_of(attrs)
         missing: NotFound | None = None
         try:
@@ -116,25 +162,25 @@ class Matcher:
         except NotFound as error:
             missing = error
         if not criteria.objects.empty and not any(
-            obj is not None and criteria.objects.matches(labels_of(attrs.shape.show(obj) if attrs.shape else obj))
+            obj is not None and criteria.objects.matches(labels_of(attrs.view.render(obj) if attrs.view else obj))
             for obj in (attrs.obj, attrs.old)
         ):
             return None
-        if _by_rules(criteria.excluded, criteria.equivalent, attrs, namespace, self._served) is not None:
+        if _matched_resource(criteria.excluded, criteria.equivalent, attrs, namespace, self._served) is not None:
             return None
         if criteria.rules is None:
             found: Resource | None = attrs.resource
         else:
-            found = _by_rules(criteria.rules, criteria.equivalent, attrs, namespace, self._served)
+            found = _matched_resource(criteria.rules, criteria.equivalent, attrs, namespace, self._served)
         if found is not None and missing is not None:
             raise missing
         return found
 
     def _by_namespace(self, selector: Selector, attrs: Attributes, namespace: str) -> bool:
-        of_namespaces = attrs.resource.plural == "namespaces"
-        if selector.empty or (not namespace and not of_namespaces):
+        is_namespace_request = attrs.resource.plural == "namespaces"
+        if selector.empty or (not namespace and not is_namespace_request):
             return True
-        if of_namespaces and not attrs.subresource and attrs.operation in ("CREATE", "UPDATE"):
+        if is_namespace_request and not attrs.subresource and attrs.operation in ("CREATE", "UPDATE"):
             assert attrs.obj is not None
             return selector.matches(labels_of(attrs.obj))
         return selector.matches(labels_of(self.namespace(namespace)))
@@ -149,3 +195,40 @@ class Matcher:
 def labels_of(obj: Obj) -> dict[str, str]:
     labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
     return labels
+
+
+class _HasCriteria(Protocol):
+    """A hook with match criteria."""
+
+    criteria: Criteria
+
+
+H = TypeVar("H", bound=_HasCriteria)
+_RequestKind = tuple[str, str, str, str, str]
+
+
+class HookIndex(Generic[H]):
+    """Hooks by the kinds of requests that they can apply to; the hooks of each kind are computed once."""
+
+    def __init__(self, served: ServedResources) -> None:
+        self._served = served
+        self._hooks: Sequence[H] = ()
+        self._found: dict[_RequestKind, tuple[H, ...]] = {}
+
+    def replace(self, hooks: Sequence[H]) -> None:
+        self._hooks, self._found = hooks, {}
+
+    def for_request(self, attrs: Attributes) -> tuple[H, ...]:
+        """Return the hooks that the request could match, in order."""
+        if not self._hooks:
+            return ()
+        resource = attrs.resource
+        kind = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
+        found = self._found.get(kind)
+        if found is None:
+            found = self._found[kind] = tuple(
+                hook
+                for hook in self._hooks
+                if hook.criteria.may_match(self._served, attrs.operation, resource, attrs.subresource)
+            )
+        return found

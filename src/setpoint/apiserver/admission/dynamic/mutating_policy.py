@@ -1,25 +1,38 @@
-"""MutatingAdmissionPolicy: policies that are bound to a write change its object, one after the other."""
+"""MutatingAdmissionPolicy: bound policies change the object of a write, one after the other."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from setpoint.apiserver.admission.dynamic.changes import ChangeProblem, replace_object, type_shown
+from setpoint.apiserver.admission.dynamic.admission_review import namespace_of
 from setpoint.apiserver.admission.dynamic.matching import Matcher
-from setpoint.apiserver.admission.dynamic.params import ConfigurationError, param_registry, params_of
-from setpoint.apiserver.admission.dynamic.policy_source import Binding, Hook, PolicySource
-from setpoint.apiserver.admission.dynamic.reinvocation import Round, end_round, round_of
-from setpoint.apiserver.admission.dynamic.review_request import namespace_of
-from setpoint.apiserver.admission.dynamic.served import Served
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader, Reinvocation
+from setpoint.apiserver.admission.dynamic.mutation import (
+    InvalidMutation,
+    InvocationState,
+    begin_pass,
+    end_pass,
+    matched_type,
+    replace_object,
+)
+from setpoint.apiserver.admission.dynamic.policies import (
+    Binding,
+    ConfigurationError,
+    PolicyHook,
+    PolicySource,
+    param_registry,
+    params_of,
+)
+from setpoint.apiserver.admission.dynamic.served_resources import ServedResources
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader, Reinvocation
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import ApiError, InternalError, NotFound
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
 if TYPE_CHECKING:
-    from setpoint.apiserver.admission.dynamic.mutating_evaluation import MutatingEvaluator
+    from setpoint.apiserver.admission.dynamic.evaluation import MutatingEvaluator
     from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
 
 
@@ -37,7 +50,7 @@ class _Failure(NamedTuple):
 
 
 class _Invocation(NamedTuple):
-    hook: Hook[MutatingEvaluator]
+    hook: PolicyHook[MutatingEvaluator]
     binding: Binding
     matched: Resource
     params: Obj | None
@@ -53,7 +66,11 @@ class MutatingAdmissionPolicy(Plugin):
     name = "MutatingAdmissionPolicy"
 
     def __init__(
-        self, reader: Reader, served: Served, authorizer: AuthorizerChain, static: StaticManifests | None = None
+        self,
+        reader: Reader,
+        served: ServedResources,
+        authorizer: AuthorizerChain,
+        static: StaticManifests | None = None,
     ) -> None:
         self._source: PolicySource[MutatingEvaluator] = PolicySource(
             "mutatingadmissionpolicies", reader, served, _compile, static
@@ -63,46 +80,48 @@ class MutatingAdmissionPolicy(Plugin):
         self._authorizer = authorizer
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return operation != "DELETE" and self._source.sees(resource)
+        return operation != "DELETE" and self._source.handles(resource)
 
     async def mutate(self, attrs: Attributes) -> None:
         hooks = self._source.for_request(attrs)
         if hooks:
-            await _Mutation(attrs, self._matcher, self._served, self._authorizer).by(hooks, self.name)
+            await _Mutation(attrs, self._matcher, self._served, self._authorizer).apply(hooks, self.name)
 
 
 def _compile(policy: Obj) -> MutatingEvaluator:
-    # The expression language is loaded for the first policy that a write meets: many clusters have none.
-    from setpoint.apiserver.admission.dynamic.mutating_evaluation import MutatingEvaluator
+    # CEL is loaded for the first policy that a write matches: many clusters have none.
+    from setpoint.apiserver.admission.dynamic.evaluation import MutatingEvaluator
 
     return MutatingEvaluator(policy)
 
 
 class _Mutation:
-    """Of one write."""
+    """The mutation of one write."""
 
-    def __init__(self, attrs: Attributes, matcher: Matcher, served: Served, authorizer: AuthorizerChain) -> None:
+    def __init__(
+        self, attrs: Attributes, matcher: Matcher, served: ServedResources, authorizer: AuthorizerChain
+    ) -> None:
         self._attrs = attrs
         self._matcher = matcher
         self._served = served
         self._authorizer = authorizer
         self._failures: list[_Failure] = []
         self._namespace: Obj | None = None
-        self._touched = False
+        self._mutated = False
 
-    async def by(self, hooks: tuple[Hook[MutatingEvaluator], ...], plugin: str) -> None:
+    async def apply(self, hooks: tuple[PolicyHook[MutatingEvaluator], ...], plugin: str) -> None:
         invocations = [one for hook in hooks for one in await self._invocations(hook)]
         if invocations:
             attrs = self._attrs
             if namespace_of(attrs) and not attrs.is_("", "namespaces", attrs.subresource):
                 self._namespace = self._matcher.namespace(namespace_of(attrs))
-            again, state = round_of(attrs, plugin)
+            reinvocation, state = begin_pass(attrs, plugin)
             for invocation in invocations:
-                await self._invoke(invocation, again, state)
-            if self._touched:
-                # Also the policy that changed the object last sees it again, if it wants.
+                await self._invoke(invocation, reinvocation, state)
+            if self._mutated:
+                # The last policy that changed the object may be reinvoked too.
                 state.changed()
-            end_round(attrs, state)
+            end_pass(attrs, state)
         if self._failures:
             raise self._error()
 
@@ -112,15 +131,16 @@ class _Mutation:
         error.message = first.text
         error.reason = first.reason or error.reason
         error.details = {
-            **(error.details or {}), "causes": [{"message": failure.text} for failure in self._failures],
-        }  # fmt: skip
+            **(error.details or {}),
+            "causes": [{"message": failure.text} for failure in self._failures],
+        }
         return error
 
-    def _fail(self, hook: Hook[MutatingEvaluator], binding: str, message: str, reason: str = "") -> None:
+    def _fail(self, hook: PolicyHook[MutatingEvaluator], binding: str, message: str, reason: str = "") -> None:
         if not hook.ignores_failure:
             self._failures.append(_Failure(hook.name, binding, message, reason))
 
-    async def _invocations(self, hook: Hook[MutatingEvaluator]) -> list[_Invocation]:
+    async def _invocations(self, hook: PolicyHook[MutatingEvaluator]) -> list[_Invocation]:
         attrs, found = self._attrs, []
         try:
             matched = self._matcher.match(hook.criteria, attrs)
@@ -141,39 +161,39 @@ class _Mutation:
             found += [_Invocation(hook, binding, matched, one) for one in params]
         return found
 
-    async def _invoke(self, invocation: _Invocation, again: Reinvocation, state: Round) -> None:
-        from setpoint.apiserver.admission.dynamic.expressions import ConditionError, Subject
-        from setpoint.apiserver.admission.dynamic.mutating_evaluation import MutationError
+    async def _invoke(self, invocation: _Invocation, reinvocation: Reinvocation, state: InvocationState) -> None:
+        from setpoint.apiserver.admission.dynamic.evaluation import MutationError
+        from setpoint.apiserver.admission.dynamic.expressions import ConditionError, WriteBindings
 
         attrs, (hook, binding, matched, params) = self._attrs, invocation
         obj = await self._served.object_of(attrs, attrs.obj, matched)
         old = await self._served.object_of(attrs, attrs.old, matched)
-        subject = Subject(attrs, matched, obj, old, self._authorizer)
+        write = WriteBindings(attrs, matched, obj, old, self._authorizer)
         try:
-            if not await subject.answered(lambda: hook.evaluator.applies(subject, attrs.resource, params)):
+            if not await write.resolve(lambda: hook.evaluator.applies(write, attrs.resource, params)):
                 return
         except ConditionError as error:
             self._fail(hook, binding.name, str(error), "Invalid")
             return
-        if (again.running and invocation.id not in state.again) or obj is None:
+        if (reinvocation.running and invocation.id not in state.reinvoke) or obj is None:
             return
         changed = False
         for at in range(len(hook.evaluator.mutations)):
             try:
-                bindings = subject.with_params(params, self._namespace)
-                mutated = partial(hook.evaluator.mutated, at, obj, type_shown(attrs, matched), bindings)
-                new = await subject.answered(mutated)
+                bindings = write.with_params(params, self._namespace)
+                mutated = partial(hook.evaluator.mutated, at, obj, matched_type(attrs, matched), bindings)
+                new = await write.resolve(mutated)
                 changed |= await replace_object(attrs, new, matched, self._served, strict=True)
             except MutationError as error:
                 self._fail(hook, binding.name, str(error), "Invalid")
                 continue
-            except ChangeProblem as error:
+            except InvalidMutation as error:
                 raise InternalError.of(str(error)) from None
-            again.wanted = self._touched = True
+            reinvocation.wanted = self._mutated = True
             shown = await self._served.object_of(attrs, attrs.obj, matched)
             assert shown is not None
             obj = shown
-            subject.show(obj)
+            write.replace_object(obj)
         if changed:
             state.changed()
         if hook.policy["spec"].get("reinvocationPolicy") == "IfNeeded":

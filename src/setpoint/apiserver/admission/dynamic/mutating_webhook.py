@@ -1,6 +1,6 @@
-"""MutatingAdmissionWebhook: others may change what is written, one after the other.
+"""MutatingAdmissionWebhook: webhooks change the object of a write, one after the other.
 
-Whoever asked for it (reinvocationPolicy IfNeeded) gets to see the object once more if somebody changed it afterwards.
+A webhook with the reinvocation policy IfNeeded is called again if the object changed after its first call.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from setpoint.apiserver.admission.dynamic.changes import ChangeProblem, replace_object
-from setpoint.apiserver.admission.dynamic.reinvocation import end_round, round_of
-from setpoint.apiserver.admission.dynamic.webhook_calls import Caller, CallFailed, Invocation
-from setpoint.apiserver.admission.dynamic.webhook_review import Verdict
-from setpoint.apiserver.admission.dynamic.webhook_source import Webhook, WebhookSource
+from setpoint.apiserver.admission.dynamic.admission_review import ReviewResponse
+from setpoint.apiserver.admission.dynamic.mutation import InvalidMutation, begin_pass, end_pass, replace_object
+from setpoint.apiserver.admission.dynamic.webhooks import (
+    Invocation,
+    Webhook,
+    WebhookCaller,
+    WebhookCallFailed,
+    WebhookSource,
+)
 from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import InternalError
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
 
 _ANNOTATION = "mutation.webhook.admission.k8s.io"
-_DEEPEST = 10_000
+_MAX_PATCH_DEPTH = 10_000
 _FAILED_OPEN = f"failed-open.{_ANNOTATION}"
 _PATCH = "patch.webhook.admission.k8s.io"
 
@@ -34,47 +38,47 @@ _PATCH = "patch.webhook.admission.k8s.io"
 class MutatingAdmissionWebhook(Plugin):
     name = "MutatingAdmissionWebhook"
 
-    def __init__(self, reader: Reader, caller: Caller, static: StaticManifests | None = None) -> None:
+    def __init__(self, reader: Reader, caller: WebhookCaller, static: StaticManifests | None = None) -> None:
         self._source = WebhookSource("mutatingwebhookconfigurations", reader, caller.served, static)
         self._caller = caller
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return self._source.sees(resource)
+        return self._source.handles(resource)
 
     async def mutate(self, attrs: Attributes) -> None:
         webhooks = self._source.for_request(attrs)
         if not webhooks:
             return
-        again, state = round_of(attrs, self.name)
+        reinvocation, state = begin_pass(attrs, self.name)
         for at, webhook in enumerate(webhooks):
-            if again.running and webhook.id not in state.again:
+            if reinvocation.running and webhook.id not in state.reinvoke:
                 continue
             invocation = await self._caller.invocation(webhook, attrs)
             if invocation is None:
                 continue
-            place = f"round_{int(again.running)}_index_{at}"
-            changed = await self._call(invocation, attrs, place)
+            annotation_suffix = f"round_{int(reinvocation.running)}_index_{at}"
+            changed = await self._call(invocation, attrs, annotation_suffix)
             note = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
-            attrs.audit[f"{_ANNOTATION}/{place}"] = orjson.dumps(note).decode()
+            attrs.audit[f"{_ANNOTATION}/{annotation_suffix}"] = orjson.dumps(note).decode()
             if changed:
                 state.changed()
-                again.wanted = True
+                reinvocation.wanted = True
             if webhook.reinvoked:
                 state.called.add(webhook.id)
-        end_round(attrs, state)
+        end_pass(attrs, state)
 
-    async def _call(self, invocation: Invocation, attrs: Attributes, place: str) -> bool:
-        """Whether the object was changed."""
+    async def _call(self, invocation: Invocation, attrs: Attributes, annotation_suffix: str) -> bool:
+        """Call the webhook and apply its patch. Return whether the object changed."""
         webhook = invocation.webhook
         try:
-            verdict = await self._caller.ask(invocation, attrs, mutating=True)
-            operations = _operations(webhook, verdict)
+            response = await self._caller.call(invocation, attrs, mutating=True)
+            operations = _operations(webhook, response)
             if not operations:
                 return False
-        except CallFailed as failure:
+        except WebhookCallFailed as failure:
             if not webhook.ignores_failure:
                 raise InternalError.of(str(failure)) from None
-            attrs.audit[f"{_FAILED_OPEN}/{place}"] = webhook.name
+            attrs.audit[f"{_FAILED_OPEN}/{annotation_suffix}"] = webhook.name
             return False
         if invocation.obj is None:
             raise InternalError.of(
@@ -84,26 +88,26 @@ class MutatingAdmissionWebhook(Plugin):
         try:
             patched = apply_json_patch(orjson.loads(orjson.dumps(invocation.obj)), operations)
             changed = await replace_object(attrs, patched, invocation.matched, self._caller.served)
-        except (PatchError, ChangeProblem) as error:
+        except (PatchError, InvalidMutation) as error:
             raise InternalError.of(str(error)) from None
         if attrs.audit_objects:
-            sent = [dict(sorted(operation.items())) for operation in orjson.loads(verdict.patch)]
+            sent = [dict(sorted(operation.items())) for operation in orjson.loads(response.patch)]
             note = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": sent}
             note["patchType"] = "JSONPatch"
-            attrs.audit[f"{_PATCH}/{place}"] = orjson.dumps(note).decode()
+            attrs.audit[f"{_PATCH}/{annotation_suffix}"] = orjson.dumps(note).decode()
         return changed
 
 
-def _operations(webhook: Webhook, verdict: Verdict) -> list[Any]:
-    """Raises CallFailed."""
-    if not verdict.patch:
+def _operations(webhook: Webhook, response: ReviewResponse) -> list[Any]:
+    """Decode the patch of the response. Raises WebhookCallFailed."""
+    if not response.patch:
         return []
     failed = f"failed calling webhook {quote(webhook.name)}"
     try:
-        operations = decode_json_patch(orjson.loads(verdict.patch), strict=False)
+        operations = decode_json_patch(orjson.loads(response.patch), strict=False)
     except (orjson.JSONDecodeError, PatchError) as error:
-        why = syntax_error(verdict.patch, _DEEPEST) or str(error)
-        raise CallFailed(f"{failed}: received undecodable patch in webhook response: {why}") from None
-    if operations and verdict.patch_type != "JSONPatch":
-        raise CallFailed(f"{failed}: unsupported patch type {quote(verdict.patch_type)}")
+        why = syntax_error(response.patch, _MAX_PATCH_DEPTH) or str(error)
+        raise WebhookCallFailed(f"{failed}: received undecodable patch in webhook response: {why}") from None
+    if operations and response.patch_type != "JSONPatch":
+        raise WebhookCallFailed(f"{failed}: unsupported patch type {quote(response.patch_type)}")
     return operations

@@ -1,4 +1,4 @@
-"""Webhooks and policies that come from files: they are there from the first request on, and none can change them."""
+"""Webhooks and policies from files: they apply from the first request on, and cannot be changed through the API."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from typing import Any
 
 import orjson
 
-from setpoint.apiserver.admission.dynamic.exempt import GROUP
-from setpoint.apiserver.admission.plugin import Obj
+from setpoint.apiserver.admission.dynamic.matching import GROUP
 from setpoint.apiserver.config_files import FileProblem, document, many, read_config
-from setpoint.kinds.admissionregistration.static_names import SUFFIX
+from setpoint.kinds.admissionregistration.rules import STATIC_SUFFIX
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import Context
 from setpoint.meta.clock import Clock
 from setpoint.meta.field import Errors, aggregate_message
 from setpoint.meta.goformat import quote
 from setpoint.meta.objectmeta import validate_object_meta
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Shape, Type
 
 _SEPARATOR = re.compile(rb"^---([^\n]*)(?:\n|\Z)", re.MULTILINE)
 _LIST = ("v1", "List")
-_DEEPEST = 20
-_OLD = {"v1beta1": ("WebhookConfiguration", "AdmissionPolicy"), "v1alpha1": ("AdmissionPolicy",)}
-"""By version: what of ours there was. It can be read, but is of no use."""
+_MAX_LIST_DEPTH = 20
+_OLD_VERSIONS = {"v1beta1": ("WebhookConfiguration", "AdmissionPolicy"), "v1alpha1": ("AdmissionPolicy",)}
+"""Kinds of earlier versions, by version, which are recognized but not supported."""
 _SCHEMES = {
     True: "pkg/admission/plugin/webhook/manifest/loader/loader.go:41",
     False: "pkg/admission/plugin/policy/manifest/loader/validating_loader.go:35",
 }
-"""Who does not know a kind: whether it reads webhooks, or policies."""
+"""Upstream's names of the decoders, which its messages contain: of webhooks (True) and of policies (False)."""
 
 
 class _Unsupported(FileProblem):
-    """It could be read."""
+    """The object could be decoded but is of an unsupported kind."""
 
 
 class StaticManifests:
-    """Of one plugin: objects of these resources, given by their plurals, and of no others."""
+    """The objects in the files of one plugin."""
 
     def __init__(self, plurals: Sequence[str], clock: Clock) -> None:
+        """`plurals` names the only resources that the files may contain."""
         ours = [one for one in RESOURCES if (one.group, one.version) == (GROUP, "v1")]
         self._clock = clock
         self._wanted = {one.kind: one for one in ours if one.plural in plurals}
@@ -55,19 +56,22 @@ class StaticManifests:
         self._scheme = _SCHEMES[any(plural.endswith("webhookconfigurations") for plural in plurals)]
         old = {
             version: {kind for one in ours if _is_any(one.kind, parts) for kind in (one.kind, one.list_kind)}
-            for version, parts in _OLD.items()
+            for version, parts in _OLD_VERSIONS.items()
         }
-        self._old = {(f"{GROUP}/{version}", kind): version for version, kinds in old.items() for kind in kinds}
+        self._unsupported_versions = {
+            (f"{GROUP}/{version}", kind): version for version, kinds in old.items() for kind in kinds
+        }
         self._objects: dict[str, list[Obj]] = {}
         self.revision = 0
-        """Moves with every change."""
+        """Incremented with every load."""
 
-    def of(self, plural: str) -> Sequence[Obj]:
-        """By name."""
+    def objects_of(self, plural: str) -> Sequence[Obj]:
+        """Return the objects of a resource, by name."""
         return self._objects.get(plural, ())
 
     def load(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """From now on it is what is in these files, by their paths. Raises FileProblem: then nothing changes."""
+        """Replace all objects by those in these files, given as paths and contents. Raises FileProblem, and then
+        changes nothing."""
         found: dict[str, dict[str, Obj]] = {one.plural: {} for one in self._wanted.values()}
         seen: dict[tuple[str, str], str] = {}
         for path, data in files:
@@ -88,8 +92,8 @@ class StaticManifests:
     def _objects_in(self, read: Obj, depth: int = 0) -> list[tuple[Resource, Obj]]:
         kind = read.pop("kind")
         if (read.pop("apiVersion"), kind) == _LIST:
-            if depth > _DEEPEST:
-                raise FileProblem("lists of lists of lists")
+            if depth > _MAX_LIST_DEPTH:
+                raise FileProblem(f"lists are nested more than {_MAX_LIST_DEPTH} levels deep")
             return [one for item in read.get("items") or () for one in self._item(item, depth)]
         resource = self._wanted.get(kind) or self._lists.get(kind)
         if resource is None:
@@ -98,7 +102,7 @@ class StaticManifests:
         return [(resource, self._valid(resource, obj)) for obj in objs]
 
     def _unknown(self, api_version: str, kind: str) -> FileProblem:
-        if version := self._old.get((api_version, kind)):
+        if version := self._unsupported_versions.get((api_version, kind)):
             return _Unsupported(f"unsupported resource type *{version}.{kind}")
         known = f"no kind {quote(kind)} is registered for version {quote(api_version)}"
         return FileProblem(f"{known} in scheme {quote(self._scheme)}")
@@ -142,12 +146,12 @@ def _documents(path: str, data: bytes) -> Iterator[bytes]:
 
 
 def _check(resource: Resource, obj: Obj, path: str, seen: dict[tuple[str, str], str]) -> str:
-    """What holds for objects in files only; the name. Raises FileProblem."""
+    """Check what is required of objects in files only, and return the name. Raises FileProblem."""
     name: str = obj["metadata"].get("name", "")
     if not name:
         raise FileProblem(f"resource in file {quote(path)} must have a name")
-    if not name.endswith(SUFFIX):
-        raise FileProblem(f"{quote(name)} in file {quote(path)} must have a name ending with {quote(SUFFIX)}")
+    if not name.endswith(STATIC_SUFFIX):
+        raise FileProblem(f"{quote(name)} in file {quote(path)} must have a name ending with {quote(STATIC_SUFFIX)}")
     if (resource.plural, name) in seen:
         before = quote(seen[(resource.plural, name)])
         raise FileProblem(f"duplicate name {quote(name)} found in file {quote(path)} (previously seen in {before})")
@@ -172,8 +176,10 @@ def _check_webhooks(name: str, obj: Obj, path: str) -> None:
 
 def _check_binding(name: str, spec: Obj) -> None:
     policy = spec["policyName"]
-    if not policy.endswith(SUFFIX):
-        raise FileProblem(f"binding {quote(name)}: spec.policyName {quote(policy)} must end with {quote(SUFFIX)}")
+    if not policy.endswith(STATIC_SUFFIX):
+        raise FileProblem(
+            f"binding {quote(name)}: spec.policyName {quote(policy)} must end with {quote(STATIC_SUFFIX)}"
+        )
     if spec.get("paramRef") is not None:
         raise FileProblem(f"binding {quote(name)}: spec.paramRef is not supported for static manifests")
 

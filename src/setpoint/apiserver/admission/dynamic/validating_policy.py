@@ -7,28 +7,39 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
+from setpoint.apiserver.admission.dynamic.admission_review import namespace_of
 from setpoint.apiserver.admission.dynamic.matching import Matcher
-from setpoint.apiserver.admission.dynamic.params import ConfigurationError, param_registry, params_of
-from setpoint.apiserver.admission.dynamic.policy_source import Binding, Hook, PolicySource
-from setpoint.apiserver.admission.dynamic.review_request import namespace_of
-from setpoint.apiserver.admission.dynamic.served import Served
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.dynamic.policies import (
+    Binding,
+    ConfigurationError,
+    PolicyHook,
+    PolicySource,
+    param_registry,
+    params_of,
+)
+from setpoint.apiserver.admission.dynamic.served_resources import ServedResources
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.registry import Registry
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.objects import Obj
 
 if TYPE_CHECKING:
-    from setpoint.apiserver.admission.dynamic.expressions import Subject
+    from setpoint.apiserver.admission.dynamic.evaluation import (
+        Denial,
+        ValidatingEvaluator,
+        ValidationResult,
+    )
+    from setpoint.apiserver.admission.dynamic.expressions import WriteBindings
     from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
-    from setpoint.apiserver.admission.dynamic.validating_evaluation import Denial, ValidatingEvaluator, Verdict
 
 _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _FAILURES = "validation.policy.admission.k8s.io/validation_failure"
-_MOST_FAILURES = 50
+_MAX_FAILURES = 50
 
 
-class _Refusal(NamedTuple):
+class _Denied(NamedTuple):
     policy: str
     binding: str
     message: str
@@ -44,7 +55,11 @@ class ValidatingAdmissionPolicy(Plugin):
     name = "ValidatingAdmissionPolicy"
 
     def __init__(
-        self, reader: Reader, served: Served, authorizer: AuthorizerChain, static: StaticManifests | None = None
+        self,
+        reader: Reader,
+        served: ServedResources,
+        authorizer: AuthorizerChain,
+        static: StaticManifests | None = None,
     ) -> None:
         self._source: PolicySource[ValidatingEvaluator] = PolicySource(
             "validatingadmissionpolicies", reader, served, _compile, static
@@ -54,54 +69,56 @@ class ValidatingAdmissionPolicy(Plugin):
         self._authorizer = authorizer
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return self._source.sees(resource)
+        return self._source.handles(resource)
 
     async def validate(self, attrs: Attributes) -> None:
         hooks = self._source.for_request(attrs)
         if hooks:
-            await _Judgement(attrs, self._matcher, self._served, self._authorizer).over(hooks)
+            await _Validation(attrs, self._matcher, self._served, self._authorizer).run(hooks)
 
 
 def _compile(policy: Obj) -> ValidatingEvaluator:
-    # The expression language is loaded for the first policy that a write meets: many clusters have none.
-    from setpoint.apiserver.admission.dynamic.validating_evaluation import ValidatingEvaluator
+    # CEL is loaded for the first policy that a write matches: many clusters have none.
+    from setpoint.apiserver.admission.dynamic.evaluation import ValidatingEvaluator
 
     return ValidatingEvaluator(policy)
 
 
-class _Judgement:
-    """Of one write."""
+class _Validation:
+    """The validation of one write by all bound policies."""
 
-    def __init__(self, attrs: Attributes, matcher: Matcher, served: Served, authorizer: AuthorizerChain) -> None:
+    def __init__(
+        self, attrs: Attributes, matcher: Matcher, served: ServedResources, authorizer: AuthorizerChain
+    ) -> None:
         self._attrs = attrs
         self._matcher = matcher
         self._served = served
         self._authorizer = authorizer
-        self._refusals: list[_Refusal] = []
+        self._denials: list[_Denied] = []
         self._audited: list[Obj] = []
-        self._subjects: dict[tuple[str, str], Subject] = {}
+        self._writes: dict[tuple[str, str], WriteBindings] = {}
 
-    async def over(self, hooks: tuple[Hook[ValidatingEvaluator], ...]) -> None:
+    async def run(self, hooks: tuple[PolicyHook[ValidatingEvaluator], ...]) -> None:
         for hook in hooks:
-            await self._by_policy(hook)
+            await self._evaluate_policy(hook)
         if self._audited:
-            self._attrs.audit[_FAILURES] = orjson.dumps(self._audited[:_MOST_FAILURES]).decode()
-        if self._refusals:
-            raise self._error(self._refusals[0])
+            self._attrs.audit[_FAILURES] = orjson.dumps(self._audited[:_MAX_FAILURES]).decode()
+        if self._denials:
+            raise self._error(self._denials[0])
 
-    def _error(self, refusal: _Refusal) -> ApiError:
-        error = self._attrs.forbidden(refusal.text)
-        error.reason = refusal.reason or "Invalid"
+    def _error(self, denied: _Denied) -> ApiError:
+        error = self._attrs.forbidden(denied.text)
+        error.reason = denied.reason or "Invalid"
         error.code = _CODES.get(error.reason, 422)
-        error.details = {**(error.details or {}), "causes": [{"message": refusal.text}]}
+        error.details = {**(error.details or {}), "causes": [{"message": denied.text}]}
         return error
 
-    def _misconfigured(self, hook: Hook[ValidatingEvaluator], why: str, binding: str = "") -> None:
+    def _misconfigured(self, hook: PolicyHook[ValidatingEvaluator], why: str, binding: str = "") -> None:
         if not hook.ignores_failure:
             what = "binding" if binding else "policy"
-            self._refusals.append(_Refusal(hook.name, binding, f"failed to configure {what}: {why}"))
+            self._denials.append(_Denied(hook.name, binding, f"failed to configure {what}: {why}"))
 
-    async def _by_policy(self, hook: Hook[ValidatingEvaluator]) -> None:
+    async def _evaluate_policy(self, hook: PolicyHook[ValidatingEvaluator]) -> None:
         try:
             matched = self._matcher.match(hook.criteria, self._attrs)
             if matched is None:
@@ -112,13 +129,13 @@ class _Judgement:
             return
         annotations: dict[str, list[str]] = {}
         for binding in hook.bindings:
-            await self._by_binding(hook, binding, matched, params, annotations)
+            await self._evaluate_binding(hook, binding, matched, params, annotations)
         for key, values in annotations.items():
             self._attrs.audit[f"{hook.name}/{key}"] = ", ".join(values)
 
-    async def _by_binding(
+    async def _evaluate_binding(
         self,
-        hook: Hook[ValidatingEvaluator],
+        hook: PolicyHook[ValidatingEvaluator],
         binding: Binding,
         matched: Resource,
         registry: Registry | None,
@@ -136,46 +153,45 @@ class _Judgement:
         if namespace_of(attrs) and not attrs.is_("", "namespaces", attrs.subresource):
             namespace = self._matcher.namespace(namespace_of(attrs))
         for param in params:
-            subject = await self._subject(matched)
-            judge = partial(hook.evaluator.judge, subject, attrs.resource, param, namespace)
-            verdict = await subject.answered(judge)
-            self._take(hook, binding, verdict, annotations)
+            write = await self._write_bindings(matched)
+            validate = partial(hook.evaluator.validate, write, attrs.resource, param, namespace)
+            result = await write.resolve(validate)
+            self._collect(hook, binding, result, annotations)
 
-    async def _subject(self, matched: Resource) -> Subject:
-        from setpoint.apiserver.admission.dynamic.expressions import Subject
+    async def _write_bindings(self, matched: Resource) -> WriteBindings:
+        from setpoint.apiserver.admission.dynamic.expressions import WriteBindings
 
         key = (matched.group, matched.version)
-        if key not in self._subjects:
+        if key not in self._writes:
             attrs = self._attrs
             obj = await self._served.object_of(attrs, attrs.obj, matched)
             old = await self._served.object_of(attrs, attrs.old, matched)
-            self._subjects[key] = Subject(attrs, matched, obj, old, self._authorizer)
-        return self._subjects[key]
+            self._writes[key] = WriteBindings(attrs, matched, obj, old, self._authorizer)
+        return self._writes[key]
 
-    def _take(
+    def _collect(
         self,
-        hook: Hook[ValidatingEvaluator],
+        hook: PolicyHook[ValidatingEvaluator],
         binding: Binding,
-        verdict: Verdict,
+        result: ValidationResult,
         annotations: dict[str, list[str]],
     ) -> None:
-        for denial in verdict.denials:
+        for denial in result.denials:
             for action in binding.obj["spec"].get("validationActions") or ():
                 self._act(action, hook.name, binding, denial)
-        for key, value in verdict.annotations:
+        for key, value in result.annotations:
             values = annotations.setdefault(key, [])
             if value not in values:
                 values.append(value)
-        self._refusals += [_Refusal(hook.name, binding.name, error) for error in verdict.annotation_errors]
+        self._denials += [_Denied(hook.name, binding.name, error) for error in result.annotation_errors]
 
     def _act(self, action: str, policy: str, binding: Binding, denial: Denial) -> None:
         if action == "Deny":
-            self._refusals.append(_Refusal(policy, binding.name, denial.message, denial.reason))
+            self._denials.append(_Denied(policy, binding.name, denial.message, denial.reason))
         elif action == "Warn":
             text = f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding.name}'"
             text += f": {denial.message}"
-            if text not in self._attrs.warnings:
-                self._attrs.warnings.append(text)
+            self._attrs.warn(text)
         elif action == "Audit":
             self._audited.append(
                 {

@@ -1,1 +1,1 @@
-"""The Pod security standards: which Pods a namespace takes, by its labels."""
+"""Pod security admission: the Pod security standards, enforced as the labels of a namespace request."""

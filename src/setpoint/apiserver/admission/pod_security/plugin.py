@@ -1,28 +1,44 @@
-"""PodSecurity: enforces, audits and warns of the Pod security standards that a namespace's labels ask for."""
+"""PodSecurity: enforces, audits and warns about the Pod security standards that a namespace's labels name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
-from setpoint.apiserver.admission.pod_security.evaluate import evaluate
-from setpoint.apiserver.admission.pod_security.findings import Finding, Item
-from setpoint.apiserver.admission.pod_security.policy import LEVELS, PRIVILEGED, Policy, Standard, policy_of
-from setpoint.apiserver.admission.pod_security.settings import PodSecuritySettings
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
+from setpoint.apiserver.admission.pod_security.checks import Finding
+from setpoint.apiserver.admission.pod_security.policy import (
+    LEVELS,
+    PRIVILEGED,
+    PodSecuritySettings,
+    Policy,
+    Standard,
+    evaluate,
+    policy_of,
+)
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import InternalError, Invalid
+from setpoint.meta.goformat import aggregate
+from setpoint.meta.objects import Obj, ObjView
 
-_TEMPLATES = frozenset({
-    ("", "replicationcontrollers"), ("", "podtemplates"), ("apps", "replicasets"), ("apps", "deployments"),
-    ("apps", "statefulsets"), ("apps", "daemonsets"), ("batch", "jobs"), ("batch", "cronjobs"),
-})  # fmt: skip
-# Through these no spec can change; any other, known or not, is looked at.
-_HARMLESS = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
+_TEMPLATES = frozenset(
+    {
+        ("", "replicationcontrollers"),
+        ("", "podtemplates"),
+        ("apps", "replicasets"),
+        ("apps", "deployments"),
+        ("apps", "statefulsets"),
+        ("apps", "daemonsets"),
+        ("batch", "jobs"),
+        ("batch", "cronjobs"),
+    }
+)
+# These subresources cannot change the spec; all others are checked, known or not.
+_IGNORED_SUBRESOURCES = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
 _AUDIT = "pod-security.kubernetes.io/"
 _EXEMPT = f"{_AUDIT}exempt"
-_MOST_PODS = 3000
-_LONGEST_LOOK = 1.0
+_MAX_CHECKED_PODS = 3000
+_MAX_CHECK_SECONDS = 1.0
 
 
 class PodSecurity(Plugin):
@@ -38,7 +54,7 @@ class PodSecurity(Plugin):
             return False
         kind = (resource.group, resource.plural)
         if kind == ("", "pods"):
-            return subresource not in _HARMLESS
+            return subresource not in _IGNORED_SUBRESOURCES
         return not subresource and (kind == ("", "namespaces") or kind in _TEMPLATES)
 
     async def validate(self, attrs: Attributes) -> None:
@@ -55,7 +71,7 @@ class PodSecurity(Plugin):
         else:
             self._check_template(attrs, attrs.obj)
 
-    # -- Pods and what makes them ---------------------------------------------------------------------------------
+    # -- Pods and workloads ---------------------------------------------------------------------------------------
 
     def _check_pod(self, attrs: Attributes, pod: Obj) -> None:
         namespace = self._reader.get("", "namespaces", "", attrs.namespace)
@@ -67,17 +83,17 @@ class PodSecurity(Plugin):
             return
         if attrs.old is not None and not _is_significant(pod["spec"], attrs.old["spec"]):
             return
-        if self._exempts_class(attrs, pod["spec"]):
+        if self._exempts_runtime_class(attrs, pod["spec"]):
             return
         attrs.audit[_AUDIT + "enforce-policy"] = str(policy.enforce)
         found = evaluate(policy.enforce, pod["metadata"], pod["spec"])
         self._audit(attrs, policy, pod["metadata"], pod["spec"])
         if found:
-            raise attrs.forbidden(f'violates PodSecurity "{policy.enforce}": {_tell(found)}')
+            raise attrs.forbidden(f'violates PodSecurity "{policy.enforce}": {_joined_findings(found)}')
         self._warn(attrs, policy.warn, pod["metadata"], pod["spec"])
 
     def _check_template(self, attrs: Attributes, obj: Obj) -> None:
-        """A workload is never refused for its template: its Pods will be."""
+        """Audit and warn about a workload's template. Workloads are never denied; their Pods are."""
         namespace = self._reader.get("", "namespaces", "", attrs.namespace)
         if namespace is None:
             return
@@ -88,7 +104,7 @@ class PodSecurity(Plugin):
         if template is None:
             return
         meta, spec = template.get("metadata") or {}, template.get("spec") or {}
-        if self._exempts_class(attrs, spec):
+        if self._exempts_runtime_class(attrs, spec):
             return
         self._audit(attrs, policy, meta, spec)
         self._warn(attrs, policy.warn, meta, spec)
@@ -96,25 +112,27 @@ class PodSecurity(Plugin):
     def _policy(self, namespace: Obj) -> Policy:
         return policy_of(namespace["metadata"].get("labels"), self._settings.defaults)
 
-    def _exempts_class(self, attrs: Attributes, spec: Item) -> bool:
+    def _exempts_runtime_class(self, attrs: Attributes, spec: ObjView) -> bool:
         if spec.get("runtimeClassName") not in self._settings.runtime_classes:
             return False
         attrs.audit[_EXEMPT] = "runtimeClass"
         return True
 
-    def _audit(self, attrs: Attributes, policy: Policy, meta: Item, spec: Item) -> None:
+    def _audit(self, attrs: Attributes, policy: Policy, meta: ObjView, spec: ObjView) -> None:
         if policy.errors:
-            attrs.audit[_AUDIT + "error"] = "Failed to parse policy: " + _joined(
+            attrs.audit[_AUDIT + "error"] = "Failed to parse policy: " + aggregate(
                 error.message() for error in policy.errors
             )
         found = evaluate(policy.audit, meta, spec)
         if found:
-            attrs.audit[_AUDIT + "audit-violations"] = f'would violate PodSecurity "{policy.audit}": {_tell(found)}'
+            attrs.audit[_AUDIT + "audit-violations"] = (
+                f'would violate PodSecurity "{policy.audit}": {_joined_findings(found)}'
+            )
 
-    def _warn(self, attrs: Attributes, standard: Standard, meta: Item, spec: Item) -> None:
+    def _warn(self, attrs: Attributes, standard: Standard, meta: ObjView, spec: ObjView) -> None:
         found = evaluate(standard, meta, spec)
         if found:
-            attrs.warnings.append(f'would violate PodSecurity "{standard}": {_tell(found)}')
+            attrs.warn(f'would violate PodSecurity "{standard}": {_joined_findings(found)}')
 
     # -- Namespaces -----------------------------------------------------------------------------------------------
 
@@ -136,10 +154,11 @@ class PodSecurity(Plugin):
         if exempt:
             self._warn_of_exemption(attrs, name, policy, namespace["metadata"].get("labels") or {})
         else:
-            attrs.warnings.extend(self._violations(name, policy.enforce))
+            for text in self._violations(name, policy.enforce):
+                attrs.warn(text)
 
-    def _warn_of_exemption(self, attrs: Attributes, name: str, policy: Policy, labels: Item) -> None:
-        """Labels that say something where nothing is looked at."""
+    def _warn_of_exemption(self, attrs: Attributes, name: str, policy: Policy, labels: ObjView) -> None:
+        """Warn if the labels of an exempt namespace have no effect."""
         modes = ("enforce", "audit", "warn")
         wanted, given = ([getattr(each, mode) for mode in modes] for each in (policy, self._settings.defaults))
         if all(one == other or one.level == other.level == PRIVILEGED for one, other in zip(wanted, given)):
@@ -151,22 +170,23 @@ class PodSecurity(Plugin):
             for mode, standard in zip(modes, wanted)
             if standard.level != PRIVILEGED and (_AUDIT + mode in labels or f"{_AUDIT}{mode}-version" in labels)
         ]
-        attrs.warnings.append(
+        attrs.warn(
             f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(shown)}) will be ignored'
         )
 
     def _violations(self, namespace: str, standard: Standard) -> list[str]:
-        """What the Pods that are already there would be refused for; one of each controller first."""
+        """Return warnings about existing Pods that violate the standard; one Pod of each controller is checked
+        first."""
         classes = self._settings.runtime_classes
-        pods = _one_of_each_first(
+        pods = _one_per_controller_first(
             pod
             for pod in self._reader.list("", "pods", namespace)
             if not classes or pod["spec"].get("runtimeClassName") not in classes
         )
-        deadline = self._clock.monotonic() + _LONGEST_LOOK
+        deadline = self._clock.monotonic() + _MAX_CHECK_SECONDS
         checked = 0
         names: dict[str, list[str]] = {}
-        for pod in pods[:_MOST_PODS]:
+        for pod in pods[:_MAX_CHECKED_PODS]:
             checked += 1
             found = evaluate(standard, pod["metadata"], pod["spec"])
             if found:
@@ -185,8 +205,8 @@ class PodSecurity(Plugin):
         return warnings + sorted(f"{_first(pods)}: {reason}" for reason, pods in names.items())
 
 
-def _is_significant(spec: Item, old: Item) -> bool:
-    """Of what can change in a Pod, images and added ephemeral containers matter."""
+def _is_significant(spec: ObjView, old: ObjView) -> bool:
+    """Return whether images changed or ephemeral containers were added; nothing else that can change matters."""
     for key in ("containers", "initContainers"):
         now, before = spec.get(key) or (), old.get(key) or ()
         if [container.get("image") for container in now] != [container.get("image") for container in before]:
@@ -208,7 +228,7 @@ def _template(plural: str, obj: Obj) -> Obj | None:
     return holder.get("template")
 
 
-def _one_of_each_first(pods: Iterable[Obj]) -> list[Obj]:
+def _one_per_controller_first(pods: Iterable[Obj]) -> list[Obj]:
     first, others, seen = [], [], set()
     for pod in pods:
         owner = next(
@@ -229,10 +249,5 @@ def _first(names: list[str]) -> str:
     return f"{least} (and {others} other {'pod' if others == 1 else 'pods'})"
 
 
-def _tell(found: list[Finding]) -> str:
+def _joined_findings(found: list[Finding]) -> str:
     return ", ".join(map(str, found))
-
-
-def _joined(messages: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(messages))
-    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
