@@ -13,6 +13,7 @@ from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.conditions import condition_of
 from setpoint.reconcile import Manager
 from setpoint.reconcile.manager import FirstObject, Runnable
 
@@ -24,97 +25,133 @@ def _lazy(module: str, name: str) -> Build:
     """Return a builder that imports its module when it is called."""
 
     def build(manager: Manager, options: ControllerOptions) -> Runnable:
-        runnable: Runnable = getattr(import_module(f"setpoint.controllers.{module}"), name)(manager, options)
+        runnable: Runnable = getattr(import_module(module), name)(manager, options)
         return runnable
 
     return build
 
 
 CONTROLLERS: dict[str, Build] = {
-    "bootstrap-signer-controller": _lazy("bootstrap_tokens.signing", "bootstrap_signer"),
-    "certificatesigningrequest-approving-controller": _lazy("certificates.approving", "approving_controller"),
-    "certificatesigningrequest-cleaner-controller": _lazy("certificates.cleaning", "cleaning_controller"),
-    "certificatesigningrequest-signing-controller": _lazy("certificates.signing", "signing_controller"),
-    "clusterrole-aggregation-controller": _lazy("clusterrole_aggregation", "clusterrole_aggregation_controller"),
-    "cronjob-controller": _lazy("cronjob.controller", "cronjob_controller"),
-    "daemonset-controller": _lazy("daemonset.controller", "daemonset_controller"),
-    "deployment-controller": _lazy("deployment.controller", "deployment_controller"),
-    "disruption-controller": _lazy("disruption.controller", "disruption_controller"),
-    "endpoints-controller": _lazy("endpoints.controller", "endpoints_controller"),
-    "endpointslice-controller": _lazy("endpointslice.controller", "endpointslice_controller"),
+    "bootstrap-signer-controller": _lazy("setpoint.controllers.bootstrap_tokens", "bootstrap_signer"),
+    "certificatesigningrequest-approving-controller": _lazy(
+        "setpoint.controllers.certificates", "approving_controller"
+    ),
+    "certificatesigningrequest-cleaner-controller": _lazy("setpoint.controllers.certificates", "cleaning_controller"),
+    "certificatesigningrequest-signing-controller": _lazy("setpoint.controllers.certificates", "signing_controller"),
+    "clusterrole-aggregation-controller": _lazy(
+        "setpoint.controllers.clusterrole_aggregation", "clusterrole_aggregation_controller"
+    ),
+    "cronjob-controller": _lazy("setpoint.controllers.cronjob", "cronjob_controller"),
+    "daemonset-controller": _lazy("setpoint.controllers.daemonset.controller", "daemonset_controller"),
+    "deployment-controller": _lazy("setpoint.controllers.deployment.controller", "deployment_controller"),
+    "disruption-controller": _lazy("setpoint.controllers.disruption", "disruption_controller"),
+    "endpoints-controller": _lazy("setpoint.controllers.endpoints", "endpoints_controller"),
+    "endpointslice-controller": _lazy("setpoint.controllers.endpointslice.controller", "endpointslice_controller"),
     "endpointslice-mirroring-controller": _lazy(
-        "endpointslice_mirroring.controller", "endpointslice_mirroring_controller"
+        "setpoint.controllers.endpointslice_mirroring", "endpointslice_mirroring_controller"
     ),
-    "ephemeral-volume-controller": _lazy("ephemeral_volume", "ephemeral_volume_controller"),
-    "horizontal-pod-autoscaler-controller": _lazy("podautoscaler.controller", "horizontal_pod_autoscaler_controller"),
-    "job-controller": _lazy("job.controller", "job_controller"),
+    "ephemeral-volume-controller": _lazy("setpoint.controllers.ephemeral_volume", "ephemeral_volume_controller"),
+    "horizontal-pod-autoscaler-controller": _lazy(
+        "setpoint.controllers.podautoscaler.controller", "horizontal_pod_autoscaler_controller"
+    ),
+    "job-controller": _lazy("setpoint.controllers.job.controller", "job_controller"),
     "kube-apiserver-serving-clustertrustbundle-publisher-controller": _lazy(
-        "certificates.trust_bundle", "trust_bundle_publisher"
+        "setpoint.controllers.ca_publishers", "trust_bundle_publisher"
     ),
-    "legacy-serviceaccount-token-cleaner-controller": _lazy("serviceaccount.unused_tokens", "unused_tokens_controller"),
-    "namespace-controller": _lazy("namespace.controller", "namespace_controller"),
-    "node-ipam-controller": _lazy("node_ipam", "node_ipam_controller"),
-    "node-lifecycle-controller": _lazy("node_lifecycle.controller", "node_lifecycle_controller"),
-    "persistentvolume-attach-detach-controller": _lazy("attach_detach.controller", "attach_detach_controller"),
-    "persistentvolume-binder-controller": _lazy("persistentvolume.controller", "persistentvolume_binder"),
-    "persistentvolume-expander-controller": _lazy("volume_expand", "volume_expand_controller"),
-    "persistentvolume-protection-controller": _lazy("volume_protection.volumes", "volume_protection_controller"),
-    "persistentvolumeclaim-protection-controller": _lazy("volume_protection.claims", "claim_protection_controller"),
-    "pod-garbage-collector-controller": _lazy("pod_gc", "pod_gc_controller"),
+    "legacy-serviceaccount-token-cleaner-controller": _lazy(
+        "setpoint.controllers.serviceaccount", "unused_tokens_controller"
+    ),
+    "namespace-controller": _lazy("setpoint.controllers.namespace", "namespace_controller"),
+    "node-ipam-controller": _lazy("setpoint.controllers.node_ipam", "node_ipam_controller"),
+    "node-lifecycle-controller": _lazy("setpoint.controllers.node_lifecycle.controller", "node_lifecycle_controller"),
+    "persistentvolume-attach-detach-controller": _lazy(
+        "setpoint.controllers.attach_detach", "attach_detach_controller"
+    ),
+    "persistentvolume-binder-controller": _lazy(
+        "setpoint.controllers.persistentvolume.controller", "persistentvolume_binder"
+    ),
+    "persistentvolume-expander-controller": _lazy("setpoint.controllers.volume_expand", "volume_expand_controller"),
+    "persistentvolume-protection-controller": _lazy(
+        "setpoint.controllers.volume_protection", "volume_protection_controller"
+    ),
+    "persistentvolumeclaim-protection-controller": _lazy(
+        "setpoint.controllers.volume_protection", "claim_protection_controller"
+    ),
+    "pod-garbage-collector-controller": _lazy("setpoint.controllers.pod_gc", "pod_gc_controller"),
     "podcertificaterequest-cleaner-controller": _lazy(
-        "certificates.pod_request_cleaning", "pod_request_cleaning_controller"
+        "setpoint.controllers.certificates", "pod_request_cleaning_controller"
     ),
-    "replicaset-controller": _lazy("replicaset", "replicaset_controller"),
-    "replicationcontroller-controller": _lazy("replicationcontroller", "replicationcontroller_controller"),
-    "resourceclaim-controller": _lazy("resourceclaim.controller", "resource_claim_controller"),
-    "resourcequota-controller": _lazy("resourcequota.controller", "resourcequota_controller"),
-    "root-ca-certificate-publisher-controller": _lazy("root_ca", "root_ca_controller"),
-    "service-cidr-controller": _lazy("service_cidr", "service_cidr_controller"),
-    "serviceaccount-controller": _lazy("serviceaccount.default_account", "service_account_controller"),
-    "serviceaccount-token-controller": _lazy("serviceaccount.tokens", "service_account_token_controller"),
-    "setpoint-local-provisioner-controller": _lazy("local_provisioner.controller", "local_provisioner"),
-    "statefulset-controller": _lazy("statefulset.controller", "statefulset_controller"),
-    "storage-version-migrator-controller": _lazy("storage_migration.controller", "storage_migration_controller"),
-    "taint-eviction-controller": _lazy("taint_eviction.controller", "taint_eviction_controller"),
-    "token-cleaner-controller": _lazy("bootstrap_tokens.cleaning", "token_cleaner"),
-    "ttl-after-finished-controller": _lazy("ttl_after_finished", "ttl_after_finished_controller"),
-    "ttl-controller": _lazy("node_ttl", "node_ttl_controller"),
-    "validatingadmissionpolicy-status-controller": _lazy("policy_status.controller", "policy_status_controller"),
+    "replicaset-controller": _lazy("setpoint.controllers.replicaset", "replicaset_controller"),
+    "replicationcontroller-controller": _lazy("setpoint.controllers.replicaset", "replicationcontroller_controller"),
+    "resourceclaim-controller": _lazy("setpoint.controllers.resourceclaim", "resource_claim_controller"),
+    "resourcequota-controller": _lazy("setpoint.controllers.resourcequota", "resourcequota_controller"),
+    "root-ca-certificate-publisher-controller": _lazy("setpoint.controllers.ca_publishers", "root_ca_controller"),
+    "service-cidr-controller": _lazy("setpoint.controllers.service_cidr", "service_cidr_controller"),
+    "serviceaccount-controller": _lazy("setpoint.controllers.serviceaccount", "service_account_controller"),
+    "serviceaccount-token-controller": _lazy("setpoint.controllers.serviceaccount", "service_account_token_controller"),
+    "setpoint-local-provisioner-controller": _lazy("setpoint.controllers.local_provisioner", "local_provisioner"),
+    "statefulset-controller": _lazy("setpoint.controllers.statefulset.controller", "statefulset_controller"),
+    "storage-version-migrator-controller": _lazy(
+        "setpoint.controllers.storage_migration", "storage_migration_controller"
+    ),
+    "taint-eviction-controller": _lazy("setpoint.controllers.taint_eviction", "taint_eviction_controller"),
+    "token-cleaner-controller": _lazy("setpoint.controllers.bootstrap_tokens", "token_cleaner"),
+    "ttl-after-finished-controller": _lazy("setpoint.controllers.ttl_after_finished", "ttl_after_finished_controller"),
+    "ttl-controller": _lazy("setpoint.controllers.node_ttl", "node_ttl_controller"),
+    "validatingadmissionpolicy-status-controller": _lazy(
+        "setpoint.controllers.policy_status", "policy_status_controller"
+    ),
     "volumeattributesclass-protection-controller": _lazy(
-        "volume_protection.attributes_classes", "attributes_class_protection_controller"
+        "setpoint.controllers.volume_protection", "attributes_class_protection_controller"
     ),
 }
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"
-"""Not in the table: it watches every resource and therefore starts when the other controllers run."""
+"""A controller that is not in the table: it watches every resource, so it starts after the other controllers."""
 
 OFF_BY_DEFAULT = ("bootstrap-signer-controller", "token-cleaner-controller")
 """Controllers that run only when they are requested by name."""
 
 ALIASES = {
-    "attachdetach": "persistentvolume-attach-detach-controller", "bootstrapsigner": "bootstrap-signer-controller",
-    "clusterrole-aggregation": "clusterrole-aggregation-controller", "cronjob": "cronjob-controller",
+    "attachdetach": "persistentvolume-attach-detach-controller",
+    "bootstrapsigner": "bootstrap-signer-controller",
+    "clusterrole-aggregation": "clusterrole-aggregation-controller",
+    "cronjob": "cronjob-controller",
     "csrapproving": "certificatesigningrequest-approving-controller",
     "csrcleaner": "certificatesigningrequest-cleaner-controller",
-    "csrsigning": "certificatesigningrequest-signing-controller", "daemonset": "daemonset-controller",
-    "deployment": "deployment-controller", "disruption": "disruption-controller", "endpoint": "endpoints-controller",
-    "endpointslice": "endpointslice-controller", "endpointslicemirroring": "endpointslice-mirroring-controller",
-    "ephemeral-volume": "ephemeral-volume-controller", "garbagecollector": GARBAGE_COLLECTOR,
-    "horizontalpodautoscaling": "horizontal-pod-autoscaler-controller", "job": "job-controller",
+    "csrsigning": "certificatesigningrequest-signing-controller",
+    "daemonset": "daemonset-controller",
+    "deployment": "deployment-controller",
+    "disruption": "disruption-controller",
+    "endpoint": "endpoints-controller",
+    "endpointslice": "endpointslice-controller",
+    "endpointslicemirroring": "endpointslice-mirroring-controller",
+    "ephemeral-volume": "ephemeral-volume-controller",
+    "garbagecollector": GARBAGE_COLLECTOR,
+    "horizontalpodautoscaling": "horizontal-pod-autoscaler-controller",
+    "job": "job-controller",
     "legacy-service-account-token-cleaner": "legacy-serviceaccount-token-cleaner-controller",
-    "namespace": "namespace-controller", "nodeipam": "node-ipam-controller",
-    "nodelifecycle": "node-lifecycle-controller", "persistentvolume-binder": "persistentvolume-binder-controller",
-    "persistentvolume-expander": "persistentvolume-expander-controller", "podgc": "pod-garbage-collector-controller",
+    "namespace": "namespace-controller",
+    "nodeipam": "node-ipam-controller",
+    "nodelifecycle": "node-lifecycle-controller",
+    "persistentvolume-binder": "persistentvolume-binder-controller",
+    "persistentvolume-expander": "persistentvolume-expander-controller",
+    "podgc": "pod-garbage-collector-controller",
     "pv-protection": "persistentvolume-protection-controller",
-    "pvc-protection": "persistentvolumeclaim-protection-controller", "replicaset": "replicaset-controller",
+    "pvc-protection": "persistentvolumeclaim-protection-controller",
+    "replicaset": "replicaset-controller",
     "replicationcontroller": "replicationcontroller-controller",
-    "resource-claim-controller": "resourceclaim-controller", "resourcequota": "resourcequota-controller",
+    "resource-claim-controller": "resourceclaim-controller",
+    "resourcequota": "resourcequota-controller",
     "root-ca-cert-publisher": "root-ca-certificate-publisher-controller",
-    "serviceaccount": "serviceaccount-controller", "serviceaccount-token": "serviceaccount-token-controller",
-    "statefulset": "statefulset-controller", "svm": "storage-version-migrator-controller",
-    "tokencleaner": "token-cleaner-controller", "ttl": "ttl-controller",
+    "serviceaccount": "serviceaccount-controller",
+    "serviceaccount-token": "serviceaccount-token-controller",
+    "statefulset": "statefulset-controller",
+    "svm": "storage-version-migrator-controller",
+    "tokencleaner": "token-cleaner-controller",
+    "ttl": "ttl-controller",
     "ttl-after-finished": "ttl-after-finished-controller",
-}  # fmt: skip
+}
 """Upstream's former names."""
 
 
@@ -135,7 +172,7 @@ def _uses_devices(pod: dict[str, Any]) -> bool:
 
 
 def _is_disruption_target(pod: dict[str, Any]) -> bool:
-    return any(each["type"] == "DisruptionTarget" for each in (pod.get("status") or {}).get("conditions") or ())
+    return condition_of(pod, "DisruptionTarget") is not None
 
 
 _REQUESTS = (_any_object("certificatesigningrequests", "certificates.k8s.io"),)

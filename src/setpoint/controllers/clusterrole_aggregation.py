@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import from_label_selector
 from setpoint.reconcile import Controller, Manager
 
-Obj = dict[str, Any]
-
-CLUSTER_ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
+_CLUSTER_ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
 _WORKERS = 5
 
 
 def clusterrole_aggregation_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "clusterrole-aggregation-controller"
-    client, roles = manager.client_for(name), manager.informer(CLUSTER_ROLES)
+    client, roles = manager.client_for(name), manager.informer(_CLUSTER_ROLES)
 
     async def reconcile(key: str) -> None:
         role = roles.get(key)
         if role is None or role.get("aggregationRule") is None:
             return
-        rules = aggregated(role, roles.items.values())
+        rules = _aggregated(role, roles.items.values())
         if rules == (role.get("rules") or []):
             return
         wanted = {"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": key}, "rules": rules}
@@ -42,7 +40,7 @@ def clusterrole_aggregation_controller(manager: Manager, _: ControllerOptions) -
     return controller
 
 
-def aggregated(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
+def _aggregated(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
     """Return the rules of all selected roles except the role itself, without duplicates, ordered by selector and
     name."""
     rules: list[Obj] = []

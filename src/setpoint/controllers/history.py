@@ -1,4 +1,4 @@
-"""ControllerRevisions: the numbered templates of a StatefulSet or DaemonSet.
+"""ControllerRevisions: the numbered templates of a StatefulSet or DaemonSet, and the hashes that name templates.
 
 A revision holds a patch that restores the template; `kubectl rollout undo` applies it unchanged.
 """
@@ -16,14 +16,50 @@ from setpoint.client.interface import ResourceRef
 from setpoint.client.resources import builtin
 from setpoint.controllers.ownership import Claim, controller_reference
 from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.selectors import from_label_selector
 from setpoint.reconcile import Informer
 
-Obj = dict[str, Any]
-
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""The characters of hashes: no vowels, and none that are easily confused."""
+_FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+_ESCAPED = {"&": "\\u0026", "<": "\\u003c", ">": "\\u003e", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 REVISIONS = builtin("controllerrevisions", "apps")
 REVISION_LABEL = "controller-revision-hash"
 """The Pod label that holds the revision of its template."""
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode with sorted keys and upstream's escapes, which yields the same bytes as upstream."""
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    for character, escape in _ESCAPED.items():
+        text = text.replace(character, escape)
+    return text.encode()
+
+
+def template_hash(template: ObjView, collisions: int | None) -> str:
+    """Hash a Pod template; `collisions` varies the hash when an earlier one was in use."""
+    text = canonical_json(template)
+    if collisions is not None:
+        text += collisions.to_bytes(8, "little")
+    value = _FNV_OFFSET
+    for byte in text:
+        value = ((value ^ byte) * _FNV_PRIME) & _FNV_MASK
+    return _safe(value)
+
+
+def revision_hash(data: ObjView, collisions: int) -> str:
+    value = _FNV_OFFSET
+    for byte in canonical_json(data) + str(collisions).encode():
+        value = ((value * _FNV_PRIME) & _FNV_MASK) ^ byte
+    return _safe(value)
+
+
+def _safe(number: int) -> str:
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(number))
+
+
+# -- revisions --------------------------------------------------------------------------------------------------------
 
 
 def data_of(owner: Obj) -> Obj:
@@ -68,7 +104,7 @@ def revision_of(owner: Obj, name: str, labels: dict[str, str], count: int) -> Ob
 class History:
     """The revisions of the owners of one resource."""
 
-    def __init__(self, client: Client, resource: ResourceRef, revisions: Informer) -> None:
+    def __init__(self, client: Client, resource: ResourceRef, revisions: Informer[Obj]) -> None:
         self._client = client
         self._resource = resource
         self._revisions = revisions

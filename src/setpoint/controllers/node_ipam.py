@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.client import Client
 from setpoint.controllers.node_lifecycle.taints import NODES
@@ -11,7 +11,9 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node
+
 Network = IPv4Network | IPv6Network
 
 _ACCOUNT = "node-controller"
@@ -83,9 +85,11 @@ def pools_of(options: ControllerOptions) -> list[CidrPool]:
 
 def node_ipam_controller(manager: Manager, options: ControllerOptions) -> Controller:
     ipam = NodeIpam(
-        manager.client_for(_ACCOUNT), manager.recorder("cidrAllocator", _ACCOUNT), manager.informer(NODES),
+        manager.client_for(_ACCOUNT),
+        manager.recorder("cidrAllocator", _ACCOUNT),
+        manager.informer(NODES),
         pools_of(options) if options.allocate_node_cidrs else [],
-    )  # fmt: skip
+    )
     controller = Controller("node-ipam-controller", ipam.reconcile, manager.clock, workers=_WORKERS)
     if options.allocate_node_cidrs:
         ipam.watch(controller)
@@ -99,7 +103,7 @@ class NodeIpam:
     node never changes.
     """
 
-    def __init__(self, client: Client, recorder: EventRecorder, nodes: Informer, pools: list[CidrPool]) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder, nodes: Informer[Node], pools: list[CidrPool]) -> None:
         self._client = client
         self._recorder = recorder
         self._nodes = nodes
@@ -108,7 +112,7 @@ class NodeIpam:
         """The CIDRs allocated to a node, which the cache may not show yet, by uid of the node."""
 
     def watch(self, controller: Controller) -> None:
-        def changed(old: Obj | None, new: Obj | None) -> None:
+        def changed(old: Node | None, new: Node | None) -> None:
             if new is None:
                 self._forget(old or {})
                 for key, node in self._nodes.items.items():
@@ -125,7 +129,7 @@ class NodeIpam:
 
         self._nodes.add_handler(changed)
 
-    def _forget(self, node: Obj) -> None:
+    def _forget(self, node: Node) -> None:
         uid = node["metadata"]["uid"]
         given = self._allocated.pop(uid, [])
         for ranges in (_ranges(node), given):
@@ -149,25 +153,25 @@ class NodeIpam:
             self._record(node, "CIDRAssignmentFailed")
             raise
 
-    def _allocate(self, node: Obj) -> list[str]:
-        uid, taken = node["metadata"]["uid"], []
+    def _allocate(self, node: Node) -> list[str]:
+        uid, allocated = node["metadata"]["uid"], []
         try:
             for pool in self._pools:
-                taken.append(pool.allocate(uid))
+                allocated.append(pool.allocate(uid))
         except RangeFull:
-            for pool, cidr in zip(self._pools, taken, strict=False):
+            for pool, cidr in zip(self._pools, allocated, strict=False):
                 pool.release(ip_network(cidr), uid)
             self._record(node, "CIDRNotAvailable")
             raise
-        return taken
+        return allocated
 
-    def _record(self, node: Obj, status: str) -> None:
+    def _record(self, node: Node, status: str) -> None:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]
         about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
         self._recorder.normal(about, status, f"Node {name} status is now: {status}")
 
 
-def _ranges(node: Obj) -> list[str]:
+def _ranges(node: Node) -> list[str]:
     spec = node.get("spec") or {}
     one = spec.get("podCIDR")
     return list(spec.get("podCIDRs") or ([one] if one else ()))

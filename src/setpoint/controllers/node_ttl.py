@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.controllers.node_lifecycle.taints import NODES
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, Manager, key_of
-
-Obj = dict[str, Any]
 
 _ANNOTATION = "node.alpha.kubernetes.io/ttl"
 _WORKERS = 5

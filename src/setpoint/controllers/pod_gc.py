@@ -5,40 +5,45 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.client import Client, Unreachable
-from setpoint.controllers.conditions import is_true
 from setpoint.controllers.node_lifecycle.taints import NODES, taints_of
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
-from setpoint.controllers.pod_disruption import disruption_target
-from setpoint.controllers.pods import phase
+from setpoint.controllers.pods import disruption_target, phase
 from setpoint.meta.clock import Clock
+from setpoint.meta.conditions import is_true
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.node_labels import TAINT_OUT_OF_SERVICE
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager
+from setpoint.tasks import run_all
+
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
 
 log = logging.getLogger("setpoint.controllers")
 
-Obj = dict[str, Any]
 
-ACCOUNT = "pod-garbage-collector"
+_ACCOUNT = "pod-garbage-collector"
 _EVERY = 20.0
 _MISSING_GRACE = 40.0
 """Seconds a node must be missing from the cache before the server is asked whether it exists."""
-_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-_AT_ONCE = 16
-_OVER = ("Succeeded", "Failed")
+_MAX_CONCURRENT = 16
+_FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 def pod_gc_controller(manager: Manager, options: ControllerOptions) -> PodGc:
     threshold = options.terminated_pod_gc_threshold
     pods, nodes = manager.informer(PODS), manager.informer(NODES)
-    return PodGc(manager.client_for(ACCOUNT), manager.clock, pods, nodes, threshold)
+    return PodGc(manager.client_for(_ACCOUNT), manager.clock, pods, nodes, threshold)
 
 
 class PodGc:
-    def __init__(self, client: Client, clock: Clock, pods: Informer, nodes: Informer, threshold: int) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, pods: Informer[Pod], nodes: Informer[Node], threshold: int
+    ) -> None:
         """Create the collector. It deletes the oldest finished Pods beyond `threshold`; zero disables that."""
         self._client = client
         self._clock = clock
@@ -71,16 +76,16 @@ class PodGc:
             pod for pod in pods if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
         )
 
-    def _is_out_of_service(self, pod: Obj) -> bool:
+    def _is_out_of_service(self, pod: Pod) -> bool:
         """Return whether the Pod's node is not ready and has the out-of-service taint."""
         if "deletionTimestamp" not in pod["metadata"]:
             return False
         node = self._nodes.get(pod["spec"].get("nodeName") or "")
         if node is None or is_true(node, "Ready"):
             return False
-        return any(taint["key"] == _OUT_OF_SERVICE for taint in taints_of(node))
+        return any(taint["key"] == TAINT_OUT_OF_SERVICE for taint in taints_of(node))
 
-    async def _gone_nodes(self, pods: list[Obj]) -> set[str]:
+    async def _gone_nodes(self, pods: list[Pod]) -> set[str]:
         now = self._clock.monotonic()
         named = {pod["spec"].get("nodeName") for pod in pods} - {None, ""}
         missing = sorted(str(name) for name in named if self._nodes.get(str(name)) is None)
@@ -99,10 +104,10 @@ class PodGc:
             return False
         return True
 
-    async def _delete(self, pods: Iterable[Obj], *, orphaned: bool = False) -> None:
-        limit = asyncio.Semaphore(_AT_ONCE)
+    async def _delete(self, pods: Iterable[Pod], *, orphaned: bool = False) -> None:
+        limit = asyncio.Semaphore(_MAX_CONCURRENT)
 
-        async def one(pod: Obj) -> None:
+        async def one(pod: Pod) -> None:
             async with limit:
                 try:
                     await self._fail_and_delete(pod, orphaned)
@@ -114,12 +119,12 @@ class PodGc:
                         "pod garbage collector: cannot delete %s/%s: %s", meta["namespace"], meta["name"], error
                     )
 
-        await asyncio.gather(*(one(pod) for pod in pods))
+        await run_all(*(one(pod) for pod in pods))
 
-    async def _fail_and_delete(self, pod: Obj, orphaned: bool) -> None:
+    async def _fail_and_delete(self, pod: Pod, orphaned: bool) -> None:
         """Set the phase to Failed before deleting, because no kubelet will and other controllers depend on it."""
         meta = pod["metadata"]
-        if phase(pod) not in _OVER:
+        if phase(pod) not in _FINISHED_PHASES:
             status: Obj = {"phase": "Failed"}
             if meta.get("generation"):
                 status["observedGeneration"] = meta["generation"]
@@ -135,14 +140,14 @@ class PodGc:
         await self._client.delete(PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
 
 
-def surplus_finished(pods: Iterable[Obj], threshold: int) -> list[Obj]:
+def surplus_finished(pods: Iterable[Pod], threshold: int) -> list[Pod]:
     """Return the finished Pods to delete first: the evicted ones, then the oldest."""
     over = [pod for pod in pods if phase(pod) not in ("Pending", "Running", "Unknown")]
     excess = len(over) - threshold
     if excess <= 0:
         return []
 
-    def order(pod: Obj) -> tuple[bool, str, str]:
+    def order(pod: Pod) -> tuple[bool, str, str]:
         status, meta = pod.get("status") or {}, pod["metadata"]
         evicted = phase(pod) == "Failed" and status.get("reason") == "Evicted"
         return not evicted, meta.get("creationTimestamp") or "", meta["name"]

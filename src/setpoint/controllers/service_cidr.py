@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
-from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.conditions import condition
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock
+from setpoint.meta.conditions import condition_of, new_condition
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.names import parse_ip
-from setpoint.meta.times import format_time, parse_time
+from setpoint.meta.objects import Obj
+from setpoint.meta.times import parse_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 
-Obj = dict[str, Any]
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
-CIDRS, ADDRESSES = builtin("servicecidrs", "networking.k8s.io"), builtin("ipaddresses", "networking.k8s.io")
-NAME = "service-cidr-controller"
+_CIDRS, _ADDRESSES = builtin("servicecidrs", "networking.k8s.io"), builtin("ipaddresses", "networking.k8s.io")
+_NAME = "service-cidr-controller"
 FINALIZER = "networking.k8s.io/service-cidr-finalizer"
 _MANAGED_BY, _MANAGER = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
 _ALLOCATOR_GRACE = 10.0
@@ -34,15 +33,18 @@ _IN_USE = "There are still IPAddresses referencing the ServiceCIDR, please remov
 def service_cidr_controller(manager: Manager, _: ControllerOptions) -> Controller:
     account = "service-cidrs-controller"
     cidrs = ServiceCidrs(
-        manager.client_for(account), manager.clock, manager.recorder(NAME, account), manager.informer(CIDRS),
-        manager.informer(ADDRESSES),
-    )  # fmt: skip
-    controller = Controller(NAME, cidrs.reconcile, manager.clock, workers=_WORKERS)
+        manager.client_for(account),
+        manager.clock,
+        manager.recorder(_NAME, account),
+        manager.informer(_CIDRS),
+        manager.informer(_ADDRESSES),
+    )
+    controller = Controller(_NAME, cidrs.reconcile, manager.clock, workers=_WORKERS)
     cidrs.watch(controller)
     return controller
 
 
-def networks_of(cidr: Obj) -> list[Network]:
+def _networks_of(cidr: Obj) -> list[Network]:
     return [ip_network(text, strict=False) for text in (cidr.get("spec") or {}).get("cidrs") or ()]
 
 
@@ -54,16 +56,16 @@ def holds(network: Network, address: Address) -> bool:
     return not (network.version == 4 and address == network.broadcast_address)
 
 
-def covers(network: Network, other: Network) -> bool:
+def _covers(network: Network, other: Network) -> bool:
     return network.version == other.version and network.prefixlen <= other.prefixlen and network.overlaps(other)
 
 
 def can_be_deleted(cidr: Obj, cidrs: Iterable[Obj], addresses: Iterable[Address]) -> bool:
     """Return whether every address allocated from the range is also covered by another range."""
     others = [each for each in cidrs if each["metadata"]["name"] != cidr["metadata"]["name"]]
-    mine = networks_of(cidr)
-    around = [network for each in others for network in networks_of(each)]
-    if all(any(covers(network, own) for network in around) for own in mine):
+    mine = _networks_of(cidr)
+    around = [network for each in others for network in _networks_of(each)]
+    if all(any(_covers(network, own) for network in around) for own in mine):
         return True
     return not any(
         any(holds(own, address) for own in mine) and not any(holds(network, address) for network in around)
@@ -79,7 +81,7 @@ def _address_of(obj: Obj) -> Address | None:
 
 class ServiceCidrs:
     def __init__(
-        self, client: Client, clock: Clock, recorder: EventRecorder, cidrs: Informer, addresses: Informer
+        self, client: Client, clock: Clock, recorder: EventRecorder, cidrs: Informer[Obj], addresses: Informer[Obj]
     ) -> None:
         self._client = client
         self._clock = clock
@@ -91,10 +93,10 @@ class ServiceCidrs:
         def cidr_changed(old: Obj | None, new: Obj | None) -> None:
             controller.enqueue(key_of(new or old or {}))
             if old is None or new is None:
-                ranges = networks_of(new or old or {})
+                ranges = _networks_of(new or old or {})
                 for key, other in self._cidrs.items.items():
                     if any(
-                        one.overlaps(two) for one in ranges for two in networks_of(other) if one.version == two.version
+                        one.overlaps(two) for one in ranges for two in _networks_of(other) if one.version == two.version
                     ):
                         controller.enqueue(key)
 
@@ -104,7 +106,7 @@ class ServiceCidrs:
                 for key, cidr in self._cidrs.items.items():
                     # Only ranges that are being deleted wait for addresses.
                     if "deletionTimestamp" in cidr["metadata"]:
-                        if any(holds(network, address) for network in networks_of(cidr)):
+                        if any(holds(network, address) for network in _networks_of(cidr)):
                             controller.enqueue(key)
 
         self._cidrs.add_handler(cidr_changed)
@@ -120,7 +122,7 @@ class ServiceCidrs:
         if FINALIZER not in (meta.get("finalizers") or ()):
             change = {"metadata": {"finalizers": [FINALIZER], "uid": meta["uid"]}}
             with suppress(NotFound):
-                await self._client.patch(CIDRS, name, change, kind="strategic")
+                await self._client.patch(_CIDRS, name, change, kind="strategic")
         try:
             await self._set_ready(cidr, "True", "", "Kubernetes Service CIDR is ready")
         except ApiError:
@@ -141,19 +143,18 @@ class ServiceCidrs:
         if FINALIZER in (meta.get("finalizers") or ()):
             change = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "uid": meta["uid"]}}
             with suppress(NotFound):
-                await self._client.patch(CIDRS, meta["name"], change, kind="strategic")
+                await self._client.patch(_CIDRS, meta["name"], change, kind="strategic")
         return None
 
     async def _set_ready(self, cidr: Obj, status: str, reason: str, message: str) -> None:
         wanted = {"type": "Ready", "status": status, "reason": reason, "message": message}
-        current = condition(cidr, "Ready") or {}
+        current = condition_of(cidr, "Ready") or {}
         if all((current.get(field) or "") == value for field, value in wanted.items()):
             return
-        stamped = {**wanted, "lastTransitionTime": format_time(self._clock.now())}
         made = {
             "apiVersion": cidr["apiVersion"],
             "kind": cidr["kind"],
             "metadata": {"name": cidr["metadata"]["name"]},
-            "status": {"conditions": [stamped]},
+            "status": {"conditions": [new_condition("Ready", status, reason, message, self._clock.now())]},
         }
-        await self._client.apply(made, field_manager=NAME, force=True, subresource="status")
+        await self._client.apply(made, field_manager=_NAME, force=True, subresource="status")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
@@ -10,19 +10,20 @@ from setpoint.kinds.storage.binding import requested
 from setpoint.meta.quantity import compare
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import PersistentVolume, PersistentVolumeClaim
 
-CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
+_CLAIMS, _VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 _WORKERS = 10
 
 
 def volume_expand_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "expand-controller"
-    claims, volumes = manager.informer(CLAIMS), manager.informer(VOLUMES)
+    claims, volumes = manager.informer(_CLAIMS), manager.informer(_VOLUMES)
     expansion = Expansion(claims, volumes, manager.recorder("volume_expand", name))
     controller = Controller(name, expansion.reconcile, manager.clock, workers=_WORKERS)
 
-    def changed(old: Obj | None, new: Obj | None) -> None:
+    def changed(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         if new is None or (new.get("status") or {}).get("phase") != "Bound":
             return
         if old is None or compare(requested(new), requested(old)) > 0 or compare(_capacity(new), _capacity(old)) > 0:
@@ -32,7 +33,7 @@ def volume_expand_controller(manager: Manager, _: ControllerOptions) -> Controll
     return controller
 
 
-def _capacity(claim: Obj) -> str:
+def _capacity(claim: PersistentVolumeClaim) -> str:
     return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))
 
 
@@ -41,7 +42,9 @@ class NotBound(Exception):
 
 
 class Expansion:
-    def __init__(self, claims: Informer, volumes: Informer, recorder: EventRecorder) -> None:
+    def __init__(
+        self, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume], recorder: EventRecorder
+    ) -> None:
         self._claims = claims
         self._volumes = volumes
         self._recorder = recorder

@@ -18,10 +18,22 @@ from setpoint.reconcile.informer import Informer
 from setpoint.reconcile.keys import key_of, split_key
 from setpoint.reconcile.leader_election import ElectionTimes, LeaderElection, LeadershipLost
 from setpoint.reconcile.manager import Manager
-from setpoint.reconcile.rate_limiting import RateLimitingQueue
-from setpoint.reconcile.workqueue import ShutDown, WorkQueue
+from setpoint.reconcile.workqueue import RateLimitingQueue, ShutDown, WorkQueue
 
 __all__ = [
-    "Controller", "ElectionTimes", "EventRecorder", "Informer", "LeaderElection", "LeadershipLost", "Manager",
-    "RateLimitingQueue", "Reconcile", "Result", "SeriesRecorder", "ShutDown", "WorkQueue", "key_of", "split_key",
-]  # fmt: skip
+    "Controller",
+    "ElectionTimes",
+    "EventRecorder",
+    "Informer",
+    "LeaderElection",
+    "LeadershipLost",
+    "Manager",
+    "RateLimitingQueue",
+    "Reconcile",
+    "Result",
+    "SeriesRecorder",
+    "ShutDown",
+    "WorkQueue",
+    "key_of",
+    "split_key",
+]

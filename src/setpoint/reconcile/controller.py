@@ -1,23 +1,60 @@
-"""Runs workers that dequeue keys and reconcile them."""
+"""Runs workers that dequeue keys and reconcile them, and throttles keys that occupy the event loop for long."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Histogram, exponential
-from setpoint.reconcile.loop_time import LoopTimer
-from setpoint.reconcile.rate_limiting import RateLimitingQueue
-from setpoint.reconcile.workqueue import ShutDown
+from setpoint.reconcile.workqueue import RateLimitingQueue, ShutDown
 
 log = logging.getLogger("setpoint.reconcile")
+
+T = TypeVar("T")
+_WORK_SECONDS = exponential(1e-8, 10, 12)
+_THROTTLE_FACTOR = 3.0
+_THROTTLE_THRESHOLD, _MAX_THROTTLE = 0.001, 1.0
+
+
+class LoopTimer(Generic[T]):
+    """Awaits an awaitable and measures its time on the event loop.
+
+    `await LoopTimer(awaitable, clock)` returns what `await awaitable` returns. Afterwards `seconds` holds the time
+    during which no other task could run because of it; in virtual time that is 0.
+    """
+
+    __slots__ = ("_awaitable", "_clock", "seconds")
+
+    def __init__(self, awaitable: Awaitable[T], clock: Clock) -> None:
+        self._awaitable = awaitable
+        self._clock = clock
+        self.seconds = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        inner = self._awaitable.__await__()
+        resume: Callable[[Any], Any] = inner.send
+        argument: Any = None
+        monotonic = self._clock.monotonic
+        while True:
+            began = monotonic()
+            try:
+                waiting = resume(argument)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            finally:
+                self.seconds += monotonic() - began
+            try:
+                argument, resume = (yield waiting), inner.send
+            except BaseException as error:
+                argument, resume = error, inner.throw
 
 
 class Result(NamedTuple):
@@ -51,11 +88,6 @@ class Counts:
     """Successful reconciles that returned `requeue_after`."""
     seconds: float = 0.0
     """Total duration of all reconciles, summed over all workers."""
-
-
-_WORK_SECONDS = exponential(1e-8, 10, 12)
-_THROTTLE_FACTOR = 3.0
-_THROTTLE_THRESHOLD, _MAX_THROTTLE = 0.001, 1.0
 
 
 class Controller:

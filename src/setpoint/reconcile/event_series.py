@@ -11,15 +11,13 @@ from typing import Any
 from setpoint.client import Writer
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_micro
-from setpoint.reconcile.event_writing import EventWriteQueue
-from setpoint.reconcile.events import NORMAL, WARNING, EventNames, event_log, log_event, reference
-
-Obj = dict[str, Any]
+from setpoint.reconcile.events import NORMAL, WARNING, EventNames, EventWriteQueue, event_log, log_event, reference
 
 _EVENTS = ("events.k8s.io/v1", "Event")
 _MAX_NOTE_LENGTH = 1024
-_OVER_AFTER = 360.0
+_SERIES_TIMEOUT = 360.0
 """Seconds without a repetition after which a series is over."""
 _REFRESH_EVERY = 1800.0
 _MAX_SERIES = 4096
@@ -53,21 +51,36 @@ class SeriesRecorder:
         self._series: dict[tuple[object, ...], _Series] = {}
 
     def normal(
-        self, about: Mapping[str, Any], reason: str, message: str, *, action: str,
+        self,
+        about: Mapping[str, Any],
+        reason: str,
+        message: str,
+        *,
+        action: str,
         related: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._record(about, NORMAL, reason, message, action, related)
 
     def warning(
-        self, about: Mapping[str, Any], reason: str, message: str, *, action: str,
+        self,
+        about: Mapping[str, Any],
+        reason: str,
+        message: str,
+        *,
+        action: str,
         related: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._record(about, WARNING, reason, message, action, related)
 
     def _record(
-        self, about: Mapping[str, Any], kind: str, reason: str, message: str, action: str,
+        self,
+        about: Mapping[str, Any],
+        kind: str,
+        reason: str,
+        message: str,
+        action: str,
         related: Mapping[str, Any] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         now = self._clock.now()
         stamp = format_micro(now)
         log_event(self._log, about, kind, reason, message)
@@ -118,12 +131,12 @@ class SeriesRecorder:
     async def _refresh(self) -> None:
         refreshed = self._clock.monotonic()
         while True:
-            await self._clock.sleep(_OVER_AFTER)
+            await self._clock.sleep(_SERIES_TIMEOUT)
             now = self._clock.monotonic()
             refresh = now - refreshed >= _REFRESH_EVERY
             refreshed = now if refresh else refreshed
             for key, series in list(self._series.items()):
-                over = now - series.at >= _OVER_AFTER
+                over = now - series.at >= _SERIES_TIMEOUT
                 if over:
                     del self._series[key]
                 if (over or refresh) and series.reported < series.count:

@@ -1,26 +1,268 @@
-"""Records Events about objects."""
+"""Records Events about objects.
+
+Repeated Events are counted, similar ones are aggregated and floods are rate-limited: a ReplicaSet that creates two
+thousand Pods needs a few Events, not two thousand. Events are written at a lower priority than all other work, but with
+a bounded delay.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
-from setpoint.client import Writer
+from setpoint.client import Unreachable, Writer
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import AlreadyExists, NotFound
+from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
-from setpoint.reconcile.event_correlation import Correlator, EventIdentity, EventState
-from setpoint.reconcile.event_writing import EventWriteQueue
 
-Obj = dict[str, Any]
+log = logging.getLogger("setpoint.reconcile")
 
+_MAX_ENTRIES = 4096
+_MAX_SIMILAR = 10
+"""Distinct messages with one reason about one object that stay separate; further ones are aggregated."""
+_AGGREGATION_SECONDS = 600.0
+_BURST = 25
+_REFILL = 1 / 300
+"""Events per second about one object once its burst is used up."""
+COMBINED = "(combined from similar events): "
+
+K = TypeVar("K")
+V = TypeVar("V")
+_BATCH_SIZE = 16
+"""Events written concurrently in one batch. A batch occupies the loop for a few milliseconds, and the store commits it
+in one transaction."""
+_LATE_BATCH_SIZE = 32
+"""Events written concurrently when they are late."""
+_PAUSE_FACTOR = 3.0
+"""The pause after a batch as a multiple of the time it took, so that in a burst objects are written before Events."""
+_MAX_PAUSE = 1.0
+_LATE_AFTER = 2.0
+"""Seconds that an Event may wait before pauses are skipped and Events are written as fast as the server accepts them.
+"""
+_DROP_AFTER = 30.0
+"""Seconds after which an Event that is still queued is dropped."""
+_MAX_QUEUED = 4096
+Write = Callable[[], Awaitable[None]]
 NORMAL, WARNING = "Normal", "Warning"
 _EVENTS = ("v1", "Event")
 _MAX_MESSAGE_LENGTH = 1024
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
+class LruCache(OrderedDict[K, V], Generic[K, V]):
+    """A bounded map that evicts the least recently used entry."""
+
+    def lookup(self, key: K) -> V | None:
+        found = self.get(key)
+        if found is not None:
+            self.move_to_end(key)
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > _MAX_ENTRIES:
+            self.popitem(last=False)
+
+    def evict(self, stale: Callable[[V], bool]) -> None:
+        """Evict the least recently used entries for as long as they are stale."""
+        while self and stale(next(iter(self.values()))):
+            self.popitem(last=False)
+
+
+class EventIdentity(NamedTuple):
+    """The fields by which Events are compared."""
+
+    source: tuple[str, str]
+    about: tuple[str, ...]
+    """Kind, namespace, name, uid and apiVersion of the involved object."""
+    field_path: str
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class EventState:
+    """The state of an Event that was written or is about to be written."""
+
+    name: str
+    first: str
+    count: int = 0
+    stored: bool = False
+
+
+@dataclass(slots=True)
+class _Aggregate:
+    at: float
+    messages: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Tokens:
+    at: float
+    left: float = _BURST
+
+
+class Correlator:
+    """Counts, aggregates and rate-limits Events.
+
+    The state is kept in memory only: after a restart, Events are counted from 1 again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._aggregates: LruCache[tuple[object, ...], _Aggregate] = LruCache()
+        self._states: LruCache[object, EventState] = LruCache()
+        self._tokens: LruCache[tuple[object, ...], _Tokens] = LruCache()
+
+    def correlate(self, identity: EventIdentity, name: str, stamp: str) -> tuple[EventState, str] | None:
+        """Return the Event to write and its message, or None if it exceeds the rate limit.
+
+        A new Event has a count of 1 and gets `name` and `stamp`.
+        """
+        now = self._clock.monotonic()
+        self._aggregates.evict(lambda each: now - each.at > _AGGREGATION_SECONDS)
+        self._tokens.evict(lambda each: each.left + (now - each.at) * _REFILL >= _BURST)
+        key, message = self._aggregated(identity, now)
+        state = self._states.lookup(key)
+        if state is None:
+            state = EventState(name, stamp)
+            self._states.put(key, state)
+        state.count += 1
+        return (state, message) if self._is_within_rate(identity, now) else None
+
+    def forget(self, identity: EventIdentity) -> None:
+        """Forget an Event that could not be written or no longer exists, so that the next occurrence creates a new
+        one."""
+        self._states.pop(identity, None)
+        self._states.pop(_aggregate_key(identity), None)
+
+    def _aggregated(self, identity: EventIdentity, now: float) -> tuple[object, str]:
+        key = _aggregate_key(identity)
+        aggregate = self._aggregates.lookup(key)
+        if aggregate is None or now - aggregate.at > _AGGREGATION_SECONDS:
+            aggregate = _Aggregate(now)
+            self._aggregates.put(key, aggregate)
+        aggregate.at = now
+        aggregate.messages[identity.message] = None
+        if len(aggregate.messages) < _MAX_SIMILAR:
+            return identity, identity.message
+        del aggregate.messages[next(iter(aggregate.messages))]
+        return key, COMBINED + identity.message
+
+    def _is_within_rate(self, identity: EventIdentity, now: float) -> bool:
+        key = (identity.source, identity.about, identity.type)
+        tokens = self._tokens.lookup(key)
+        if tokens is None:
+            tokens = _Tokens(now)
+            self._tokens.put(key, tokens)
+        tokens.left = min(_BURST, tokens.left + (now - tokens.at) * _REFILL)
+        tokens.at = now
+        if tokens.left < 1:
+            return False
+        tokens.left -= 1
+        return True
+
+
+def _aggregate_key(identity: EventIdentity) -> tuple[object, ...]:
+    return ("aggregate", identity.source, identity.about, identity.field_path, identity.type, identity.reason)
+
+
+class EventWriteQueue:
+    """Queues writes of Events without blocking.
+
+    Writes with the same key never run concurrently, and of several queued writes with one key only the last is made.
+    Sources are served round-robin, so that one busy source does not delay the others. When the queue is full, the
+    oldest write of the source with the most is dropped, and so is a write that has waited too long; `dropped` counts
+    them.
+    """
+
+    def __init__(self, component: str, clock: Clock) -> None:
+        self.component = component
+        self.dropped = 0
+        self._clock = clock
+        self._queued: dict[str, dict[Hashable, tuple[float, Write]]] = {}
+        """Queued writes by source, in round-robin order, then by key, with the time at which they were queued. A source
+        without writes has no entry."""
+        self._count = 0
+        self._woken = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Return the number of queued writes."""
+        return self._count
+
+    def put(self, key: Hashable, write: Write, source: str = "") -> None:
+        """Queue a write. `source` is the host of the Event where one component records for many hosts."""
+        waiting = self._queued.get(source)
+        if waiting is None:
+            waiting = self._queued[source] = {}
+        before = waiting.get(key)
+        since = self._clock.monotonic() if before is None else before[0]
+        waiting[key] = (since, write)
+        if before is None:
+            self._count += 1
+            if self._count > _MAX_QUEUED:
+                self._dequeue(max(self._queued, key=lambda each: len(self._queued[each])))
+                self.dropped += 1
+        self._woken.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._queued:
+                began = self._clock.monotonic()
+                batch, late = self._batch(began)
+                if len(batch) == 1:
+                    await self._attempt(batch[0])
+                elif batch:
+                    async with asyncio.TaskGroup() as tasks:
+                        for number, write in enumerate(batch, 1):
+                            tasks.create_task(self._attempt(write))
+                            if number % _BATCH_SIZE == 0:
+                                await asyncio.sleep(0)
+                took = self._clock.monotonic() - began
+                if took > 0 and not late:
+                    await self._clock.sleep(min(_PAUSE_FACTOR * took, _MAX_PAUSE))
+
+    def _batch(self, now: float) -> tuple[list[Write], bool]:
+        """Return the next batch of writes, and whether any of them is late."""
+        batch: list[Write] = []
+        late = False
+        while self._queued and len(batch) < (_LATE_BATCH_SIZE if late else _BATCH_SIZE):
+            since, write = self._dequeue(next(iter(self._queued)))
+            if now - since > _DROP_AFTER:
+                self.dropped += 1
+                late = True
+                continue
+            late = late or now - since > _LATE_AFTER
+            batch.append(write)
+        return batch, late
+
+    def _dequeue(self, source: str) -> tuple[float, Write]:
+        """Remove the oldest write of a source and move the source to the end of the round-robin order."""
+        waiting = self._queued.pop(source)
+        oldest = waiting.pop(next(iter(waiting)))
+        self._count -= 1
+        if waiting:
+            self._queued[source] = waiting
+        return oldest
+
+    async def _attempt(self, write: Write) -> None:
+        try:
+            await write()
+        except (ApiError, Unreachable) as error:
+            log.info("%s: cannot write an Event, dropping it: %s", self.component, error)
+        except Exception:  # one Event must not end the component
+            log.exception("%s: writing an Event failed", self.component)
 
 
 class Recorder(Protocol):
@@ -115,9 +357,16 @@ class EventRecorder:
         stamp = format_time(now)
         message = message[:_MAX_MESSAGE_LENGTH]
         log_event(self._log, about, kind, reason, message)
-        involved = tuple(str(part or "") for part in (
-            about.get("kind"), meta.get("namespace"), meta["name"], meta.get("uid"), about.get("apiVersion"),
-        ))  # fmt: skip
+        involved = tuple(
+            str(part or "")
+            for part in (
+                about.get("kind"),
+                meta.get("namespace"),
+                meta["name"],
+                meta.get("uid"),
+                about.get("apiVersion"),
+            )
+        )
         identity = EventIdentity((self._component, host), involved, field_path, kind, reason, message)
         name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000 + self._nanosecond_offset)
         correlated = self._correlator.correlate(identity, name, stamp)

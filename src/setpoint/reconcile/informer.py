@@ -5,36 +5,47 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from setpoint.client import Reader, Unreachable
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Expired
+from setpoint.meta.objects import ObjView
 from setpoint.reconcile.keys import controller_of, key_of
 
 log = logging.getLogger("setpoint.reconcile")
 
-Obj = dict[str, Any]
-Handler = Callable[[Obj | None, Obj | None], None]
+T = TypeVar("T", bound=ObjView)
+
+Handler = Callable[[T | None, T | None], None]
 """Called with (None, new) for an addition, (old, new) for an update of the same object by uid, (old, None) for a
 deletion."""
-Index = Callable[[Obj], Iterable[str]]
+Index = Callable[[T], Iterable[str]]
 
-_FIRST_RETRY, _LONGEST_RETRY = 0.2, 30.0
+_INITIAL_BACKOFF, _MAX_BACKOFF = 0.2, 30.0
+_RESET_AFTER = 10.0
+"""Seconds after which a watch that ends is resumed without backoff. Servers that are restarted one after the other end
+several watches in short succession."""
 _ORPHANS = "orphans in "
 
 
-def _by_controller(obj: Obj) -> tuple[str]:
+def _by_namespace(obj: ObjView) -> tuple[str]:
+    return (obj["metadata"].get("namespace") or "",)
+
+
+def _by_controller(obj: ObjView) -> tuple[str]:
     owner = controller_of(obj)
     return (owner["uid"],) if owner is not None else (_ORPHANS + (obj["metadata"].get("namespace") or ""),)
 
 
-class Informer:
+class Informer(Generic[T]):
     """Caches the objects of one resource and calls handlers for each change.
 
     Handlers run one at a time, in the order of the changes, after the cache and its indexes were updated. A handler
     that is added late is called for every object in the cache. Cached objects are shared and must not be modified.
+
+    `T` is the type of the cached objects: `Informer[Pod]` if `setpoint.kinds.typed` has the kind, else `Informer[Obj]`.
     """
 
     def __init__(
@@ -47,7 +58,7 @@ class Informer:
         label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
-        transform: Callable[[Obj], Obj] | None = None,
+        transform: Callable[[T], T] | None = None,
     ) -> None:
         """Create an informer.
 
@@ -58,11 +69,13 @@ class Informer:
         self._resource = resource
         self._clock = clock
         self._list_options: dict[str, Any] = {
-            "namespace": namespace, "label_selector": label_selector, "field_selector": field_selector,
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
             "metadata_only": metadata_only,
-        }  # fmt: skip
+        }
         self._transform = transform
-        self.items: dict[str, Obj] = {}
+        self.items: dict[str, T] = {}
         """The cached objects by key."""
         self.synced = asyncio.Event()
         """Set once the cache holds every object that existed at some moment after the start, and handlers were
@@ -70,16 +83,16 @@ class Informer:
         self.resource_version = ""
         """The revision up to which the cache is complete; empty means that the first list is still to be made."""
         self._expired = False
-        self._handlers: list[Handler] = []
+        self._handlers: list[Handler[T]] = []
         self._relist_callbacks: list[Callable[[], None]] = []
-        self._indexes: dict[str, tuple[Index, dict[str, dict[str, Obj]]]] = {}
+        self._indexes: dict[str, tuple[Index[T], dict[str, dict[str, T]]]] = {}
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def get(self, key: str) -> Obj | None:
+    def get(self, key: str) -> T | None:
         return self.items.get(key)
 
-    def add_index(self, name: str, values_of: Index) -> None:
+    def add_index(self, name: str, values_of: Index[T]) -> None:
         """Add an index: `by_index(name, value)` returns the objects for which `values_of` yields the value."""
         if name in self._indexes:
             return
@@ -87,26 +100,31 @@ class Informer:
         for key, obj in self.items.items():
             self._add_to_index(name, key, obj)
 
-    def by_index(self, name: str, value: str) -> list[Obj]:
+    def by_index(self, name: str, value: str) -> list[T]:
         found = self._indexes[name][1].get(value)
         return list(found.values()) if found else []
 
-    def controlled_by(self, uid: str) -> list[Obj]:
+    def in_namespace(self, namespace: str) -> list[T]:
+        """Return the objects in a namespace."""
+        self.add_index("namespace", _by_namespace)
+        return self.by_index("namespace", namespace)
+
+    def controlled_by(self, uid: str) -> list[T]:
         """Return the objects whose controller has this uid."""
         self.add_index("controller", _by_controller)
         return self.by_index("controller", uid)
 
-    def orphans(self, namespace: str) -> list[Obj]:
+    def orphans(self, namespace: str) -> list[T]:
         """Return the objects in a namespace that have no controller."""
         self.add_index("controller", _by_controller)
         return self.by_index("controller", _ORPHANS + namespace)
 
-    def add_handler(self, handler: Handler) -> None:
+    def add_handler(self, handler: Handler[T]) -> None:
         self._handlers.append(handler)
         for obj in tuple(self.items.values()):
             self._call(handler, None, obj)
 
-    def remove_handler(self, handler: Handler) -> None:
+    def remove_handler(self, handler: Handler[T]) -> None:
         # A new list: a handler may remove itself while the list is iterated.
         self._handlers = [each for each in self._handlers if each is not handler]
 
@@ -127,7 +145,7 @@ class Informer:
 
     async def run(self) -> None:
         """List and watch until cancelled. Errors of the server are retried."""
-        pause = _FIRST_RETRY
+        pause = _INITIAL_BACKOFF
         while True:
             started = self._clock.monotonic()
             try:
@@ -139,12 +157,11 @@ class Informer:
                 log.info("%s: the watch expired; listing again", self._resource)
             except (ApiError, Unreachable) as error:
                 log.warning("cannot list or watch %s, retrying: %s", self._resource, error)
-            if self._clock.monotonic() - started > _LONGEST_RETRY:
-                # The watch lasted long enough: retry without backoff.
-                pause = _FIRST_RETRY
+            if self._clock.monotonic() - started > _RESET_AFTER:
+                pause = _INITIAL_BACKOFF
                 continue
             await self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_RETRY)
+            pause = min(pause * 2, _MAX_BACKOFF)
 
     async def _list(self) -> None:
         # Any revision will do at first, but never one older than what was seen; if that one is compacted, the newest.
@@ -170,14 +187,14 @@ class Informer:
 
     # -- cache -----------------------------------------------------------------------------------------------------
 
-    def _replace(self, items: list[Obj]) -> None:
+    def _replace(self, items: Iterable[Any]) -> None:
         listed = {key_of(obj): obj for obj in items}
         for key in [key for key in self.items if key not in listed]:
             self._remove(key, self.items[key])
         for key, obj in listed.items():
             self._put(key, obj)
 
-    def _put(self, key: str, obj: Obj) -> None:
+    def _put(self, key: str, obj: Any) -> None:
         if self._transform is not None:
             obj = self._transform(obj)
         old = self.items.get(key)
@@ -196,18 +213,18 @@ class Informer:
             self._add_to_index(name, key, obj)
         self._notify(old, obj)
 
-    def _remove(self, key: str, last: Obj) -> None:
+    def _remove(self, key: str, last: Any) -> None:
         old = self.items.pop(key, None)
         if old is not None:
             self._remove_from_indexes(key, old)
             self._notify(last if self._transform is None else self._transform(last), None)
 
-    def _add_to_index(self, name: str, key: str, obj: Obj) -> None:
+    def _add_to_index(self, name: str, key: str, obj: T) -> None:
         values_of, index = self._indexes[name]
         for value in values_of(obj):
             index.setdefault(value, {})[key] = obj
 
-    def _remove_from_indexes(self, key: str, obj: Obj) -> None:
+    def _remove_from_indexes(self, key: str, obj: T) -> None:
         for values_of, index in self._indexes.values():
             for value in values_of(obj):
                 held = index.get(value)
@@ -216,11 +233,11 @@ class Informer:
                     if not held:
                         del index[value]
 
-    def _notify(self, old: Obj | None, new: Obj | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for handler in self._handlers:
             self._call(handler, old, new)
 
-    def _call(self, handler: Handler, old: Obj | None, new: Obj | None) -> None:
+    def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
         try:
             handler(old, new)
         except Exception:  # an exception in one handler must not affect the others

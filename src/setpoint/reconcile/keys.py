@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+from setpoint.meta.objects import ObjView
+
+if TYPE_CHECKING:
+    from setpoint.kinds.typed.metadata import OwnerReference
 
 
-def key_of(obj: Mapping[str, Any]) -> str:
+def key_of(obj: ObjView) -> str:
     meta = obj["metadata"]
     namespace = meta.get("namespace")
     return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
@@ -18,10 +22,10 @@ def split_key(key: str) -> tuple[str, str]:
     return namespace, name
 
 
-def controller_of(obj: Mapping[str, Any]) -> dict[str, Any] | None:
+def controller_of(obj: ObjView) -> OwnerReference | None:
     """Return the owner reference of the object's controller, or None for an orphan."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
-            found: dict[str, Any] = reference
+            found: OwnerReference = reference
             return found
     return None

@@ -13,25 +13,29 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.meta.lease_term import Term
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_micro
 from setpoint.reconcile.events import Recorder
+from setpoint.tasks import within
 
 log = logging.getLogger("setpoint.reconcile")
 
-Obj = dict[str, Any]
 
 LEASES = builtin("leases", "coordination.k8s.io")
 _TOLERANCE = 20.0
 """Seconds by which a leader may be late with its renewal before it is reported as unhealthy."""
-_JITTER = 1.2
+_JITTER = 0.5
+"""The part of the retry period by which the pauses of a candidate differ."""
 _JITTER_STEPS = 1000
+_RELEASE_TIMEOUT = 3.0
+"""Seconds that a stopping process spends on releasing its Lease: a server without quorum does not answer."""
 
 
 class LeadershipLost(Exception):
@@ -135,8 +139,12 @@ class LeaderElection:
                 raise LeadershipLost
 
     async def _pause(self) -> None:
-        jitter = 1 + _JITTER * self._ids.below(_JITTER_STEPS) / _JITTER_STEPS
-        await self._clock.sleep(self._times.retry_period * jitter)
+        """Wait for at most the retry period, so that a renewal is seen soon after it is made, and not beyond the expiry
+        of another candidate's Lease. A new leader then leads one lease duration and one retry period after the last
+        renewal."""
+        pause = self._times.retry_period * (1 - _JITTER * self._ids.below(_JITTER_STEPS) / _JITTER_STEPS)
+        expires_in = self._expiry - self._clock.monotonic()
+        await self._clock.sleep(min(pause, expires_in) if expires_in > 0 else pause)
 
     @property
     def holder(self) -> str:
@@ -154,27 +162,13 @@ class LeaderElection:
         no."""
         started = self._clock.monotonic()
         try:
-            await self._within(timeout, self._acquire_or_renew(started))
+            await within(self._clock, timeout, self._acquire_or_renew(started))
         except (ApiError, Unreachable, TimeoutError) as error:
             lost_a_race = isinstance(error, ApiError) and error.code == 409
             level = logging.INFO if lost_a_race else logging.WARNING
             log.log(level, "cannot acquire or renew the lease %s: %s", self.name, str(error) or "timed out")
             return False
         return self.holder == self.identity
-
-    async def _within(self, seconds: float, work: Awaitable[None]) -> None:
-        """Await `work` with a timeout that is measured by the injected clock."""
-        over = asyncio.ensure_future(work)
-        limit = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait((over, limit), return_when=asyncio.FIRST_COMPLETED)
-            if not over.done():
-                raise TimeoutError
-            over.result()
-        finally:
-            for each in (over, limit):
-                each.cancel()
-            await asyncio.gather(over, limit, return_exceptions=True)
 
     async def _acquire_or_renew(self, started: float) -> None:
         now = self._clock.now()
@@ -197,13 +191,18 @@ class LeaderElection:
     def _record(self, lease: Obj, at: float) -> None:
         self._lease, self._seen_at = lease, at
 
+    @property
+    def _expiry(self) -> float:
+        """Return when the Lease expires that was last read or written; it has expired if there is none."""
+        spec = (self._lease or {}).get("spec") or {}
+        return self._seen_at + float(spec.get("leaseDurationSeconds") or 0)
+
     def _is_held_by_another(self, lease: Obj) -> bool:
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if not holder or holder == self.identity:
             return False
-        lasts = float(spec.get("leaseDurationSeconds") or 0)
-        return self._clock.monotonic() < self._seen_at + lasts
+        return self._clock.monotonic() < self._expiry
 
     def _claimed(self, lease: Obj | None, now: datetime) -> Obj:
         """Return the Lease with this candidate as its holder, renewed now."""
@@ -218,8 +217,11 @@ class LeaderElection:
         }
         meta = lease["metadata"] if lease is not None else {"name": self.name, "namespace": self._namespace}
         return {
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {**spec, **claimed},
-        }  # fmt: skip
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": meta,
+            "spec": {**spec, **claimed},
+        }
 
     async def _release(self) -> None:
         """Release the Lease, so that the next candidate need not wait. Ignore errors: the Lease expires by itself."""
@@ -228,6 +230,6 @@ class LeaderElection:
             return
         spec = self._claimed(lease, self._clock.now())["spec"]
         spec |= {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": spec["renewTime"]}
-        with suppress(ApiError, Unreachable):
-            await self._client.update({**lease, "spec": spec})
+        with suppress(ApiError, Unreachable, TimeoutError):
+            await within(self._clock, _RELEASE_TIMEOUT, self._client.update({**lease, "spec": spec}))
         self._lease = None

@@ -10,10 +10,10 @@ from setpoint.client import Client, Resource
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.exposition import Family
+from setpoint.meta.objects import Obj
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.event_series import SeriesRecorder
-from setpoint.reconcile.event_writing import EventWriteQueue
-from setpoint.reconcile.events import EventRecorder
+from setpoint.reconcile.events import EventRecorder, EventWriteQueue
 from setpoint.reconcile.informer import Handler, Informer
 from setpoint.reconcile.metrics import families
 
@@ -24,7 +24,7 @@ class Runnable(Protocol):
         ...
 
 
-FirstObject = tuple[ResourceRef, Callable[[dict[str, Any]], bool] | None]
+FirstObject = tuple[ResourceRef, Callable[[Obj], bool] | None]
 """A resource and an optional predicate: the first object of it that satisfies the predicate triggers a deferred build.
 """
 
@@ -53,7 +53,7 @@ class Manager:
         self.ready = asyncio.Event()
         """Set once the informers have synced and the controllers run."""
         self._host = host
-        self._informers: dict[tuple[object, ...], Informer] = {}
+        self._informers: dict[tuple[object, ...], Informer[Any]] = {}
         self._unstarted: list[Runnable] = []
         """Informers and recorders that were requested and are not running yet."""
         self._runnables: list[Runnable] = []
@@ -66,12 +66,12 @@ class Manager:
 
     def informer(
         self, resource: ResourceRef, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
-    ) -> Informer:
+    ) -> Informer[Any]:
         """Return the shared informer for these arguments; all callers share its watch and its cache."""
         options = (resource, namespace, label_selector, field_selector)
         found = self._informers.get(options)
         if found is None:
-            found = self._informers[options] = Informer(
+            found = self._informers[options] = Informer[Any](
                 self.client,
                 resource,
                 self.clock,
@@ -82,7 +82,7 @@ class Manager:
             self._unstarted.append(found)
         return found
 
-    def shared_informer(self, resource: Resource) -> Informer | None:
+    def shared_informer(self, resource: Resource) -> Informer[Any] | None:
         """Return the informer for all objects of a resource, or None if no controller has requested it."""
         wanted = (resource.group, resource.version, resource.plural)
         for (known, *filters), informer in self._informers.items():
@@ -123,7 +123,7 @@ class Manager:
 
         Until then it costs neither memory nor time. It starts as every controller does, with synced informers.
         """
-        waiting: list[tuple[Informer, Handler]] = []
+        waiting: list[tuple[Informer[Any], Handler[Any]]] = []
 
         def trigger() -> None:
             for informer, handler in waiting:
@@ -191,9 +191,21 @@ class Manager:
             await informer.synced.wait()
 
 
-def _on_first(matches: Callable[[dict[str, Any]], bool] | None, trigger: Callable[[], None]) -> Handler:
-    def changed(_: object, new: dict[str, Any] | None) -> None:
+def _on_first(matches: Callable[[Obj], bool] | None, trigger: Callable[[], None]) -> Handler[Obj]:
+    def changed(_: object, new: Obj | None) -> None:
         if new is not None and (matches is None or matches(new)):
             trigger()
 
     return changed
+
+
+class ControllerGroup:
+    """Runs several runnables concurrently as one."""
+
+    def __init__(self, *parts: Runnable) -> None:
+        self.parts = parts
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for part in self.parts:
+                tasks.create_task(part.run())

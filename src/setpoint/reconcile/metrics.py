@@ -7,18 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from setpoint.meta.exposition import Family, Labels, counter, gauge, histogram
 from setpoint.reconcile.controller import Controller, Counts
-from setpoint.reconcile.event_writing import EventWriteQueue
+from setpoint.reconcile.events import EventWriteQueue
 
 _NAMES = {
-    "certificatesigningrequest-approving-controller": "certificate", "endpoints-controller": "endpoint",
-    "endpointslice-controller": "endpoint_slice", "endpointslice-mirroring-controller": "endpoint_slice_mirroring",
-    "ephemeral-volume-controller": "ephemeral_volume", "horizontal-pod-autoscaler-controller":
-    "horizontalpodautoscaler", "node-ipam-controller": "node", "resourceclaim-controller": "resource_claim",
+    "certificatesigningrequest-approving-controller": "certificate",
+    "endpoints-controller": "endpoint",
+    "endpointslice-controller": "endpoint_slice",
+    "endpointslice-mirroring-controller": "endpoint_slice_mirroring",
+    "ephemeral-volume-controller": "ephemeral_volume",
+    "horizontal-pod-autoscaler-controller": "horizontalpodautoscaler",
+    "node-ipam-controller": "node",
+    "resourceclaim-controller": "resource_claim",
     "root-ca-certificate-publisher-controller": "root_ca_cert_publisher",
     "serviceaccount-token-controller": "serviceaccount_tokens_secret",
-    "taint-eviction-controller": "noexec_taint_pod", "ttl-after-finished-controller": "ttl_jobs_to_delete",
+    "taint-eviction-controller": "noexec_taint_pod",
+    "ttl-after-finished-controller": "ttl_jobs_to_delete",
     "ttl-controller": "ttlcontroller",
-}  # fmt: skip
+}
 """Queue names of upstream that differ from the name of the controller."""
 
 

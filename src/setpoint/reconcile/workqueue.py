@@ -1,8 +1,9 @@
-"""A queue of keys for concurrent workers.
+"""Queues of keys for concurrent workers.
 
-It is fair (first in, first out), stingy (a key that is added several times before it is dequeued is processed once) and
-exclusive (a key that is being processed is not given to a second worker; if it is added meanwhile, it is queued again
-when it is done).
+A `WorkQueue` is fair (first in, first out), stingy (a key that is added several times before it is dequeued is
+processed once) and exclusive (a key that is being processed is not given to a second worker; if it is added meanwhile,
+it is queued again when it is done). A `DelayingQueue` also adds keys after a delay, and a `RateLimitingQueue` delays
+failed keys with exponential backoff.
 """
 
 from __future__ import annotations
@@ -10,10 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
 
+from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import Histogram, exponential
+from setpoint.meta.token_bucket import TokenBucket
 
 _SECONDS = exponential(1e-8, 10, 12)
+_PRUNE_THRESHOLD = 1000
+INITIAL_BACKOFF, MAX_BACKOFF = 0.005, 1000.0
 
 
 class ShutDown(Exception):
@@ -106,3 +113,150 @@ class WorkQueue:
             if not waiter.done():
                 waiter.set_result(None)
                 return
+
+
+class DelayingQueue(WorkQueue):
+    """Adds delayed keys while `run` runs. A key that is scheduled twice is added at the earlier time."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock.monotonic)
+        self._clock = clock
+        self._due: dict[str, float] = {}
+        """The time at which each delayed key is added. A heap entry with another time is stale."""
+        self._heap: list[tuple[float, str]] = []
+        self._woken = asyncio.Event()
+        self._throttled: dict[str, float] = {}
+        """Throttled keys, and the time before which they are not dequeued."""
+
+    def add(self, key: str) -> None:
+        if self._throttled and key in self._throttled:
+            left = self._throttled[key] - self._clock.monotonic()
+            if left > 0:
+                self.add_after(key, left)
+                return
+            del self._throttled[key]
+        super().add(key)
+
+    def throttle(self, key: str, seconds: float) -> None:
+        """Do not dequeue the key for this many seconds; a key that is queued already is delayed as well."""
+        now = self._clock.monotonic()
+        if len(self._throttled) >= _PRUNE_THRESHOLD:
+            self._throttled = {other: until for other, until in self._throttled.items() if until > now}
+        self._throttled[key] = now + seconds
+        if self._remove_queued(key):
+            self.add_after(key, seconds)
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Add the key after this many seconds, unless it is scheduled earlier already."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        at = self._clock.monotonic() + seconds
+        if at >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = at
+        heappush(self._heap, (at, key))
+        if self._heap[0] == (at, key):
+            self._woken.set()
+
+    @property
+    def delayed(self) -> int:
+        """The number of delayed keys."""
+        return len(self._due)
+
+    @property
+    def due_within(self) -> float:
+        """Seconds until the last delayed key has been added; 0 if there is none."""
+        return max(0.0, max(self._due.values()) - self._clock.monotonic()) if self._due else 0.0
+
+    async def run(self) -> None:
+        """Add delayed keys when they are due, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._woken.clear()
+                now = self._clock.monotonic()
+                self._release(now)
+                sleeper = tasks.create_task(self._sleep(self._heap[0][0] - now)) if self._heap else None
+                try:
+                    await self._woken.wait()
+                finally:
+                    if sleeper is not None:
+                        sleeper.cancel()
+
+    def _release(self, now: float) -> None:
+        while self._heap and self._heap[0][0] <= now:
+            at, key = heappop(self._heap)
+            if self._due.get(key) == at:
+                del self._due[key]
+                if self._throttled.get(key, now) > now:
+                    self.add_after(key, self._throttled[key] - now)
+                else:
+                    super().add(key)
+
+    async def _sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._woken.set()
+
+
+class Limiter(Protocol):
+    """Decides how long a failed key waits before it is retried."""
+
+    def when(self, key: str) -> float:
+        """Record a failure of the key and return the seconds until it may be retried."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """Reset the key's failures after a success."""
+        ...
+
+
+class ExponentialBackoff:
+    """Doubles the delay with each failure of a key, up to a maximum."""
+
+    def __init__(self, initial: float = INITIAL_BACKOFF, maximum: float = MAX_BACKOFF) -> None:
+        self._initial = initial
+        self._maximum = maximum
+        self._failures: dict[str, int] = {}
+
+    def when(self, key: str) -> float:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        return min(self._initial * 2.0 ** min(failures, 64), self._maximum)
+
+    def forget(self, key: str) -> None:
+        self._failures.pop(key, None)
+
+    def failures(self, key: str) -> int:
+        return self._failures.get(key, 0)
+
+
+class Bucket:
+    """Limits the retries of all keys together to `rate` per second, with bursts of up to `burst`."""
+
+    def __init__(self, clock: Clock, rate: float = 10.0, burst: int = 100) -> None:
+        self._bucket = TokenBucket(clock, rate, burst)
+
+    def when(self, key: str) -> float:
+        return self._bucket.take()
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+class RateLimitingQueue(DelayingQueue):
+    """A delaying queue that requeues failed keys with the longest delay any of its limiters asks for."""
+
+    def __init__(self, clock: Clock, limiters: tuple[Limiter, ...] | None = None) -> None:
+        """Create a queue. The default limiters are 5 ms doubling to 1,000 s per key, and 10 retries per second with
+        bursts of 100 overall."""
+        super().__init__(clock)
+        self._limiters: tuple[Limiter, ...] = limiters or (ExponentialBackoff(), Bucket(clock))
+
+    def add_rate_limited(self, key: str) -> None:
+        self.add_after(key, max(limiter.when(key) for limiter in self._limiters))
+
+    def forget(self, key: str) -> None:
+        for limiter in self._limiters:
+            limiter.forget(key)

@@ -1,16 +1,17 @@
-"""Cluster events in the terms in which plugins register their interest."""
+"""Cluster events, and the index of the events in which the plugins of all profiles are interested."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Flag, auto
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.kinds.core.pod_demand import is_fully_allocated, pod_requests
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import compare
-from setpoint.scheduler.requests import is_fully_allocated
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
 
 NODE = "Node"
 ASSIGNED_POD = "AssignedPod"
@@ -48,16 +49,22 @@ class ClusterEvent(NamedTuple):
 
 
 _LABELS = {
-    Action.ADD: "Add", Action.DELETE: "Delete",
-    Action.NODE_ALLOCATABLE: "UpdateNodeAllocatable", Action.NODE_LABEL: "UpdateNodeLabel",
-    Action.NODE_TAINT: "UpdateNodeTaint", Action.NODE_CONDITION: "UpdateNodeCondition",
-    Action.NODE_ANNOTATION: "UpdateNodeAnnotation", Action.POD_LABEL: "UpdatePodLabel",
-    Action.POD_SCALE_DOWN: "UpdatePodScaleDown", Action.POD_SCALE_UP: "UpdatePodScaleUp",
-    Action.POD_TOLERATION: "UpdatePodToleration", Action.POD_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
-}  # fmt: skip
+    Action.ADD: "Add",
+    Action.DELETE: "Delete",
+    Action.NODE_ALLOCATABLE: "UpdateNodeAllocatable",
+    Action.NODE_LABEL: "UpdateNodeLabel",
+    Action.NODE_TAINT: "UpdateNodeTaint",
+    Action.NODE_CONDITION: "UpdateNodeCondition",
+    Action.NODE_ANNOTATION: "UpdateNodeAnnotation",
+    Action.POD_LABEL: "UpdatePodLabel",
+    Action.POD_SCALE_DOWN: "UpdatePodScaleDown",
+    Action.POD_SCALE_UP: "UpdatePodScaleUp",
+    Action.POD_TOLERATION: "UpdatePodToleration",
+    Action.POD_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+}
 
 
-def node_changes(old: Obj, new: Obj) -> list[Action]:
+def node_changes(old: Node, new: Node) -> list[Action]:
     """Return the scheduling-relevant changes of a node."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     was, now = old.get("status") or {}, new.get("status") or {}
@@ -81,7 +88,7 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, str]:
     return {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
 
 
-def pod_changes(old: Obj, new: Obj) -> list[Action]:
+def pod_changes(old: Pod, new: Pod) -> list[Action]:
     """Return the changes of a Pod; OTHER if it is none of the known ones."""
     before, after = old["spec"], new["spec"]
     found = []
@@ -100,7 +107,7 @@ def pod_changes(old: Obj, new: Obj) -> list[Action]:
     return found or [Action.OTHER]
 
 
-def _resources(pod: Obj) -> list[Any]:
+def _resources(pod: Pod) -> list[Any]:
     """Return all fields that the requests of a Pod depend on; most changes leave them alone."""
     spec, status = pod["spec"], {} if is_fully_allocated(pod) else pod["status"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
@@ -108,6 +115,47 @@ def _resources(pod: Obj) -> list[Any]:
     return [
         [container.get("resources") for container in containers],
         [(entry.get("allocatedResources"), entry.get("resources")) for entry in statuses],
-        spec.get("resources"), status.get("resources"), status.get("allocatedResources"),
+        spec.get("resources"),
+        status.get("resources"),
+        status.get("allocatedResources"),
         [found.get("reason") for found in status.get("conditions") or () if found.get("type") == "PodResizePending"],
-    ]  # fmt: skip
+    ]
+
+
+Hint = Callable[["Pod", Any, Any], bool]
+"""Called with (unscheduled Pod, old object, new object); returns whether the event could make the Pod schedulable."""
+
+
+class QueueingHints:
+    def __init__(self) -> None:
+        self._by_resource: dict[str, list[tuple[str, str, ClusterEvent, Hint | None]]] = {}
+        self._known: dict[ClusterEvent, dict[tuple[str, str], list[Hint | None]]] = {}
+
+    def register(self, profile: str, plugin: str, interests: Iterable[tuple[ClusterEvent, Hint | None]]) -> None:
+        for event, hint in interests:
+            self._by_resource.setdefault(event.resource, []).append((profile, plugin, event, hint))
+        self._known.clear()
+
+    def interested(self, event: ClusterEvent) -> dict[tuple[str, str], list[Hint | None]]:
+        """Return the hints of the event by profile and plugin."""
+        found = self._known.get(event)
+        if found is None:
+            found = self._known[event] = {}
+            for profile, plugin, wanted, hint in self._by_resource.get(event.resource, ()):
+                if wanted.action & event.action:
+                    found.setdefault((profile, plugin), []).append(hint)
+        return found
+
+    def could_help(
+        self,
+        profile: str,
+        plugins: Iterable[str],
+        pod: Pod,
+        event: ClusterEvent,
+        old: ObjView | None,
+        new: ObjView | None,
+    ) -> bool:
+        interested = self.interested(event)
+        return any(
+            hint is None or hint(pod, old, new) for plugin in plugins for hint in interested.get((profile, plugin), ())
+        )

@@ -5,34 +5,77 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-Obj = Mapping[str, Any]
+from setpoint.meta.objects import ObjView
 
 API_VERSION, KIND = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
 DEFAULT_NAME = "default-scheduler"
 
 DEFAULT_PLUGINS: dict[str, int] = {
-    "SchedulingGates": 0, "PrioritySort": 0, "NodeName": 0, "NodeUnschedulable": 0, "TaintToleration": 3,
-    "NodeAffinity": 2, "NodePorts": 0, "NodeResourcesFit": 1, "VolumeRestrictions": 0, "NodeVolumeLimits": 0,
-    "VolumeBinding": 0, "VolumeZone": 0, "PodTopologySpread": 2, "InterPodAffinity": 2, "DefaultPreemption": 0,
-    "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "DefaultBinder": 0,
-}  # fmt: skip
+    "SchedulingGates": 0,
+    "PrioritySort": 0,
+    "NodeName": 0,
+    "NodeUnschedulable": 0,
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodePorts": 0,
+    "NodeResourcesFit": 1,
+    "VolumeRestrictions": 0,
+    "NodeVolumeLimits": 0,
+    "VolumeBinding": 0,
+    "VolumeZone": 0,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DefaultPreemption": 0,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "DefaultBinder": 0,
+}
 """The default plugins in upstream's order, with the weights of those that score."""
 FILTERS = (
-    "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
-    "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
-)  # fmt: skip
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 SCORERS = tuple(name for name, weight in DEFAULT_PLUGINS.items() if weight)
 _POINTS = (
-    "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind",
-    "bind", "postBind",
-)  # fmt: skip
+    "preEnqueue",
+    "queueSort",
+    "preFilter",
+    "filter",
+    "postFilter",
+    "preScore",
+    "score",
+    "reserve",
+    "permit",
+    "preBind",
+    "bind",
+    "postBind",
+)
 _FIELDS = {
-    "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
-    "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
-    "profiles", "extenders", "delayCacheUntilActive",
-}  # fmt: skip
+    "apiVersion",
+    "kind",
+    "parallelism",
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "profiles",
+    "extenders",
+    "delayCacheUntilActive",
+}
 _ARGUMENTS = {
     "DefaultPreemption": {"minCandidateNodesPercentage", "minCandidateNodesAbsolute"},
     "InterPodAffinity": {"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"},
@@ -58,21 +101,21 @@ class ProfileConfig:
     """Names and weights of score plugins."""
     preempts: bool = True
     gates: bool = True
-    arguments: Mapping[str, Obj] = field(default_factory=dict)
+    arguments: Mapping[str, ObjView] = field(default_factory=dict)
     """Arguments by plugin."""
 
-    def args(self, plugin: str) -> Obj:
+    def args(self, plugin: str) -> ObjView:
         return self.arguments.get(plugin) or {}
 
 
 @dataclass(frozen=True)
 class Configuration:
     profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
-    first_backoff: float = 1.0
-    longest_backoff: float = 10.0
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
 
 
-def load(document: Obj) -> Configuration:
+def load(document: ObjView) -> Configuration:
     """Parse a configuration. Raise ConfigError."""
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(name, wanted) != wanted:
@@ -80,19 +123,19 @@ def load(document: Obj) -> Configuration:
     _known("", document, _FIELDS)
     if document.get("extenders"):
         raise ConfigError("extenders: not supported")
-    first = _number("podInitialBackoffSeconds", document, 1)
-    longest = _number("podMaxBackoffSeconds", document, 10)
-    if longest < first:
+    initial_backoff = _number("podInitialBackoffSeconds", document, 1)
+    max_backoff = _number("podMaxBackoffSeconds", document, 10)
+    if max_backoff < initial_backoff:
         raise ConfigError("podMaxBackoffSeconds: must be greater than or equal to podInitialBackoffSeconds")
     profiles = tuple(_profile(f"profiles[{i}]", profile) for i, profile in enumerate(document.get("profiles") or ({},)))
     names = [profile.name for profile in profiles]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise ConfigError(f"profiles[{i}].schedulerName: Duplicate value: {name!r}")
-    return Configuration(profiles, first, longest)
+    return Configuration(profiles, initial_backoff, max_backoff)
 
 
-def _profile(path: str, profile: Obj) -> ProfileConfig:
+def _profile(path: str, profile: ObjView) -> ProfileConfig:
     _known(f"{path}.", profile, {"schedulerName", "plugins", "pluginConfig", "percentageOfNodesToScore"})
     plugins = profile.get("plugins") or {}
     _known(f"{path}.plugins.", plugins, {"multiPoint", *_POINTS})
@@ -117,7 +160,7 @@ def _profile(path: str, profile: Obj) -> ProfileConfig:
 
 
 def _merged(
-    path: str, given: Obj | None, inherited: Mapping[str, int], able: Iterable[str] | None = None
+    path: str, given: ObjView | None, inherited: Mapping[str, int], able: Iterable[str] | None = None
 ) -> dict[str, int]:
     """Return the inherited plugins without the disabled ones; a re-enabled plugin replaces the inherited one."""
     given = given or {}
@@ -132,7 +175,7 @@ def _merged(
     return found
 
 
-def _plugin(path: str, entry: Obj) -> str:
+def _plugin(path: str, entry: ObjView) -> str:
     _known(f"{path}.", entry, {"name", "weight"})
     name = str(entry.get("name") or "")
     if name != "*" and name not in DEFAULT_PLUGINS:
@@ -140,8 +183,8 @@ def _plugin(path: str, entry: Obj) -> str:
     return name
 
 
-def _arguments(path: str, given: Iterable[Obj]) -> dict[str, Obj]:
-    found: dict[str, Obj] = {}
+def _arguments(path: str, given: Iterable[ObjView]) -> dict[str, ObjView]:
+    found: dict[str, ObjView] = {}
     for i, entry in enumerate(given):
         _known(f"{path}[{i}].", entry, {"name", "args"})
         name, args = _plugin(f"{path}[{i}]", {"name": entry.get("name")}), entry.get("args") or {}
@@ -153,7 +196,7 @@ def _arguments(path: str, given: Iterable[Obj]) -> dict[str, Obj]:
     return found
 
 
-def _check_arguments(path: str, name: str, args: Obj) -> None:
+def _check_arguments(path: str, name: str, args: ObjView) -> None:
     if name == "NodeResourcesFit" and args.get("scoringStrategy"):
         strategy = args["scoringStrategy"]
         if strategy.get("type", "LeastAllocated") not in STRATEGIES:
@@ -179,7 +222,7 @@ def _check_arguments(path: str, name: str, args: Obj) -> None:
         raise ConfigError(f"{path}.hardPodAffinityWeight: not in valid range [0, 100]")
 
 
-def _check_shape(path: str, strategy: Obj) -> None:
+def _check_shape(path: str, strategy: ObjView) -> None:
     shape = (strategy.get("requestedToCapacityRatio") or {}).get("shape") or ()
     if not shape:
         raise ConfigError(f"{path}: at least one point must be specified")
@@ -192,13 +235,13 @@ def _check_shape(path: str, strategy: Obj) -> None:
         last = point.get("utilization", 0)
 
 
-def _known(path: str, given: Obj, fields: Iterable[str]) -> None:
+def _known(path: str, given: ObjView, fields: Iterable[str]) -> None:
     for name in given:
         if name not in fields:
             raise ConfigError(f"{path}{name}: unknown field")
 
 
-def _number(path: str, given: Obj, default: float) -> float:
+def _number(path: str, given: ObjView, default: float) -> float:
     value = given.get(path.rpartition(".")[2])
     if value is None:
         return default

@@ -6,39 +6,49 @@ and everything computed for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import orjson
 
-from setpoint.kinds.core.host_ports import HostPort, host_ports
-from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.kinds.core.pod_demand import HostPort, host_ports, is_fully_allocated, nonzero_requests, pod_requests
 from setpoint.reconcile.keys import controller_of
-from setpoint.scheduler.affinity_terms import PodTerms
-from setpoint.scheduler.node_selection import PreferredNodes, RequiredNodes
+from setpoint.scheduler.affinity import PodTerms, PreferredNodes, RequiredNodes
 from setpoint.scheduler.node_table import PODS, NodeTable, amount
-from setpoint.scheduler.requests import is_fully_allocated, nonzero_requests
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+    from setpoint.kinds.typed.containers import Container
+    from setpoint.kinds.typed.metadata import OwnerReference
+    from setpoint.kinds.typed.pod import Toleration
+    from setpoint.kinds.typed.volumes import Volume
+
 GroupKey = tuple[str, tuple[tuple[str, str], ...]]
 
 _RELEVANT_VOLUMES = (
-    "persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi", "csi", "image",
-)  # fmt: skip
+    "persistentVolumeClaim",
+    "ephemeral",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "rbd",
+    "iscsi",
+    "csi",
+    "image",
+)
 
 
 class Demand:
-    def __init__(self, pod: Obj, table: NodeTable) -> None:
+    def __init__(self, pod: Pod, table: NodeTable) -> None:
         meta, spec = pod["metadata"], pod["spec"]
         self.pod = pod
         """A Pod with this demand; others with the same demand may differ in names, uids and times only."""
         self.namespace: str = meta["namespace"]
         self.labels: Mapping[str, str] = meta.get("labels") or {}
-        self.spec: Obj = spec
+        self.spec = spec
         self.priority = int(spec.get("priority") or 0)
-        self.tolerations: list[Obj] = spec.get("tolerations") or []
+        self.tolerations: Sequence[Toleration] = spec.get("tolerations") or []
         self.group_key: GroupKey = (self.namespace, tuple(sorted(self.labels.items())))
         requests = pod_requests(pod)
         self.requests = {name: amount(name, text) for name, text in requests.items()}
@@ -49,7 +59,7 @@ class Demand:
         self.usage = [*self.rows, (PODS, 1)]
         self.usage_by_row = dict(self.usage)
         self.ports: tuple[HostPort, ...] = host_ports(spec)
-        self.volumes: list[Obj] = [volume for volume in spec.get("volumes") or () if _is_relevant(volume)]
+        self.volumes = [volume for volume in spec.get("volumes") or () if _is_relevant(volume)]
         self.claims = [
             f"{self.namespace}/{volume['persistentVolumeClaim']['claimName']}"
             for volume in self.volumes
@@ -73,7 +83,7 @@ class Demand:
         return PodTerms(self.spec.get("affinity") or {}, self.namespace)
 
     @cached_property
-    def owner(self) -> Obj | None:
+    def owner(self) -> OwnerReference | None:
         return controller_of(self.pod)
 
 
@@ -84,7 +94,7 @@ class Demands:
         self._table = table
         self._known: WeakValueDictionary[bytes, Demand] = WeakValueDictionary()
 
-    def of(self, pod: Obj, before: tuple[Obj, Demand] | None = None) -> Demand:
+    def of(self, pod: Pod, before: tuple[Pod, Demand] | None = None) -> Demand:
         """Return the demand of a Pod. `before` is the Pod's former version and demand."""
         if before is not None and _has_same_demand(before[0], pod):
             return before[1]
@@ -95,7 +105,7 @@ class Demands:
         return found
 
 
-def _has_same_demand(old: Obj, new: Obj) -> bool:
+def _has_same_demand(old: Pod, new: Pod) -> bool:
     """Return whether the demand is evidently unchanged; False means that the Pod must be parsed."""
     before, after = old["metadata"], new["metadata"]
     return (
@@ -109,11 +119,11 @@ def _has_same_demand(old: Obj, new: Obj) -> bool:
     )
 
 
-def _is_relevant(volume: Obj) -> bool:
+def _is_relevant(volume: Volume) -> bool:
     return any(kind in volume for kind in _RELEVANT_VOLUMES)
 
 
-def _key(pod: Obj) -> bytes:
+def _key(pod: Pod) -> bytes:
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     volumes = [volume for volume in spec.get("volumes") or () if _is_relevant(volume)]
     owner = controller_of(pod)
@@ -135,16 +145,26 @@ def _key(pod: Obj) -> bytes:
 
 
 _SPEC_FIELDS = (
-    "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "overhead", "resources", "priority",
-    "preemptionPolicy", "schedulerName",
-)  # fmt: skip
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "overhead",
+    "resources",
+    "priority",
+    "preemptionPolicy",
+    "schedulerName",
+)
 
 
-def _of_container(container: Obj) -> list[Any]:
+def _of_container(container: Container) -> list[Any]:
     return [
-        container.get("name"), container.get("image"), container.get("resources"), container.get("ports"),
+        container.get("name"),
+        container.get("image"),
+        container.get("resources"),
+        container.get("ports"),
         container.get("restartPolicy"),
-    ]  # fmt: skip
+    ]
 
 
 def _granted(status: Mapping[str, Any]) -> list[Any]:

@@ -1,20 +1,68 @@
-"""Plugin interfaces: a plugin filters or scores all nodes at once for one Pod."""
+"""Plugin interfaces, of which each filters or scores all nodes at once for one Pod, and the diagnosis of a failure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from setpoint.scheduler.arrays import Ints, Mask
-from setpoint.scheduler.cluster_events import ClusterEvent
+from setpoint.scheduler.cluster_events import ClusterEvent, Hint
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.node_table import Ints, Mask, NodeTable
 from setpoint.scheduler.snapshot import Snapshot
+from setpoint.scheduler.writes import NO_NODES
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+
 MAX_SCORE = 100
+
+
+class NoNodes(Exception):
+    """The cluster has no nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_NODES)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    nodes: int
+    """The number of nodes."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """The number of nodes by reason."""
+    plugins: dict[str, None] = field(default_factory=dict)
+    """The plugins that rejected nodes, without duplicates, in order."""
+    rejected: str = ""
+    """The reason why no node was considered; empty if nodes were."""
+    unresolvable: Mask | None = None
+    """Nodes on which preemption would not help; None means all."""
+    preemption: str = ""
+    """The result of preemption, for the message."""
+    nominate: str | None = ""
+    """The node to nominate: empty clears the nomination, None leaves it unchanged."""
+
+    def message(self) -> str:
+        text = summary(self.nodes, self.reasons, self.rejected)
+        return f"{text} {self.preemption}" if self.preemption else text
+
+
+def summary(nodes: int, reasons: Counter[str], rejected: str = "") -> str:
+    text = f"0/{nodes} nodes are available:"
+    if rejected:
+        return f"{text} {rejected}."
+    lines = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"{text} {', '.join(lines)}." if lines else text
+
+
+class FitError(Exception):
+    """No node fits the Pod at present."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis.message())
+        self.diagnosis = diagnosis
 
 
 class Refusal(NamedTuple):
@@ -38,7 +86,7 @@ class Rejected(Exception):
 class Cycle:
     """A scheduling attempt for one Pod."""
 
-    pod: Obj
+    pod: Pod
     demand: Demand
     snapshot: Snapshot
     state: dict[str, Any] = field(default_factory=dict)
@@ -47,10 +95,6 @@ class Cycle:
     @property
     def table(self) -> NodeTable:
         return self.snapshot.table
-
-
-Hint = Callable[[Obj, Obj | None, Obj | None], bool]
-"""Called with (unscheduled Pod, old object, new object); returns whether the event could make the Pod schedulable."""
 
 
 class Interest(NamedTuple):
@@ -69,7 +113,7 @@ class Plugin(Protocol):
 
 class FilterPlugin(Plugin, Protocol):
     cumulative: bool
-    """True if all reasons of a node are reported instead of only the first."""
+    """Whether all reasons of a node are reported instead of only the first."""
 
     def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
         """Return the only nodes to consider, or None for all. Raise Rejected."""
@@ -115,8 +159,8 @@ class FilterBase:
 
 def normalized(scores: Ints, feasible: Mask, *, reverse: bool = False) -> Ints | None:
     """Scale the scores so that the maximum is 100; return None if all are zero."""
-    greatest = int(scores[feasible].max(initial=0))
-    if greatest == 0:
+    highest = int(scores[feasible].max(initial=0))
+    if highest == 0:
         return None
-    scaled = scores * MAX_SCORE // greatest
+    scaled = scores * MAX_SCORE // highest
     return MAX_SCORE - scaled if reverse else scaled

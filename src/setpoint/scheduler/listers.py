@@ -4,59 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj, ObjView
+
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import PersistentVolume, PersistentVolumeClaim, ReplicaSet, Service
 
 
-class Lister(Protocol):
+T = TypeVar("T", covariant=True)
+
+
+class Lister(Protocol[T]):
+    """The reading part of an informer."""
+
     @property
-    def items(self) -> Mapping[str, Obj]:
+    def items(self) -> Mapping[str, T]:
         """The objects by key."""
         ...
 
-    def get(self, key: str) -> Obj | None: ...
+    def get(self, key: str) -> T | None: ...
 
     def add_index(self, name: str, values_of: Any) -> None: ...
 
-    def by_index(self, name: str, value: str) -> Iterable[Obj]: ...
+    def by_index(self, name: str, value: str) -> Iterable[T]: ...
 
 
 class EmptyLister:
     """An empty lister."""
 
-    items: Mapping[str, Obj] = {}
+    items: Mapping[str, Any] = {}
 
-    def get(self, key: str) -> Obj | None:
+    def get(self, key: str) -> Any:
         return None
 
     def add_index(self, name: str, values_of: Any) -> None:
         pass
 
-    def by_index(self, name: str, value: str) -> Iterable[Obj]:
+    def by_index(self, name: str, value: str) -> Iterable[Any]:
         return ()
 
 
-def _empty() -> Lister:
+def _empty() -> Any:
     return EmptyLister()
 
 
 @dataclass(slots=True)
 class Listers:
-    namespaces: Lister = field(default_factory=_empty)
-    services: Lister = field(default_factory=_empty)
-    replication_controllers: Lister = field(default_factory=_empty)
-    replica_sets: Lister = field(default_factory=_empty)
-    stateful_sets: Lister = field(default_factory=_empty)
-    claims: Lister = field(default_factory=_empty)
-    volumes: Lister = field(default_factory=_empty)
-    storage_classes: Lister = field(default_factory=_empty)
-    csi_nodes: Lister = field(default_factory=_empty)
-    csi_drivers: Lister = field(default_factory=_empty)
-    csi_capacities: Lister = field(default_factory=_empty)
-    attachments: Lister = field(default_factory=_empty)
-    disruption_budgets: Lister = field(default_factory=_empty)
+    namespaces: Lister[Obj] = field(default_factory=_empty)
+    services: Lister[Service] = field(default_factory=_empty)
+    replication_controllers: Lister[Obj] = field(default_factory=_empty)
+    replica_sets: Lister[ReplicaSet] = field(default_factory=_empty)
+    stateful_sets: Lister[Obj] = field(default_factory=_empty)
+    claims: Lister[PersistentVolumeClaim] = field(default_factory=_empty)
+    volumes: Lister[PersistentVolume] = field(default_factory=_empty)
+    storage_classes: Lister[Obj] = field(default_factory=_empty)
+    csi_nodes: Lister[Obj] = field(default_factory=_empty)
+    csi_drivers: Lister[Obj] = field(default_factory=_empty)
+    csi_capacities: Lister[Obj] = field(default_factory=_empty)
+    attachments: Lister[Obj] = field(default_factory=_empty)
+    disruption_budgets: Lister[Obj] = field(default_factory=_empty)
 
 
-def namespace_index(obj: Obj) -> tuple[str]:
+def namespace_index(obj: ObjView) -> tuple[str]:
     return (obj["metadata"]["namespace"],)

@@ -51,25 +51,31 @@ class Metrics:
         attempts = sorted(self.schedule_attempts_total.items())
         durations = sorted(self._attempt_seconds.items(), key=lambda each: each[0])
         return [
-            gauge("scheduler_pending_pods", "Pods that wait.", (({"queue": part}, n) for part, n in pending.items())),
+            gauge(
+                "scheduler_pending_pods",
+                "Pending Pods, by part of the queue.",
+                (({"queue": part}, n) for part, n in pending.items()),
+            ),
             counter(
                 "scheduler_schedule_attempts_total",
-                "Attempts to schedule Pods, by the result.",
+                "Attempts to schedule Pods, by result.",
                 (({"profile": profile, "result": result}, count) for (result, profile), count in attempts),
             ),
             histogram(
                 "scheduler_scheduling_attempt_duration_seconds",
-                "How long an attempt took, binding included.",
+                "Duration of an attempt, including the binding.",
                 (({"profile": profile, "result": result}, found) for (result, profile), found in durations),
             ),
-            histogram("scheduler_pod_scheduling_attempts", "Attempts that a Pod took.", [({}, self._attempts)]),
+            histogram(
+                "scheduler_pod_scheduling_attempts", "Attempts until a Pod was scheduled.", [({}, self._attempts)]
+            ),
             histogram(
                 "scheduler_pod_scheduling_sli_duration_seconds",
-                "From the first attempt to the binding.",
+                "Seconds from the first attempt to the binding.",
                 (({"attempts": str(label)}, found) for label, found in sorted(self._sli_seconds.items())),
             ),
             counter(
-                "scheduler_preemption_attempts_total", "Attempts to preempt.", [({}, self.preemption_attempts_total)]
+                "scheduler_preemption_attempts_total", "Preemption attempts.", [({}, self.preemption_attempts_total)]
             ),
-            histogram("scheduler_preemption_victims", "Pods that had to go.", [({}, self._victims)]),
+            histogram("scheduler_preemption_victims", "Pods that a preemption evicts.", [({}, self._victims)]),
         ]

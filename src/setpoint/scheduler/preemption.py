@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.selectors import from_label_selector
 from setpoint.meta.times import parse_time
 from setpoint.scheduler.config import ProfileConfig
-from setpoint.scheduler.diagnosis import Diagnosis, summary
-from setpoint.scheduler.framework import Cycle, Refusal, Rejected
+from setpoint.scheduler.framework import Cycle, Diagnosis, Refusal, Rejected, summary
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.node_table import NodeTable
-from setpoint.scheduler.nominations import Nominations, nominated_node
 from setpoint.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from setpoint.scheduler.profile import Profile
-from setpoint.scheduler.snapshot import Placed, Snapshot
+from setpoint.scheduler.queue import Nominations, nominated_node
+from setpoint.scheduler.snapshot import PlacedPod, Snapshot
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-NOT_LOOKED = "not found"
+NOT_EVALUATED = "not found"
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
-_NOT_YET = float("inf")
-_LEAST_PRIORITY = 2**31
+_NOT_STARTED = float("inf")
+_PRIORITY_OFFSET = 2**31
 """Added to priorities before they are summed, so that none is negative."""
 
 
 class Victims(NamedTuple):
     node: str
-    pods: tuple[Placed, ...]
+    pods: tuple[PlacedPod, ...]
     """The Pods to evict, in descending order of importance."""
     violations: int
     """The number of Pods whose eviction violates a disruption budget."""
@@ -52,10 +53,10 @@ class Preemption:
         self._percentage = int(args.get("minCandidateNodesPercentage", 10))
         self._absolute = int(args.get("minCandidateNodesAbsolute", 100))
 
-    def evaluate(self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int]) -> Victims | None:
+    def evaluate(self, pod: Pod, diagnosis: Diagnosis, below: Callable[[int], int]) -> Victims | None:
         if diagnosis.rejected:
             # Upstream asks the plugin for devices first, which has not run yet, and stops here.
-            diagnosis.preemption = NOT_LOOKED
+            diagnosis.preemption = NOT_EVALUATED
             diagnosis.nominate = None
             return None
         if not self._profile.preempts:
@@ -83,7 +84,7 @@ class Preemption:
         )
         return best
 
-    def _ineligible(self, pod: Obj, diagnosis: Diagnosis) -> str:
+    def _ineligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
         if pod["spec"].get("preemptionPolicy") == "Never":
             return NEVER
         node = nominated_node(pod)
@@ -92,34 +93,34 @@ class Preemption:
             return ""  # another node may be preempted if the nominated one no longer fits
         mine = int(pod["spec"].get("priority") or 0)
         for placed in self._snapshot.pods_on(node):
-            if placed.demand.priority < mine and is_leaving_for_another(placed.pod):
+            if placed.demand.priority < mine and is_being_preempted(placed.pod):
                 return WAITING
         return ""
 
     def _candidates(
-        self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int], reasons: Counter[str]
+        self, pod: Pod, diagnosis: Diagnosis, below: Callable[[int], int], reasons: Counter[str]
     ) -> list[Victims]:
         table = self._snapshot.table
         if diagnosis.unresolvable is None:
             return []
-        hopeful = table.valid & ~diagnosis.unresolvable
+        resolvable = table.valid & ~diagnosis.unresolvable
         priority = int(pod["spec"].get("priority") or 0)
-        slots = np.flatnonzero(hopeful & (self._snapshot.lowest < priority))
-        without = int(np.count_nonzero(hopeful)) - len(slots)
+        slots = np.flatnonzero(resolvable & (self._snapshot.lowest < priority))
+        without = int(np.count_nonzero(resolvable)) - len(slots)
         if without:
             reasons[NO_VICTIMS] += without
         if not len(slots):
             return []
         budgets = [_Budget(budget) for budget in self._budgets.items.values()]
-        potential = int(np.count_nonzero(hopeful))
+        potential = int(np.count_nonzero(resolvable))
         enough = min(max(potential * self._percentage // 100, self._absolute), potential)
         offset = below(len(slots))
         cycle = Cycle(pod, self._snapshot.demands.of(pod), self._snapshot)
         good: list[Victims] = []
         violating: list[Victims] = []
-        room = self._room_only(cycle)
+        needs = self._resource_needs(cycle)
         for slot in (*slots[offset:], *slots[:offset]):
-            found = self._victims_on(cycle, int(slot), priority, budgets, room)
+            found = self._victims_on(cycle, int(slot), priority, budgets, needs)
             if isinstance(found, str):
                 reasons[found] += 1
                 continue
@@ -129,50 +130,50 @@ class Preemption:
         return [*good, *violating]
 
     def _victims_on(
-        self, cycle: Cycle, slot: int, priority: int, budgets: Sequence[_Budget], room: _Room | None
+        self, cycle: Cycle, slot: int, priority: int, budgets: Sequence[_Budget], needs: _ResourceNeeds | None
     ) -> Victims | str:
         """Return the smallest set of victims, or why no eviction helps."""
         name = cycle.table.name(slot)
         lower = [placed for placed in self._snapshot.pods_on(name) if placed.demand.priority < priority]
         lower.sort(key=importance)
-        violating, harmless = _by_violation(lower, budgets)
-        if room is not None and not self._nominations.before(cycle.pod, name):
-            return room.victims(name, slot, violating, harmless)
-        gone = dict.fromkeys(lower)
-        victims: list[Placed] = []
+        violating, escape_html = _by_violation(lower, budgets)
+        if needs is not None and not self._nominations.before(cycle.pod, name):
+            return needs.victims(name, slot, violating, escape_html)
+        evicted = dict.fromkeys(lower)
+        victims: list[PlacedPod] = []
         violations = 0
         for placed in lower:
-            self._snapshot.take(placed)
+            self._snapshot.detach(placed)
         try:
             why_not = self._why_not(cycle, slot)
             if why_not:
                 return why_not
             # Reprieve victims one by one, the most important first, while the Pod still fits.
-            for number, placed in enumerate((*violating, *harmless)):
-                self._snapshot.put_back(placed)
-                del gone[placed]
+            for number, placed in enumerate((*violating, *escape_html)):
+                self._snapshot.attach(placed)
+                del evicted[placed]
                 if self._why_not(cycle, slot):
-                    self._snapshot.take(placed)
-                    gone[placed] = None
+                    self._snapshot.detach(placed)
+                    evicted[placed] = None
                     victims.append(placed)
                     violations += number < len(violating)
         finally:
-            for placed in gone:
-                self._snapshot.put_back(placed)
+            for placed in evicted:
+                self._snapshot.attach(placed)
         if not victims:
             return NO_VICTIMS
         victims.sort(key=importance)
         return Victims(name, tuple(victims), violations)
 
-    def _room_only(self, cycle: Cycle) -> _Room | None:
-        """Return the required room if the Pod only lacks resources, in which case victims follow from sums."""
+    def _resource_needs(self, cycle: Cycle) -> _ResourceNeeds | None:
+        """Return the needed resources if the Pod lacks nothing else: victims then follow from sums. Else None."""
         others = [plugin for plugin in self._profile.filters if not isinstance(plugin, NodeResourcesFit)]
         fit = [plugin for plugin in self._profile.filters if isinstance(plugin, NodeResourcesFit)]
         if not fit or any(plugin.depends_on_pods(cycle) for plugin in others):
             return None
         self._profile.prefilter(cycle)
         refusals = [refusal for plugin in others for refusal in plugin.refusals(cycle)]
-        return _Room(cycle.table, fit[0].needs(cycle), refusals)
+        return _ResourceNeeds(cycle.table, fit[0].needs(cycle), refusals)
 
     def _why_not(self, cycle: Cycle, slot: int) -> str:
         try:
@@ -182,7 +183,7 @@ class Preemption:
         return "\n".join(self._profile.why_not(cycle, slot, self._nominations))
 
 
-class _Room:
+class _ResourceNeeds:
     """The resources that must be free on a node, when nothing else depends on the Pods there."""
 
     def __init__(self, table: NodeTable, needs: Sequence[tuple[int, int, str]], refusals: Sequence[Refusal]) -> None:
@@ -190,20 +191,20 @@ class _Room:
         self._needs = needs
         self._refusals = refusals
 
-    def victims(self, name: str, slot: int, violating: list[Placed], harmless: list[Placed]) -> Victims | str:
+    def victims(self, name: str, slot: int, violating: list[PlacedPod], escape_html: list[PlacedPod]) -> Victims | str:
         for refusal in self._refusals:
             if refusal.where[slot]:
                 return refusal.reason
         spare = {row: self._table.free.item(row, slot) - number for row, number, _ in self._needs}
-        for placed in (*violating, *harmless):
+        for placed in (*violating, *escape_html):
             for row in spare:
                 spare[row] += placed.demand.usage_by_row.get(row, 0)
         short = [reason for row, _, reason in self._needs if spare[row] < 0]
         if short:
             return "\n".join(short)
-        victims: list[Placed] = []
+        victims: list[PlacedPod] = []
         violations = 0
-        for number, placed in enumerate((*violating, *harmless)):
+        for number, placed in enumerate((*violating, *escape_html)):
             left = {row: amount - placed.demand.usage_by_row.get(row, 0) for row, amount in spare.items()}
             if min(left.values()) >= 0:
                 spare = left
@@ -224,7 +225,7 @@ class _Budget:
         self.allowed = int(status.get("disruptionsAllowed") or 0)
         self.disrupted = status.get("disruptedPods") or {}
 
-    def covers(self, pod: Obj) -> bool:
+    def covers(self, pod: Pod) -> bool:
         meta = pod["metadata"]
         return (
             meta["namespace"] == self.namespace
@@ -234,11 +235,11 @@ class _Budget:
         )
 
 
-def _by_violation(pods: Iterable[Placed], budgets: Sequence[_Budget]) -> tuple[list[Placed], list[Placed]]:
+def _by_violation(pods: Iterable[PlacedPod], budgets: Sequence[_Budget]) -> tuple[list[PlacedPod], list[PlacedPod]]:
     """Split the Pods into those whose eviction violates a budget and the others, in the given order."""
     left = [budget.allowed for budget in budgets]
-    violating: list[Placed] = []
-    harmless: list[Placed] = []
+    violating: list[PlacedPod] = []
+    escape_html: list[PlacedPod] = []
     for placed in pods:
         violates = False
         for i, budget in enumerate(budgets if placed.demand.labels else ()):
@@ -247,8 +248,8 @@ def _by_violation(pods: Iterable[Placed], budgets: Sequence[_Budget]) -> tuple[l
                 if left[i] < 0:
                     violates = True
                     break
-        (violating if violates else harmless).append(placed)
-    return violating, harmless
+        (violating if violates else escape_html).append(placed)
+    return violating, escape_html
 
 
 def pick(candidates: Sequence[Victims]) -> Victims:
@@ -258,34 +259,32 @@ def pick(candidates: Sequence[Victims]) -> Victims:
         key=lambda victims: (
             victims.violations,
             victims.pods[0].demand.priority,
-            sum(placed.demand.priority + _LEAST_PRIORITY for placed in victims.pods),
+            sum(placed.demand.priority + _PRIORITY_OFFSET for placed in victims.pods),
             len(victims.pods),
             -_earliest_start(victims.pods),
         ),
     )
 
 
-def _earliest_start(pods: Sequence[Placed]) -> float:
+def _earliest_start(pods: Sequence[PlacedPod]) -> float:
     """Return the earliest start of the Pods with the highest priority."""
     top = pods[0].demand.priority
     return min(_started(placed.pod) for placed in pods if placed.demand.priority == top)
 
 
-def _started(pod: Obj) -> float:
+def _started(pod: Pod) -> float:
     stamp = (pod.get("status") or {}).get("startTime")
     # A Pod that has not started counts as starting now, later than any other.
-    return parse_time(stamp).timestamp() if stamp else _NOT_YET
+    return parse_time(stamp).timestamp() if stamp else _NOT_STARTED
 
 
-def importance(placed: Placed) -> tuple[int, float, str]:
+def importance(placed: PlacedPod) -> tuple[int, float, str]:
     """Return the sort key by importance: priority, then age."""
     return (-placed.demand.priority, _started(placed.pod), placed.key)
 
 
-def is_leaving_for_another(pod: Obj) -> bool:
+def is_being_preempted(pod: Pod) -> bool:
     if "deletionTimestamp" not in pod["metadata"]:
         return False
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "DisruptionTarget":
-            return bool(condition["status"] == "True" and condition.get("reason") == "PreemptionByScheduler")
-    return False
+    target = condition_of(pod, "DisruptionTarget") or {}
+    return target.get("status") == "True" and target.get("reason") == "PreemptionByScheduler"

@@ -7,10 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from setpoint.scheduler.arrays import Ints, Mask
-from setpoint.scheduler.diagnosis import Diagnosis, FitError, NoNodes
-from setpoint.scheduler.framework import Cycle, FilterPlugin, Plugin, Refusal, Rejected, ScorePlugin
-from setpoint.scheduler.nominations import Nominations
+from setpoint.scheduler.framework import (
+    Cycle,
+    Diagnosis,
+    FilterPlugin,
+    FitError,
+    NoNodes,
+    Plugin,
+    Refusal,
+    Rejected,
+    ScorePlugin,
+)
+from setpoint.scheduler.node_table import Ints, Mask
+from setpoint.scheduler.queue import Nominations
 
 
 class Choice(NamedTuple):
@@ -71,7 +80,7 @@ class Profile:
     def prefilter(self, cycle: Cycle) -> dict[str, frozenset[str]]:
         """Return the only nodes that each plugin accepts, by plugin. Raise Rejected."""
         limits: dict[str, frozenset[str]] = {}
-        together: frozenset[str] | None = None
+        intersection: frozenset[str] | None = None
         later: Rejected | None = None
         for plugin in self.filters:
             try:
@@ -84,9 +93,9 @@ class Profile:
                 continue
             if found is not None:
                 limits[plugin.name] = found
-                together = found if together is None else together & found
-                if not together:
-                    raise _nothing_left(limits)
+                intersection = found if intersection is None else intersection & found
+                if not intersection:
+                    raise _no_common_node(limits)
         if later is not None:
             raise later
         return limits
@@ -144,38 +153,38 @@ class Profile:
         table = cycle.table
         found = Diagnosis(len(table))
         unresolvable = ~table.valid
-        alive = table.valid.copy()
+        remaining = table.valid.copy()
         if only is not None:
-            outside = int(np.count_nonzero(alive & ~only))
+            outside = int(np.count_nonzero(remaining & ~only))
             if outside:
                 found.reasons[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(limits))}]"] += outside
             found.plugins.update(dict.fromkeys(sorted(limits)))
             unresolvable |= ~only
-            alive &= only
-        beside = [
+            remaining &= only
+        nominated = [
             (slot, name)
             for name in nominations.nodes()
-            if (slot := table.slots.get(name)) is not None and alive[slot] and nominations.before(cycle.pod, name)
+            if (slot := table.slots.get(name)) is not None and remaining[slot] and nominations.before(cycle.pod, name)
         ]
-        for slot, name in beside:
+        for slot, name in nominated:
             # A node with nominated Pods is diagnosed with them on it.
             with cycle.snapshot.with_more(nominations.before(cycle.pod, name), name):
                 one = np.zeros(table.capacity, dtype=np.bool_)
                 one[slot] = True
                 if self._add_reasons(cycle, one, unresolvable, found):
-                    alive[slot] = False
-        self._add_reasons(cycle, alive, unresolvable, found)
+                    remaining[slot] = False
+        self._add_reasons(cycle, remaining, unresolvable, found)
         found.unresolvable = unresolvable
         return found
 
-    def _add_reasons(self, cycle: Cycle, alive: Mask, unresolvable: Mask, found: Diagnosis) -> bool:
-        """Add to the diagnosis why the `alive` nodes were rejected, each by the first plugin that rejects it. Return
-        whether any was."""
+    def _add_reasons(self, cycle: Cycle, remaining: Mask, unresolvable: Mask, found: Diagnosis) -> bool:
+        """Add to the diagnosis why the `remaining` nodes were rejected, each by the first plugin that rejects it.
+        Return whether any was."""
         found_any = False
         for plugin in self.filters:
-            refused = np.zeros_like(alive)
+            refused = np.zeros_like(remaining)
             for refusal in plugin.refusals(cycle):
-                where = refusal.where & alive if plugin.cumulative else refusal.where & alive & ~refused
+                where = refusal.where & remaining if plugin.cumulative else refusal.where & remaining & ~refused
                 count = int(np.count_nonzero(where))
                 if count:
                     found.reasons[refusal.reason] += count
@@ -183,8 +192,8 @@ class Profile:
                     unresolvable |= where & _unresolvable_mask(refusal)
                     refused |= where
                     found_any = True
-            alive = alive & ~refused
-            if not alive.any():
+            remaining = remaining & ~refused
+            if not remaining.any():
                 break
         return found_any
 
@@ -204,7 +213,7 @@ def _only(cycle: Cycle, limits: dict[str, frozenset[str]]) -> Mask | None:
     return only
 
 
-def _nothing_left(limits: dict[str, frozenset[str]]) -> Rejected:
+def _no_common_node(limits: dict[str, frozenset[str]]) -> Rejected:
     names = sorted(limits)
     if len(names) == 1:
         rejection = Rejected(f"node(s) didn't satisfy plugin {names[0]}")

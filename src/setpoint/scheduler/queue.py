@@ -1,4 +1,4 @@
-"""The queue of unscheduled Pods.
+"""The queue of unscheduled Pods, and the nodes for which Pods are nominated.
 
 The active queue holds Pods that are ready to be tried, by priority and then by waiting time. A Pod that fits nowhere
 moves to the unschedulable pool until an event occurs that a plugin which rejected it is interested in, or five minutes
@@ -8,6 +8,8 @@ removed.
 
 A decision never suspends, so no event can occur while a Pod is between `pop` and `add_unschedulable` or `remove`:
 events need not be recorded for Pods in flight.
+
+A nominated node has capacity, freed by preemption, that Pods of no higher priority must not use.
 """
 
 from __future__ import annotations
@@ -16,23 +18,106 @@ import asyncio
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import floor
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import ObjView
 from setpoint.reconcile.keys import key_of
-from setpoint.scheduler.cluster_events import TARGET_POD, Action, ClusterEvent, pod_changes
-from setpoint.scheduler.queue_entry import ACTIVE, BACKOFF, ERROR_BACKOFF, IN_FLIGHT, UNSCHEDULABLE, Entry
-from setpoint.scheduler.queueing_hints import QueueingHints
+from setpoint.scheduler.cluster_events import (
+    TARGET_POD,
+    Action,
+    ClusterEvent,
+    QueueingHints,
+    pod_changes,
+)
 
-Obj = dict[str, Any]
-Bucket = tuple[str, frozenset[str], bool]
-Heap = list[tuple[float, tuple[int, float, int], int, Entry]]
-"""The time at which the entry becomes ready, its order, its ticket, and the entry."""
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
-FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 10.0
-LONGEST_IN_POOL = 300.0
+
+_ACTIVE, _BACKOFF, _ERROR_BACKOFF = "active", "backoff", "errorBackoff"
+_UNSCHEDULABLE, _IN_FLIGHT = "unschedulable", "inFlight"
+INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 10.0
+MAX_SECONDS_IN_POOL = 300.0
 _WINDOW = 1.0
 """Seconds to which the ends of backoffs are rounded, so that Pods which end together are ordered by priority."""
+
+
+class QueueEntry:
+    __slots__ = (
+        "added",
+        "attempts",
+        "bucket",
+        "errors",
+        "first_attempt",
+        "flushed",
+        "gated",
+        "key",
+        "missed",
+        "pod",
+        "queued_priority",
+        "rejections",
+        "rejectors",
+        "sequence",
+        "since",
+        "ticket",
+        "where",
+    )
+
+    def __init__(self, pod: Pod, key: str, now: float, sequence: int) -> None:
+        self.pod = pod
+        self.key = key
+        self.added = self.since = now
+        """`added` is when the Pod was first queued; `since` is when it entered its current state, from which backoffs
+        count."""
+        self.flushed = now
+        """The time at which it last left the pool because of the maximum time there."""
+        self.first_attempt: float | None = None
+        self.sequence = sequence
+        self.attempts = 0
+        self.rejections = 0
+        """The number of rejections by plugins."""
+        self.errors = 0
+        """The number of consecutive other failures."""
+        self.rejectors: frozenset[str] = frozenset()
+        self.gated = False
+        self.missed = False
+        """Whether the Pod became ready while it was held."""
+        self.where = ""
+        self.ticket = 0
+        """Distinguishes its current heap entry from stale ones."""
+        self.bucket: tuple[str, frozenset[str], bool] | None = None
+        self.queued_priority = 0
+
+    @property
+    def scheduler(self) -> str:
+        return str(self.pod["spec"].get("schedulerName") or "")
+
+    @property
+    def priority(self) -> int:
+        return int(self.pod["spec"].get("priority") or 0)
+
+    @property
+    def uid(self) -> str:
+        return str(self.pod["metadata"]["uid"])
+
+    def order(self) -> tuple[int, float, int]:
+        """The sort key of PrioritySort: priority, then time."""
+        return (-self.priority, self.since, self.sequence)
+
+    def enter(self, where: str, ticket: int) -> None:
+        self.where = where
+        self.ticket = ticket
+        self.queued_priority = self.priority
+
+    def leave(self) -> None:
+        self.where = ""
+        self.ticket = 0
+
+
+_Bucket = tuple[str, frozenset[str], bool]
+_Heap = list[tuple[float, tuple[int, float, int], int, QueueEntry]]
+"""The time at which the entry becomes ready, its order, its ticket, and the entry."""
 
 
 class SchedulingQueue:
@@ -41,22 +126,22 @@ class SchedulingQueue:
         clock: Clock,
         queueing_hints: QueueingHints,
         *,
-        first_backoff: float = FIRST_BACKOFF,
-        longest_backoff: float = LONGEST_BACKOFF,
-        is_held: Callable[[Obj], bool] = lambda pod: False,
+        initial_backoff: float = INITIAL_BACKOFF,
+        max_backoff: float = MAX_BACKOFF,
+        is_held: Callable[[Pod], bool] = lambda pod: False,
     ) -> None:
         """Create a queue. `is_held(pod)` returns whether a Pod must not be tried before `released` is called."""
         self._clock = clock
         self._queueing_hints = queueing_hints
-        self._first_backoff = first_backoff
-        self._longest_backoff = longest_backoff
+        self._initial_backoff = initial_backoff
+        self._max_backoff = max_backoff
         self._is_held = is_held
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, QueueEntry] = {}
         """All unscheduled Pods by key, including those in flight."""
-        self._active: Heap = []
-        self._backing_off: Heap = []
-        self._errors: Heap = []
-        self._pool: dict[Bucket, dict[str, Entry]] = {}
+        self._active: _Heap = []
+        self._backing_off: _Heap = []
+        self._errors: _Heap = []
+        self._pool: dict[_Bucket, dict[str, QueueEntry]] = {}
         """Unschedulable Pods by scheduler name, rejecting plugins, and whether they are gated."""
         self._sequence = 0
         self._ready: asyncio.Future[None] | None = None
@@ -64,22 +149,22 @@ class SchedulingQueue:
 
     # -- add, update, remove --------------------------------------------------------------------------------------
 
-    def add(self, pod: Obj) -> None:
-        entry = Entry(pod, key_of(pod), self._clock.monotonic(), self._next())
+    def add(self, pod: Pod) -> None:
+        entry = QueueEntry(pod, key_of(pod), self._clock.monotonic(), self._next())
         self._entries[entry.key] = entry
         self._to_active(entry)
 
-    def update(self, old: Obj, new: Obj) -> None:
+    def update(self, old: Pod, new: Pod) -> None:
         entry = self._entries.get(key_of(new))
         if entry is None:
             self.add(new)
             return
         was = entry.where
         entry.pod = new
-        if was == ACTIVE:
+        if was == _ACTIVE:
             if entry.priority != entry.queued_priority:
                 self._to_active(entry)
-        elif was == UNSCHEDULABLE:
+        elif was == _UNSCHEDULABLE:
             for action in pod_changes(old, new):
                 if self._could_help(entry, ClusterEvent(TARGET_POD, action), old, new):
                     self._leave_pool(entry)
@@ -93,12 +178,12 @@ class SchedulingQueue:
             self._leave_pool(entry)
             entry.leave()
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> QueueEntry | None:
         return self._entries.get(key)
 
     # -- dequeue --------------------------------------------------------------------------------------------------
 
-    async def pop(self) -> Entry:
+    async def pop(self) -> QueueEntry:
         """Wait for the next Pod and return it; it is in flight until `add_unschedulable` or `remove`."""
         while True:
             entry = self.pop_nowait()
@@ -110,19 +195,19 @@ class SchedulingQueue:
             finally:
                 self._ready = None
 
-    def pop_nowait(self) -> Entry | None:
+    def pop_nowait(self) -> QueueEntry | None:
         """Return the next Pod, or None if none is ready."""
         for heap in (self._active, self._backing_off):
             while heap:
                 _, _, ticket, entry = heappop(heap)
                 if entry.ticket == ticket:
                     entry.leave()
-                    entry.where = IN_FLIGHT
+                    entry.where = _IN_FLIGHT
                     entry.attempts += 1
                     return entry
         return None
 
-    def add_unschedulable(self, entry: Entry, pod: Obj, rejectors: Iterable[str] | None) -> None:
+    def add_unschedulable(self, entry: QueueEntry, pod: Pod, rejectors: Iterable[str] | None) -> None:
         """Return an unschedulable Pod to the queue. `rejectors` are the plugins that rejected it, None if something
         else failed."""
         if self._entries.get(entry.key) is not entry:
@@ -131,7 +216,7 @@ class SchedulingQueue:
         entry.rejectors = frozenset(rejectors or ())
         entry.since = self._clock.monotonic()
         if entry.rejectors:
-            entry.refused += 1
+            entry.rejections += 1
             entry.errors = 0
             self._to_pool(entry)
         else:
@@ -141,7 +226,7 @@ class SchedulingQueue:
     # -- events ---------------------------------------------------------------------------------------------------
 
     def move_on_event(
-        self, event: ClusterEvent, old: Obj | None, new: Obj | None, only: Callable[[Obj], bool] | None = None
+        self, event: ClusterEvent, old: ObjView | None, new: ObjView | None, only: Callable[[Pod], bool] | None = None
     ) -> None:
         """Requeue the Pods that the event could make schedulable."""
         if not self._pool:
@@ -160,7 +245,7 @@ class SchedulingQueue:
     def activate(self, key: str) -> None:
         """Make a Pod ready at once."""
         entry = self._entries.get(key)
-        if entry is not None and entry.where in (UNSCHEDULABLE, BACKOFF, ERROR_BACKOFF):
+        if entry is not None and entry.where in (_UNSCHEDULABLE, _BACKOFF, _ERROR_BACKOFF):
             self._leave_pool(entry)
             self._to_active(entry)
 
@@ -172,7 +257,7 @@ class SchedulingQueue:
             self._leave_pool(entry)
             self._requeue(entry)
 
-    def _could_help(self, entry: Entry, event: ClusterEvent, old: Obj | None, new: Obj | None) -> bool:
+    def _could_help(self, entry: QueueEntry, event: ClusterEvent, old: ObjView | None, new: ObjView | None) -> bool:
         if entry.gated:
             return event.resource == TARGET_POD and Action.POD_GATES_ELIMINATED in event.action
         if not entry.rejectors:
@@ -181,21 +266,21 @@ class SchedulingQueue:
 
     # -- transitions ----------------------------------------------------------------------------------------------
 
-    def _requeue(self, entry: Entry) -> None:
+    def _requeue(self, entry: QueueEntry) -> None:
         until = self._backoff_end(entry)
         if until is not None and until >= floor(self._clock.monotonic() / _WINDOW):
             self._to_backoff(entry, until)
         else:
             self._to_active(entry)
 
-    def _backoff_end(self, entry: Entry) -> float | None:
-        times = entry.errors or entry.refused
-        if not times or not self._longest_backoff:
+    def _backoff_end(self, entry: QueueEntry) -> float | None:
+        times = entry.errors or entry.rejections
+        if not times or not self._max_backoff:
             return None
-        seconds = min(self._first_backoff * 2.0 ** min(times - 1, 32), self._longest_backoff)
+        seconds = min(self._initial_backoff * 2.0 ** min(times - 1, 32), self._max_backoff)
         return float(floor((entry.since + seconds) / _WINDOW))
 
-    def _may_enter(self, entry: Entry) -> bool:
+    def _may_enter(self, entry: QueueEntry) -> bool:
         entry.gated = bool(entry.pod["spec"].get("schedulingGates"))
         if entry.gated:
             self._to_pool(entry)
@@ -206,38 +291,38 @@ class SchedulingQueue:
             return False
         return True
 
-    def _to_active(self, entry: Entry) -> None:
+    def _to_active(self, entry: QueueEntry) -> None:
         if not self._may_enter(entry):
             return
-        entry.enter(ACTIVE, self._next())
+        entry.enter(_ACTIVE, self._next())
         if entry.first_attempt is None:
             entry.first_attempt = self._clock.monotonic()
         heappush(self._active, (0.0, entry.order(), entry.ticket, entry))
         self._wake()
 
-    def _to_backoff(self, entry: Entry, until: float) -> None:
+    def _to_backoff(self, entry: QueueEntry, until: float) -> None:
         if not self._may_enter(entry):
             return
-        where, heap = (BACKOFF, self._backing_off) if entry.rejectors else (ERROR_BACKOFF, self._errors)
+        where, heap = (_BACKOFF, self._backing_off) if entry.rejectors else (_ERROR_BACKOFF, self._errors)
         entry.enter(where, self._next())
         heappush(heap, (until, entry.order(), entry.ticket, entry))
         self._timers.set()
-        if where == BACKOFF:
+        if where == _BACKOFF:
             self._wake()
 
-    def _to_pool(self, entry: Entry) -> None:
+    def _to_pool(self, entry: QueueEntry) -> None:
         self._leave_pool(entry)
-        entry.enter(UNSCHEDULABLE, self._next())
+        entry.enter(_UNSCHEDULABLE, self._next())
         bucket = (entry.scheduler, entry.rejectors, entry.gated)
         self._pool.setdefault(bucket, {})[entry.key] = entry
         entry.bucket = bucket
         self._timers.set()
 
-    def _leave_pool(self, entry: Entry) -> None:
+    def _leave_pool(self, entry: QueueEntry) -> None:
         if entry.bucket is not None:
-            held = self._pool[entry.bucket]
-            del held[entry.key]
-            if not held:
+            bucket = self._pool[entry.bucket]
+            del bucket[entry.key]
+            if not bucket:
                 del self._pool[entry.bucket]
             entry.bucket = None
 
@@ -283,7 +368,7 @@ class SchedulingQueue:
                     self._to_active(entry)
         for (_, _, gated), entries in list(self._pool.items()):
             for entry in () if gated else list(entries.values()):
-                over = max(entry.since, entry.flushed) + LONGEST_IN_POOL
+                over = max(entry.since, entry.flushed) + MAX_SECONDS_IN_POOL
                 if now >= over:
                     entry.flushed = now
                     self._leave_pool(entry)
@@ -303,10 +388,72 @@ class SchedulingQueue:
         """Return the number of Pods by part of the queue, as in the metric `scheduler_pending_pods`."""
         counts = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
         for entry in self._entries.values():
-            if entry.where == UNSCHEDULABLE:
+            if entry.where == _UNSCHEDULABLE:
                 counts["gated" if entry.gated else "unschedulable"] += 1
-            elif entry.where in (BACKOFF, ERROR_BACKOFF):
+            elif entry.where in (_BACKOFF, _ERROR_BACKOFF):
                 counts["backoff"] += 1
-            elif entry.where == ACTIVE:
+            elif entry.where == _ACTIVE:
                 counts["active"] += 1
         return counts
+
+
+class Nominations:
+    """Tracks nominations; decisions count before the API shows them."""
+
+    def __init__(self, current: Callable[[str], Pod | None]) -> None:
+        """Create the table. `current(key)` returns the cached Pod."""
+        self._current = current
+        self._node_of: dict[str, str] = {}
+        """Node by Pod uid."""
+        self._on: dict[str, dict[str, Pod]] = {}
+        """Pods by node, then by uid."""
+
+    def nodes(self) -> list[str]:
+        return list(self._on) if self._on else []
+
+    def node_of(self, pod: Pod) -> str:
+        return self._node_of.get(pod["metadata"]["uid"], "")
+
+    def on(self, node: str) -> list[Pod]:
+        return list(self._on.get(node, {}).values())
+
+    def before(self, pod: Pod, node: str) -> list[Pod]:
+        """Return the Pods whose nomination for the node this Pod must respect."""
+        nominated = self._on.get(node)
+        if not nominated:
+            return []
+        mine, uid = _priority(pod), pod["metadata"]["uid"]
+        return [other for found, other in nominated.items() if found != uid and _priority(other) >= mine]
+
+    def put(self, pod: Pod, node: str | None = None) -> None:
+        """Set the nomination of a Pod. An empty `node` clears it; None takes the one from the Pod's status."""
+        self.remove(pod)
+        node = nominated_node(pod) if node is None else node
+        current = self._current(key_of(pod))
+        if not node or current is None or current["spec"].get("nodeName"):
+            return
+        uid = pod["metadata"]["uid"]
+        self._node_of[uid] = node
+        self._on.setdefault(node, {})[uid] = pod
+
+    def update(self, old: Pod, new: Pod) -> None:
+        # An update from before the API shows the nomination does not clear it.
+        unobserved = not nominated_node(old) and not nominated_node(new)
+        self.put(new, self.node_of(old) if unobserved else None)
+
+    def remove(self, pod: Pod) -> None:
+        uid = pod["metadata"]["uid"]
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            pods_on_node = self._on[node]
+            pods_on_node.pop(uid, None)
+            if not pods_on_node:
+                del self._on[node]
+
+
+def nominated_node(pod: Pod) -> str:
+    return str((pod.get("status") or {}).get("nominatedNodeName") or "")
+
+
+def _priority(pod: Pod) -> int:
+    return int(pod["spec"].get("priority") or 0)

@@ -10,35 +10,86 @@ from setpoint.client import Unreachable
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.meta.exposition import Family
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager, key_of
-from setpoint.scheduler.binding import Binder
-from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, node_changes, pod_changes
+from setpoint.scheduler.binding import Binder, Eviction
+from setpoint.scheduler.cluster_events import (
+    ASSIGNED_POD,
+    ATTACHMENT,
+    CLAIM,
+    CSI_CAPACITY,
+    CSI_DRIVER,
+    CSI_NODE,
+    NODE,
+    STORAGE_CLASS,
+    VOLUME,
+    Action,
+    ClusterEvent,
+    QueueingHints,
+    node_changes,
+    pod_changes,
+)
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis_text import NO_NODES, short
-from setpoint.scheduler.eviction import Eviction
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.metrics import Metrics
-from setpoint.scheduler.nominations import Nominations, nominated_node
-from setpoint.scheduler.pod_status import PODS, SCHEDULER_ERROR, UNSCHEDULABLE, with_condition, write_status
-from setpoint.scheduler.queue import SchedulingQueue
-from setpoint.scheduler.queue_entry import Entry
-from setpoint.scheduler.queueing_hints import QueueingHints
-from setpoint.scheduler.watching import ACTIVE_PODS, watch_others
-from setpoint.scheduler.writes import WriteQueue
+from setpoint.scheduler.queue import Nominations, QueueEntry, SchedulingQueue, nominated_node
+from setpoint.scheduler.writes import (
+    NO_NODES,
+    PODS,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    WriteQueue,
+    condition_to_write,
+    truncate_note,
+    write_status,
+)
 
 if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
     from setpoint.scheduler.engine import Engine
     from setpoint.scheduler.framework import Cycle
 
-log = logging.getLogger("setpoint.scheduler")
 
-Obj = dict[str, Any]
-
+_ACTIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+"""Selects Pods that have not ended; ended ones use no resources and are treated as deleted."""
+_STORAGE = "storage.k8s.io"
 NAME = "default-scheduler"
 NODES = builtin("nodes")
-_WARM_UP_AFTER = 1.0
-_TURN, _MOST_A_TURN = 0.008, 32
+_WARM_UP_DELAY = 1.0
+_BATCH_SECONDS, _MAX_BATCH = 0.008, 32
 _ADDED, _DELETED = ClusterEvent(ASSIGNED_POD, Action.ADD), ClusterEvent(ASSIGNED_POD, Action.DELETE)
+
+
+def _watch_others(manager: Manager, listers: Listers, queue: SchedulingQueue, binder: Binder) -> None:
+    def informer(plural: str, group: str = "", event: str = "") -> Informer[Any]:
+        found = manager.informer(builtin(plural, group))
+        if event:
+            found.add_handler(lambda old, new: _notify(queue, event, old, new))
+        return found
+
+    listers.namespaces = informer("namespaces")
+    listers.services = informer("services")
+    listers.replication_controllers = informer("replicationcontrollers")
+    listers.replica_sets = informer("replicasets", "apps")
+    listers.stateful_sets = informer("statefulsets", "apps")
+    listers.disruption_budgets = informer("poddisruptionbudgets", "policy")
+    listers.claims = informer("persistentvolumeclaims", event=CLAIM)
+    listers.volumes = informer("persistentvolumes", event=VOLUME)
+    listers.storage_classes = informer("storageclasses", _STORAGE, STORAGE_CLASS)
+    listers.csi_nodes = informer("csinodes", _STORAGE, CSI_NODE)
+    listers.csi_drivers = informer("csidrivers", _STORAGE, CSI_DRIVER)
+    listers.csi_capacities = informer("csistoragecapacities", _STORAGE, CSI_CAPACITY)
+    listers.attachments = informer("volumeattachments", _STORAGE, ATTACHMENT)
+    for lister in (listers.claims, listers.volumes):
+        lister.add_handler(binder.changed)
+
+
+def _notify(queue: SchedulingQueue, resource: str, old: Obj | None, new: Obj | None) -> None:
+    action = Action.ADD if old is None else Action.DELETE if new is None else Action.OTHER
+    queue.move_on_event(ClusterEvent(resource, action), old, new)
+
+
+log = logging.getLogger("setpoint.scheduler")
 
 
 def add_scheduler(manager: Manager, configuration: Configuration | None = None) -> Scheduler:
@@ -59,27 +110,30 @@ class Scheduler:
         self._profiles = frozenset(profile.name for profile in configuration.profiles)
         self._recorders = {name: manager.series_recorder(name) for name in sorted(self._profiles)}
         self.metrics = Metrics()
-        self._pods: Informer = manager.informer(PODS, field_selector=ACTIVE_PODS)
-        self._nodes: Informer = manager.informer(NODES)
+        self._pods: Informer[Pod] = manager.informer(PODS, field_selector=_ACTIVE_PODS)
+        self._nodes: Informer[Node] = manager.informer(NODES)
         self._queueing_hints = QueueingHints()
         self.nominations = Nominations(self._pods.get)
         self._writes = WriteQueue()
         self._eviction = Eviction(self._client, self._clock, self._pods, self._recorders, self._writes)
         self.queue = SchedulingQueue(
-            self._clock, self._queueing_hints, first_backoff=configuration.first_backoff,
-            longest_backoff=configuration.longest_backoff, is_held=self._eviction.is_under_way,
-        )  # fmt: skip
+            self._clock,
+            self._queueing_hints,
+            initial_backoff=configuration.initial_backoff,
+            max_backoff=configuration.max_backoff,
+            is_held=self._eviction.is_in_progress,
+        )
         self._eviction.queue = self.queue
         self._listers = Listers()
         self._binder = Binder(self._client, self._clock, self._listers)
-        watch_others(manager, self._listers, self.queue, self._binder)
+        _watch_others(manager, self._listers, self.queue, self._binder)
         self._engine: Engine | None = None
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
 
     # -- event handlers -----------------------------------------------------------------------------------------------
 
-    def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._engine is None:
             if new is None or not self.queue:
                 return  # no Pod waits: later ones see the current state
@@ -107,7 +161,7 @@ class Scheduler:
                 engine.snapshot.put(pod, name)
         return engine
 
-    def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             assert old is not None
             self._pod_deleted(old)
@@ -116,7 +170,7 @@ class Scheduler:
         elif new["spec"].get("schedulerName") in self._profiles:
             self._pod_unscheduled(old, new)
 
-    def _pod_deleted(self, old: Obj) -> None:
+    def _pod_deleted(self, old: Pod) -> None:
         key = key_of(old)
         self.queue.remove(key)
         self.nominations.remove(old)
@@ -126,7 +180,7 @@ class Scheduler:
         elif nominated_node(old):
             self._nomination_ended(old)
 
-    def _pod_placed(self, old: Obj | None, new: Obj, node: str) -> None:
+    def _pod_placed(self, old: Pod | None, new: Pod, node: str) -> None:
         if self._engine is not None:
             self._engine.snapshot.put(new, node)
         if old is not None and old["spec"].get("nodeName"):
@@ -138,7 +192,7 @@ class Scheduler:
         self.nominations.remove(new)
         self.queue.move_on_event(_ADDED, None, new)
 
-    def _pod_unscheduled(self, old: Obj | None, new: Obj) -> None:
+    def _pod_unscheduled(self, old: Pod | None, new: Pod) -> None:
         if old is None:
             self.nominations.put(new)
             self.queue.add(new)
@@ -154,7 +208,7 @@ class Scheduler:
         if nominated_node(old) and nominated_node(old) != nominated_node(new):
             self._nomination_ended(old)
 
-    def _nomination_ended(self, pod: Obj) -> None:
+    def _nomination_ended(self, pod: Pod) -> None:
         """Requeue Pods of no higher priority, which could not use the nominated node."""
         priority = _priority(pod)
         self.queue.move_on_event(_DELETED, pod, None, lambda other: _priority(other) <= priority)
@@ -172,26 +226,26 @@ class Scheduler:
             tasks.create_task(self._warm_up())
             while True:
                 self._schedule_batch(await self.queue.pop())
-                await self._writes.room()
+                await self._writes.wait_capacity()
                 await asyncio.sleep(0)  # yield to informers and writes, however many Pods wait
 
     async def _warm_up(self) -> None:
         """Load the engine after the start, if no Pod arrives before."""
-        await self._clock.sleep(_WARM_UP_AFTER)
+        await self._clock.sleep(_WARM_UP_DELAY)
         if self._engine is None and self._nodes.items:
             self._engine = self._start_engine()
 
-    def _schedule_batch(self, first: Entry) -> None:
+    def _schedule_batch(self, first: QueueEntry) -> None:
         """Decide about a batch of Pods: on a busy loop iterations are rare, and what is decided together is written
         together."""
         self._attempt(first)
-        ends = self._clock.monotonic() + _TURN
-        for _ in range(_MOST_A_TURN - 1):
+        ends = self._clock.monotonic() + _BATCH_SECONDS
+        for _ in range(_MAX_BATCH - 1):
             if self._clock.monotonic() >= ends or (entry := self.queue.pop_nowait()) is None:
                 return
             self._attempt(entry)
 
-    def _attempt(self, entry: Entry) -> None:
+    def _attempt(self, entry: QueueEntry) -> None:
         pod, start = entry.pod, self._clock.monotonic()
         meta = pod["metadata"]
         if "deletionTimestamp" in meta:
@@ -213,7 +267,7 @@ class Scheduler:
             self.metrics.attempted("error", entry.scheduler, self._clock.monotonic() - start)
             self._failed(entry, SCHEDULER_ERROR, f"{type(error).__name__}: {error}", None, nominate="")
 
-    def _decide(self, engine: Engine, entry: Entry, pod: Obj, start: float) -> None:
+    def _decide(self, engine: Engine, entry: QueueEntry, pod: Pod, start: float) -> None:
         from setpoint.scheduler.engine import FitError, NoNodes  # loaded already: there is an engine
 
         try:
@@ -239,7 +293,7 @@ class Scheduler:
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    def _bind(self, entry: Entry, cycle: Cycle, node: str, start: float) -> None:
+    def _bind(self, entry: QueueEntry, cycle: Cycle, node: str, start: float) -> None:
         assert self._engine is not None
         pod = cycle.pod
         reservation = self._engine.reserve(cycle, node)
@@ -263,7 +317,7 @@ class Scheduler:
         else:
             self._binder.spawn(bind)
 
-    def _not_bound(self, entry: Entry, pod: Obj, error: BaseException) -> None:
+    def _not_bound(self, entry: QueueEntry, pod: Pod, error: BaseException) -> None:
         assert self._engine is not None
         assumed = self._engine.forget(pod)
         if assumed is not None:
@@ -279,9 +333,15 @@ class Scheduler:
         self._failed(entry, SCHEDULER_ERROR, str(error), None, nominate="", if_unchanged=True)
 
     def _failed(
-        self, entry: Entry, reason: str, message: str, rejectors: tuple[str, ...] | None, *, nominate: str | None,
+        self,
+        entry: QueueEntry,
+        reason: str,
+        message: str,
+        rejectors: tuple[str, ...] | None,
+        *,
+        nominate: str | None,
         if_unchanged: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Record a failed attempt. `nominate` is the node to nominate; empty clears the nomination, None leaves it."""
         current = self._pods.get(entry.key)
         if current is None or current["spec"].get("nodeName") or current["metadata"]["uid"] != entry.uid:
@@ -291,8 +351,8 @@ class Scheduler:
             return
         self.queue.add_unschedulable(entry, current, rejectors)
         self.nominations.put(current, nominate)
-        self._record_failure(current, short(message))
-        condition = with_condition(current, self._clock, "PodScheduled", "False", reason, message)
+        self._record_failure(current, truncate_note(message))
+        condition = condition_to_write(current, self._clock, "PodScheduled", "False", reason, message)
         unchanged = nominate is None or nominate == nominated_node(current)
         if condition is None and unchanged:
             return
@@ -305,9 +365,9 @@ class Scheduler:
 
         self._writes.submit(entry.key, write)
 
-    def _record_failure(self, pod: Obj, why: str) -> None:
+    def _record_failure(self, pod: Pod, why: str) -> None:
         self._recorders[pod["spec"]["schedulerName"]].warning(pod, "FailedScheduling", why, action="Scheduling")
 
 
-def _priority(pod: Obj) -> int:
+def _priority(pod: Pod) -> int:
     return int(pod["spec"].get("priority") or 0)

@@ -1,32 +1,121 @@
-"""The state on which the scheduler decides: nodes and the Pods on them, including assumed Pods."""
+"""The state on which the scheduler decides: nodes and the Pods on them, including assumed Pods.
+
+Pods are grouped by namespace and labels. A Counter holds the number of matching Pods on every node for one selector. It
+is created on first use; from then on each added or removed Pod updates one number in the counters that its group
+belongs to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from setpoint.kinds.core.host_ports import HostPort
+from setpoint.kinds.core.pod_demand import HostPort
 from setpoint.reconcile.keys import key_of
-from setpoint.scheduler.arrays import Ints, grown
-from setpoint.scheduler.demand import Demand, Demands
-from setpoint.scheduler.held_terms import HeldTerms
-from setpoint.scheduler.node_table import NodeTable
-from setpoint.scheduler.pod_counts import PodCounts
+from setpoint.scheduler.affinity import ExistingTerms
+from setpoint.scheduler.demand import Demand, Demands, GroupKey
+from setpoint.scheduler.node_table import Ints, NodeTable, grown
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
+_MAX_COUNTERS = 1024
+"""The maximum number of counters; the least recently used ones are evicted."""
 NO_PODS = 2**31
 """The lowest priority on a node without Pods: above every real priority."""
 
 
-class Placed:
+class Group:
+    __slots__ = ("counters", "labels", "namespace", "slots", "terminating")
+
+    def __init__(self, key: GroupKey, terminating: bool) -> None:
+        self.namespace = key[0]
+        self.labels: Mapping[str, str] = dict(key[1])
+        self.terminating = terminating
+        self.slots: dict[int, int] = {}
+        """The number of Pods by slot; slots without any have no entry."""
+        self.counters: list[Counter] = []
+
+
+Matches = Callable[[Group], bool]
+
+
+class Counter:
+    __slots__ = ("counts", "matches", "namespaces")
+
+    def __init__(self, matches: Matches, namespaces: Iterable[str] | None, capacity: int) -> None:
+        self.matches = matches
+        self.namespaces = None if namespaces is None else frozenset(namespaces)
+        """The only namespaces that can match; None means any."""
+        self.counts: Ints = np.zeros(capacity, dtype=np.int64)
+
+
+class PodCounts:
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._groups: dict[tuple[GroupKey, bool], Group] = {}
+        self._counters: OrderedDict[Hashable, Counter] = OrderedDict()
+
+    def add(self, key: GroupKey, terminating: bool, slot: int) -> None:
+        group = self._groups.get((key, terminating))
+        if group is None:
+            group = self._groups[key, terminating] = Group(key, terminating)
+            group.counters = [counter for counter in self._counters.values() if _belongs(group, counter)]
+        group.slots[slot] = group.slots.get(slot, 0) + 1
+        for counter in group.counters:
+            counter.counts[slot] += 1
+
+    def remove(self, key: GroupKey, terminating: bool, slot: int) -> None:
+        group = self._groups[key, terminating]
+        left = group.slots[slot] - 1
+        if left:
+            group.slots[slot] = left
+        else:
+            del group.slots[slot]
+            if not group.slots:
+                del self._groups[key, terminating]
+        for counter in group.counters:
+            counter.counts[slot] -= 1
+
+    def counter(self, identity: Hashable, matches: Matches, namespaces: Iterable[str] | None) -> Ints:
+        """Return the number of Pods per slot for which `matches` is true. Equal identities must mean equal matches."""
+        found = self._counters.get(identity)
+        if found is not None:
+            self._counters.move_to_end(identity)
+            return found.counts
+        found = self._counters[identity] = Counter(matches, namespaces, self._capacity)
+        for group in self._groups.values():
+            if _belongs(group, found):
+                group.counters.append(found)
+                for slot, number in group.slots.items():
+                    found.counts[slot] += number
+        if len(self._counters) > _MAX_COUNTERS:
+            _, dropped = self._counters.popitem(last=False)
+            for group in self._groups.values():
+                if dropped in group.counters:
+                    group.counters.remove(dropped)
+        return found.counts
+
+    def grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for counter in self._counters.values():
+            counter.counts = grown(counter.counts, capacity)
+
+
+def _belongs(group: Group, counter: Counter) -> bool:
+    return (counter.namespaces is None or group.namespace in counter.namespaces) and counter.matches(group)
+
+
+class PlacedPod:
     """A Pod on a node."""
 
     __slots__ = ("assumed", "demand", "key", "node", "pod", "terminating")
 
-    def __init__(self, pod: Obj, demand: Demand, node: str, assumed: bool) -> None:
+    def __init__(self, pod: Pod, demand: Demand, node: str, assumed: bool) -> None:
         self.key = key_of(pod)
         self.pod = pod
         self.demand = demand
@@ -43,32 +132,32 @@ class Snapshot:
         self.table = NodeTable()
         self.demands = Demands(self.table)
         self.counts = PodCounts(self.table.capacity)
-        self.terms = HeldTerms(self.table.capacity)
+        self.terms = ExistingTerms(self.table.capacity)
         self.ports: dict[tuple[str, int], dict[int, list[HostPort]]] = {}
         """Used host ports by protocol and port, then by slot."""
-        self.claims: dict[str, dict[str, Placed]] = {}
+        self.claims: dict[str, dict[str, PlacedPod]] = {}
         """Pods that mount a claim, by claim key and Pod key."""
         self.lowest: Ints = np.full(self.table.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the Pods on each slot."""
-        self._pods: dict[str, Placed] = {}
-        self._on: dict[str, dict[str, Placed]] = {}
+        self._pods: dict[str, PlacedPod] = {}
+        self._on: dict[str, dict[str, PlacedPod]] = {}
         """Pods by node name and Pod key, whether the node is known or not."""
 
     # -- reads ----------------------------------------------------------------------------------------------------
 
-    def get(self, key: str) -> Placed | None:
+    def get(self, key: str) -> PlacedPod | None:
         return self._pods.get(key)
 
     def is_assumed(self, key: str) -> bool:
         placed = self._pods.get(key)
         return placed is not None and placed.assumed
 
-    def pods_on(self, name: str) -> list[Placed]:
+    def pods_on(self, name: str) -> list[PlacedPod]:
         return list(self._on.get(name, {}).values())
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 
-    def put_node(self, node: Obj) -> None:
+    def put_node(self, node: Node) -> None:
         name = node["metadata"]["name"]
         is_new = name not in self.table.slots
         slot = self.table.put(node)
@@ -95,13 +184,13 @@ class Snapshot:
 
     # -- Pods -----------------------------------------------------------------------------------------------------
 
-    def put(self, pod: Obj, node: str, *, assumed: bool = False, demand: Demand | None = None) -> None:
+    def put(self, pod: Pod, node: str, *, assumed: bool = False, demand: Demand | None = None) -> None:
         """Count the Pod on the node."""
         key = key_of(pod)
         before = self._pods.get(key)
         if demand is None:
             demand = self.demands.of(pod, None if before is None else (before.pod, before.demand))
-        placed = Placed(pod, demand, node, assumed)
+        placed = PlacedPod(pod, demand, node, assumed)
         if before is not None:
             if (
                 before.node == node
@@ -113,28 +202,28 @@ class Snapshot:
                 before.pod, before.assumed = pod, assumed
                 return
             self.remove(key)
-        self.put_back(placed)
+        self.attach(placed)
 
-    def remove(self, key: str) -> Placed | None:
+    def remove(self, key: str) -> PlacedPod | None:
         placed = self._pods.get(key)
         if placed is not None:
-            self.take(placed)
+            self.detach(placed)
         return placed
 
     @contextmanager
-    def with_more(self, pods: list[Obj], node: str) -> Iterator[None]:
+    def with_more(self, pods: list[Pod], node: str) -> Iterator[None]:
         """Temporarily count these unscheduled Pods on the node."""
-        added = [Placed(pod, self.demands.of(pod), node, True) for pod in pods if key_of(pod) not in self._pods]
+        added = [PlacedPod(pod, self.demands.of(pod), node, True) for pod in pods if key_of(pod) not in self._pods]
         for placed in added:
-            self.put_back(placed)
+            self.attach(placed)
         try:
             yield
         finally:
             for placed in added:
-                self.take(placed)
+                self.detach(placed)
 
-    def put_back(self, placed: Placed) -> None:
-        """Restore a Pod that `take` removed."""
+    def attach(self, placed: PlacedPod) -> None:
+        """Restore a Pod that `detach` removed."""
         self._pods[placed.key] = placed
         self._on.setdefault(placed.node, {})[placed.key] = placed
         for claim in placed.demand.claims:
@@ -143,12 +232,12 @@ class Snapshot:
         if slot is not None:
             self._count(placed, slot)
 
-    def take(self, placed: Placed) -> None:
-        """Remove a Pod from its node; `put_back` reverts it."""
+    def detach(self, placed: PlacedPod) -> None:
+        """Remove a Pod from its node; `attach` reverts it."""
         del self._pods[placed.key]
-        held = self._on[placed.node]
-        del held[placed.key]
-        if not held:
+        pods_on_node = self._on[placed.node]
+        del pods_on_node[placed.key]
+        if not pods_on_node:
             del self._on[placed.node]
         for claim in placed.demand.claims:
             users = self.claims[claim]
@@ -162,7 +251,7 @@ class Snapshot:
                 left = self._on.get(placed.node, {}).values()
                 self.lowest[slot] = min((other.demand.priority for other in left), default=NO_PODS)
 
-    def _count(self, placed: Placed, slot: int) -> None:
+    def _count(self, placed: PlacedPod, slot: int) -> None:
         table, demand = self.table, placed.demand
         for row, number in demand.usage:
             table.requested[row, slot] += number
@@ -178,7 +267,7 @@ class Snapshot:
             self.lowest[slot] = demand.priority
         table.pod_log.add(slot)
 
-    def _discount(self, placed: Placed, slot: int) -> None:
+    def _discount(self, placed: PlacedPod, slot: int) -> None:
         table, demand = self.table, placed.demand
         for row, number in demand.usage:
             table.requested[row, slot] -= number

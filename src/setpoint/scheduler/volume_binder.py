@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from setpoint.kinds.storage.binding import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     annotations_of,
     capacity,
     claim_class,
+    claim_reference,
+    has_access_modes,
     is_reserved_for,
     requested,
+    same_attributes_class,
+    same_volume_mode,
+    volume_class,
     waits_for_consumer,
-)  # fmt: skip
+)
 from setpoint.meta.goformat import quote
-from setpoint.meta.node_selectors import node_selector
+from setpoint.meta.node_fit import node_selector
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import compare, value
 from setpoint.meta.selectors import from_label_selector
-from setpoint.scheduler.arrays import Mask
+from setpoint.scheduler.affinity import LabelRequirement, NodeSelector
 from setpoint.scheduler.framework import Refusal, Rejected
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.node_selection import LabelRequirement, NodeSelector
-from setpoint.scheduler.node_table import NodeTable
-from setpoint.scheduler.volumes import (
-    NO_PROVISIONER,
-    bound_for,
-    could_serve,
-    is_for_pod,
-    is_fully_bound,
-    pod_claims,
-    volume_limit,
-    with_selected_node,
-)  # fmt: skip
+from setpoint.scheduler.node_table import Mask, NodeTable
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, PersistentVolume, PersistentVolumeClaim, Pod
 
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
@@ -46,19 +45,88 @@ BIND_TIMEOUT = 600.0
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
-class Assumed:
+def pod_claims(pod: Pod) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each claim that a Pod uses, and whether it is an ephemeral claim."""
+    for volume in pod["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield volume["persistentVolumeClaim"].get("claimName") or "", False
+        elif "ephemeral" in volume:
+            yield f"{pod['metadata']['name']}-{volume['name']}", True
+
+
+def uses_claim(pod: Pod, claim: PersistentVolumeClaim | None) -> bool:
+    if claim is None or claim["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    return any(name == claim["metadata"]["name"] for name, _ in pod_claims(pod))
+
+
+def _is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    uid = pod["metadata"]["uid"]
+    owners = claim["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+
+
+def _is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    return bool((claim.get("spec") or {}).get("volumeName")) and BIND_COMPLETED in annotations_of(claim)
+
+
+def _could_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether the volume satisfies the claim, regardless of the node. A reserved one need only match in size and
+    mode."""
+    mine = is_reserved_for(volume, claim)
+    if (volume["spec"].get("claimRef") and not mine) or "deletionTimestamp" in volume["metadata"]:
+        return False
+    if compare(capacity(volume), requested(claim)) < 0:
+        return False
+    if not same_volume_mode(volume, claim) or not same_attributes_class(volume, claim):
+        return False
+    selector = claim["spec"].get("selector")
+    return mine or (
+        (volume.get("status") or {}).get("phase") == "Available"
+        and (selector is None or from_label_selector(selector).matches(volume["metadata"].get("labels") or {}))
+        and volume_class(volume) == claim_class(claim)
+        and has_access_modes(volume, claim)
+    )
+
+
+def _bound_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    """Return the volume with a reference to the claim, or None if it is complete already."""
+    if (volume["spec"].get("claimRef") or {}).get("uid") == claim["metadata"]["uid"] and is_reserved_for(volume, claim):
+        return None
+    noted = dict(annotations_of(volume))
+    if not is_reserved_for(volume, claim):
+        noted[BOUND_BY_CONTROLLER] = "yes"
+    metadata = {**volume["metadata"], **({"annotations": noted} if noted else {})}
+    spec = {**volume["spec"], "claimRef": claim_reference(claim)}
+    return cast("PersistentVolume", {**volume, "metadata": metadata, "spec": spec})
+
+
+def _with_selected_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+    return {**claim, "metadata": {**claim["metadata"], "annotations": {**annotations_of(claim), SELECTED_NODE: node}}}
+
+
+def volume_limit(stored: ObjView) -> int | None:
+    """Return the largest volume that a CSIStorageCapacity permits, or None."""
+    limit = stored.get("maximumVolumeSize") or stored.get("capacity")
+    return None if limit is None else value(limit)
+
+
+T = TypeVar("T", bound=ObjView)
+
+
+class Assumed(Generic[T]):
     """Objects in the state that was reserved, until the API shows a newer version."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, Obj] = {}
+        self._objects: dict[str, T] = {}
 
-    def put(self, key: str, obj: Obj) -> None:
+    def put(self, key: str, obj: T) -> None:
         self._objects[key] = obj
 
     def drop(self, key: str) -> None:
         self._objects.pop(key, None)
 
-    def latest(self, key: str, current: Obj | None) -> Obj | None:
+    def latest(self, key: str, current: T | None) -> T | None:
         assumed = self._objects.get(key)
         if assumed is None:
             return current
@@ -75,11 +143,11 @@ class VolumeReservation:
 
     def __init__(self, binder: VolumeBinder) -> None:
         self.binder = binder
-        self.volumes: list[tuple[Obj, Obj]] = []
+        self.volumes: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
         """Volumes to write, each with its claim."""
-        self.claims: list[Obj] = []
+        self.claims: list[PersistentVolumeClaim] = []
         """Claims to annotate with the selected node, for which a volume will be provisioned."""
-        self.node: Obj | None = None
+        self.node: Node | None = None
         """The selected node as it was at that time; None before the selection."""
 
     def __bool__(self) -> bool:
@@ -92,10 +160,10 @@ class Plan:
     __slots__ = ("chosen", "claims", "refusals", "volumes")
 
     def __init__(self) -> None:
-        self.claims: list[Obj] = []
+        self.claims: list[PersistentVolumeClaim] = []
         """Claims that wait for a node."""
         self.refusals: list[Refusal] = []
-        self.volumes: list[Obj] = []
+        self.volumes: list[PersistentVolume] = []
         self.chosen: list[Any] = []
         """The index of the volume for each claim, as an array over slots; -1 means that one must be provisioned."""
 
@@ -105,21 +173,21 @@ class VolumeBinder:
         """Create a binder. A Pod waits at most `bind_timeout` seconds for its reserved volumes."""
         self.bind_timeout = bind_timeout
         self._listers = listers
-        self._claims = Assumed()
-        self._volumes = Assumed()
+        self._claims: Assumed[PersistentVolumeClaim] = Assumed()
+        self._volumes: Assumed[PersistentVolume] = Assumed()
 
-    def claim(self, key: str) -> Obj | None:
+    def claim(self, key: str) -> PersistentVolumeClaim | None:
         return self._claims.latest(key, self._listers.claims.get(key))
 
-    def volume(self, name: str) -> Obj | None:
+    def volume(self, name: str) -> PersistentVolume | None:
         return self._volumes.latest(name, self._listers.volumes.get(name))
 
     # -- prefilter --------------------------------------------------------------------------------------------------
 
-    def claims_of(self, pod: Obj) -> tuple[list[Obj], list[Obj]]:
+    def claims_of(self, pod: Pod) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
         """Return the bound claims and those that wait for a node. Raise Rejected."""
-        bound: list[Obj] = []
-        waiting: list[Obj] = []
+        bound: list[PersistentVolumeClaim] = []
+        waiting: list[PersistentVolumeClaim] = []
         immediate = False
         namespace = pod["metadata"]["namespace"]
         for name, is_ephemeral in pod_claims(pod):
@@ -135,12 +203,12 @@ class VolumeBinder:
                 raise Rejected(missing)
             if "deletionTimestamp" in claim["metadata"]:
                 raise Rejected(f'persistentvolumeclaim "{name}" is being deleted')
-            if is_ephemeral and not is_for_pod(claim, pod):
+            if is_ephemeral and not _is_for_pod(claim, pod):
                 raise Rejected(
                     f"PVC {namespace}/{name} was not created for pod {namespace}/{pod['metadata']['name']} "
                     "(pod is not owner)"
                 )
-            if is_fully_bound(claim):
+            if _is_fully_bound(claim):
                 bound.append(claim)
             elif not volume_name and waits_for_consumer(self._listers.storage_classes.get(claim_class(claim))):
                 waiting.append(claim)
@@ -152,18 +220,23 @@ class VolumeBinder:
 
     # -- filter -----------------------------------------------------------------------------------------------------
 
-    def plan(self, table: NodeTable, bound: Sequence[Obj], waiting: Sequence[Obj]) -> Plan:
+    def plan(
+        self, table: NodeTable, bound: Sequence[PersistentVolumeClaim], waiting: Sequence[PersistentVolumeClaim]
+    ) -> Plan:
         plan = Plan()
         wrong_node, missing = self._where_bound(table, bound)
         no_volume, no_space = self._where_waiting(table, waiting, plan)
         for reason, where in (
-            (WRONG_NODE, wrong_node), (NO_VOLUME, no_volume), (NO_SPACE, no_space), (VOLUME_MISSING, missing),
-        ):  # fmt: skip
+            (WRONG_NODE, wrong_node),
+            (NO_VOLUME, no_volume),
+            (NO_SPACE, no_space),
+            (VOLUME_MISSING, missing),
+        ):
             if where is not None and where.any():
                 plan.refusals.append(Refusal(reason, where, unresolvable=True))
         return plan
 
-    def _where_bound(self, table: NodeTable, bound: Sequence[Obj]) -> tuple[Mask | None, Mask | None]:
+    def _where_bound(self, table: NodeTable, bound: Sequence[PersistentVolumeClaim]) -> tuple[Mask | None, Mask | None]:
         wrong: Mask | None = None
         for claim in bound:
             volume = self.volume(claim["spec"]["volumeName"])
@@ -175,7 +248,9 @@ class VolumeBinder:
                 wrong = ~reachable if wrong is None else wrong | ~reachable
         return wrong, None
 
-    def _where_waiting(self, table: NodeTable, waiting: Sequence[Obj], plan: Plan) -> tuple[Mask | None, Mask | None]:
+    def _where_waiting(
+        self, table: NodeTable, waiting: Sequence[PersistentVolumeClaim], plan: Plan
+    ) -> tuple[Mask | None, Mask | None]:
         if not waiting:
             return None, None
         no_volume = np.zeros(table.capacity, dtype=np.bool_)
@@ -206,28 +281,28 @@ class VolumeBinder:
                 no_space |= to_be_made & possible & ~enough
         return no_volume, no_space & ~no_volume
 
-    def _choices(self, table: NodeTable, claim: Obj, plan: Plan) -> Any:
+    def _choices(self, table: NodeTable, claim: PersistentVolumeClaim, plan: Plan) -> Any:
         """Return by slot the index of the smallest matching volume that no earlier claim uses."""
         choices = np.full(table.capacity, -1)
-        fitting = [(i, volume) for i, volume in enumerate(plan.volumes) if could_serve(volume, claim)]
+        fitting = [(i, volume) for i, volume in enumerate(plan.volumes) if _could_serve(volume, claim)]
         mine = [pair for pair in fitting if is_reserved_for(pair[1], claim)]
         for i, volume in mine or fitting:
-            here = choices < 0
+            candidates = choices < 0
             reachable = node_affinity(volume, table)
             if reachable is not None:
-                here &= reachable
+                candidates &= reachable
             for earlier in plan.chosen:
-                here &= earlier != i
-            choices[here] = i
+                candidates &= earlier != i
+            choices[candidates] = i
             if not (choices < 0).any():
                 break
         return choices
 
-    def _where_provisionable(self, table: NodeTable, claim: Obj) -> tuple[Mask, Mask]:
+    def _where_provisionable(self, table: NodeTable, claim: PersistentVolumeClaim) -> tuple[Mask, Mask]:
         """Return the slots where a volume could be provisioned, and those with enough capacity."""
         everywhere = np.ones(table.capacity, dtype=np.bool_)
         found = self._listers.storage_classes.get(claim_class(claim))
-        if found is None or not found.get("provisioner") or found["provisioner"] == NO_PROVISIONER:
+        if found is None or not found.get("provisioner") or found["provisioner"] == _NO_PROVISIONER:
             return ~everywhere, everywhere
         possible = everywhere
         topologies = found.get("allowedTopologies")
@@ -262,11 +337,11 @@ class VolumeBinder:
             number = int(choices[slot])
             if number >= 0:
                 volume = plan.volumes[number]
-                written = bound_for(volume, claim) or volume
+                written = _bound_for(volume, claim) or volume
                 self._volumes.put(volume["metadata"]["name"], written)
                 made.volumes.append((written, claim))
             else:
-                chosen = with_selected_node(claim, node)
+                chosen = _with_selected_node(claim, node)
                 self._claims.put(_key(claim), chosen)
                 made.claims.append(chosen)
         return made
@@ -281,7 +356,7 @@ class VolumeBinder:
         """Return whether everything is bound as reserved. Raise ValueError if it never will be."""
         for _, claim in reservation.volumes:
             current = self._listers.claims.get(_key(claim))
-            if current is None or not is_fully_bound(current):
+            if current is None or not _is_fully_bound(current):
                 return False
         for claim in reservation.claims:
             current = self._listers.claims.get(_key(claim))
@@ -298,22 +373,22 @@ class VolumeBinder:
                 if volume is None:
                     return False  # the cache is stale
                 _check_affinity(volume, reservation.node)
-            if not is_fully_bound(current):
+            if not _is_fully_bound(current):
                 return False
         return True
 
-    def _is_unseen(self, claim: Obj, current: Obj) -> bool:
+    def _is_unseen(self, claim: PersistentVolumeClaim, current: PersistentVolumeClaim) -> bool:
         """Return whether the cache does not show the write yet."""
         return bool(claim["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"])
 
 
-def node_affinity(volume: Obj, table: NodeTable) -> Mask | None:
+def node_affinity(volume: PersistentVolume, table: NodeTable) -> Mask | None:
     """Return the slots from which the volume is accessible, or None for all."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     return None if required is None else NodeSelector(required).mask(table)
 
 
-def _check_affinity(volume: Obj, node: Obj | None) -> None:
+def _check_affinity(volume: PersistentVolume, node: Node | None) -> None:
     """Raise ValueError if the volume cannot be reached from the node: a provisioner may make it elsewhere."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     if required is None or node is None or node_selector(required)(node):
@@ -322,7 +397,7 @@ def _check_affinity(volume: Obj, node: Obj | None) -> None:
     raise ValueError(f"{names}: no matching NodeSelectorTerms")
 
 
-def _labelled(table: NodeTable, selector: Obj) -> Mask:
+def _labelled(table: NodeTable, selector: ObjView) -> Mask:
     found = np.zeros(table.capacity, dtype=np.bool_)
     matches = from_label_selector(selector).matches
     for slot in table.slots.values():
@@ -331,5 +406,5 @@ def _labelled(table: NodeTable, selector: Obj) -> Mask:
     return found
 
 
-def _key(claim: Obj) -> str:
+def _key(claim: PersistentVolumeClaim) -> str:
     return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"

@@ -1,4 +1,4 @@
-"""Concurrent writes of the scheduler, sequential for each Pod."""
+"""The scheduler's writes: status updates of Pods, and a queue of concurrent writes, sequential for each Pod."""
 
 from __future__ import annotations
 
@@ -6,13 +6,60 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.meta.clock import Clock
+from setpoint.meta.conditions import changed_condition
+from setpoint.meta.objects import Obj
+
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+
+NO_NODES = "no nodes available to schedule pods"
+_MAX_NOTE_LENGTH = 1024
+PODS = builtin("pods")
+UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+CONCURRENCY = 64
+MAX_QUEUED = 512
+
+
+def truncate_note(message: str) -> str:
+    """Truncate a message to the length of an Event's note."""
+    return message if len(message) <= _MAX_NOTE_LENGTH else f"{message[: _MAX_NOTE_LENGTH - 4]} ..."
+
+
+def condition_to_write(pod: Pod, clock: Clock, kind: str, status: str, reason: str, message: str) -> Obj | None:
+    """Return the condition to write, or None if the Pod has it already."""
+    wanted = {"type": kind, "status": status, "reason": reason, "message": message}
+    changed = changed_condition(pod, wanted, clock.now())
+    if changed is None:
+        return None
+    generation = pod["metadata"].get("generation")
+    return {**changed, **({"observedGeneration": generation} if generation else {}), "lastProbeTime": None}
+
+
+async def write_status(
+    client: Client, pod: Pod, condition: Obj | None, nominated: str | None, *, if_unchanged: bool = False
+) -> None:
+    """Write condition and nominated node: an empty `nominated` clears it, None leaves it. Raise Conflict if the Pod was
+    replaced or, with `if_unchanged`, changed."""
+    change: Obj = {}
+    if condition is not None:
+        change["conditions"] = [condition]
+    if nominated is not None and nominated != ((pod.get("status") or {}).get("nominatedNodeName") or ""):
+        change["nominatedNodeName"] = nominated or None
+    if change:
+        meta = pod["metadata"]
+        same = {"uid": meta["uid"], **({"resourceVersion": meta["resourceVersion"]} if if_unchanged else {})}
+        patch = {"metadata": same, "status": change}
+        await client.patch(PODS, meta["name"], patch, meta["namespace"], kind="strategic", subresource="status")
+
 
 log = logging.getLogger("setpoint.scheduler")
 
 Write = Callable[[], Awaitable[None]]
-
-CONCURRENCY = 64
-MAX_QUEUED = 512
 
 
 class WriteQueue:
@@ -21,7 +68,7 @@ class WriteQueue:
         self._queued_by_key: dict[str, deque[Write]] = {}
         """Queued writes by key behind a running one; a key has an entry while one of its writes runs."""
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._room: asyncio.Future[None] | None = None
+        self._capacity: asyncio.Future[None] | None = None
 
     def submit(self, key: str, write: Write) -> None:
         """Queue a write without blocking. Exceptions of the write are logged."""
@@ -32,11 +79,11 @@ class WriteQueue:
                 waiter.set_result(None)
                 break
 
-    async def room(self) -> None:
-        """Wait until the queue has room."""
+    async def wait_capacity(self) -> None:
+        """Wait until fewer than MAX_QUEUED writes are queued."""
         while len(self._queued) > MAX_QUEUED:
-            self._room = asyncio.get_running_loop().create_future()
-            await self._room
+            self._capacity = asyncio.get_running_loop().create_future()
+            await self._capacity
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -50,8 +97,8 @@ class WriteQueue:
                 self._waiters.append(waiter)
                 await waiter
             key, write = self._queued.popleft()
-            if self._room is not None and not self._room.done() and len(self._queued) <= MAX_QUEUED // 2:
-                self._room.set_result(None)
+            if self._capacity is not None and not self._capacity.done() and len(self._queued) <= MAX_QUEUED // 2:
+                self._capacity.set_result(None)
             if key in self._queued_by_key:
                 self._queued_by_key[key].append(write)
                 continue

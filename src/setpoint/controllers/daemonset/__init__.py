@@ -1,5 +1,5 @@
 """DaemonSets: one Pod on every eligible node.
 
-`placement` decides which nodes are eligible and builds their Pods, `upkeep` finds missing and surplus Pods, `rollout`
-chooses which Pods are replaced, `status` computes the status: all are pure. `controller` orders the steps and writes.
+`placement` decides which nodes are eligible and builds their Pods, `rollout` finds missing and surplus Pods and chooses
+which Pods are replaced: both are pure. `revisions` maintains the history, `controller` orders the steps and writes.
 """

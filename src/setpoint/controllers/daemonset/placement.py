@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.controllers.history import REVISION_LABEL
-from setpoint.meta.node_selectors import NAME_FIELD, required_nodes
-from setpoint.meta.tolerations import NO_EXECUTE, NO_SCHEDULE, untolerated
+from setpoint.meta.node_fit import NAME_FIELD, NO_EXECUTE, NO_SCHEDULE, required_nodes, untolerated
+from setpoint.meta.node_labels import (
+    TAINT_DISK_PRESSURE,
+    TAINT_MEMORY_PRESSURE,
+    TAINT_NETWORK_UNAVAILABLE,
+    TAINT_NOT_READY,
+    TAINT_PID_PRESSURE,
+    TAINT_UNREACHABLE,
+    TAINT_UNSCHEDULABLE,
+)
+from setpoint.meta.objects import Obj, ObjView
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _GENERATION = "deprecated.daemonset.template.generation"
 _GENERATION_LABEL = "pod-template-generation"
 _TOLERATED = (
-    ("not-ready", NO_EXECUTE),
-    ("unreachable", NO_EXECUTE),
-    ("disk-pressure", NO_SCHEDULE),
-    ("memory-pressure", NO_SCHEDULE),
-    ("pid-pressure", NO_SCHEDULE),
-    ("unschedulable", NO_SCHEDULE),
+    (TAINT_NOT_READY, NO_EXECUTE),
+    (TAINT_UNREACHABLE, NO_EXECUTE),
+    (TAINT_DISK_PRESSURE, NO_SCHEDULE),
+    (TAINT_MEMORY_PRESSURE, NO_SCHEDULE),
+    (TAINT_PID_PRESSURE, NO_SCHEDULE),
+    (TAINT_UNSCHEDULABLE, NO_SCHEDULE),
 )
 """Taints that every daemon tolerates: node problems must not keep it away, as it is often there to fix them."""
-_ON_HOST_NETWORK = ("network-unavailable", NO_SCHEDULE)
+_ON_HOST_NETWORK = (TAINT_NETWORK_UNAVAILABLE, NO_SCHEDULE)
 
 
 class Verdict(NamedTuple):
@@ -42,7 +52,7 @@ class Placement:
         self._tolerations = tolerations_of(spec)
         self._matches = required_nodes(spec)
 
-    def on(self, node: Mapping[str, Any]) -> Verdict:
+    def on(self, node: Node) -> Verdict:
         if self._node_name and self._node_name != node["metadata"]["name"]:
             return Verdict(False, False)
         if not self._matches(node):
@@ -57,8 +67,8 @@ def tolerations_of(spec: Mapping[str, Any]) -> list[Obj]:
     """Return the tolerations of the template and those that every daemon has."""
     found = list(spec.get("tolerations") or ())
     wanted = [*_TOLERATED, *([_ON_HOST_NETWORK] if spec.get("hostNetwork") else [])]
-    for name, effect in wanted:
-        ours = {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
+    for key, effect in wanted:
+        ours = {"key": key, "operator": "Exists", "effect": effect}
         same = [index for index, each in enumerate(found) if _is_same(each, ours)]
         for index in same:
             found[index] = ours
@@ -72,15 +82,15 @@ def _is_same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     return all(left.get(name, "") == right.get(name, "") for name in ("key", "effect", "operator", "value"))
 
 
-def generation_of(daemon_set: Obj) -> str:
+def _generation_of(daemon_set: Obj) -> str:
     text = (daemon_set["metadata"].get("annotations") or {}).get(_GENERATION, "")
     return str(int(text)) if text.lstrip("-").isdigit() else ""
 
 
-def is_updated(daemon_set: Obj, pod: Obj, revision: str) -> bool:
+def is_updated(daemon_set: Obj, pod: Pod, revision: str) -> bool:
     """Return whether the Pod was created from the current template, whose hash is `revision`."""
     labels = pod["metadata"].get("labels") or {}
-    generation = generation_of(daemon_set)
+    generation = _generation_of(daemon_set)
     return bool(
         (revision and labels.get(REVISION_LABEL) == revision)
         or (generation and labels.get(_GENERATION_LABEL) == generation)
@@ -92,7 +102,7 @@ def template_for(daemon_set: Obj, revision: str) -> Obj:
     template = daemon_set["spec"]["template"]
     meta = template.get("metadata") or {}
     labels = {**(meta.get("labels") or {}), REVISION_LABEL: revision}
-    generation = generation_of(daemon_set)
+    generation = _generation_of(daemon_set)
     if generation:
         labels[_GENERATION_LABEL] = generation
     spec = {**template["spec"], "tolerations": tolerations_of(template["spec"])}
@@ -107,12 +117,13 @@ def on_node(template: Obj, node: str) -> Obj:
     return {**template, "spec": {**template["spec"], "affinity": {**affinity, "nodeAffinity": nodes}}}
 
 
-def target_node(pod: Obj) -> str | None:
+def target_node(pod: Pod) -> str | None:
     """Return the node that the Pod is bound to or targets, or None."""
     spec = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    affinity: ObjView = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get(_REQUIRED) or {}
     for term in required.get("nodeSelectorTerms") or ():
         for field in term.get("matchFields") or ():
             if field.get("key") == NAME_FIELD and field.get("operator") == "In":

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.deployment.revisions import (
+from setpoint.controllers.deployment.replica_sets import (
+    REPLICA_SETS,
     REVISION,
+    CreationFailed,
+    DeploymentSets,
+    HashTaken,
+    Scaling,
     annotations_of,
+    count,
     desired_before,
+    is_rolling,
     max_before,
     next_revision,
-)
-from setpoint.controllers.deployment.sets import REPLICA_SETS, CreationFailed, DeploymentSets, HashTaken
-from setpoint.controllers.deployment.sizes import (
-    Scaling,
-    count,
-    is_rolling,
     proportional,
     scale_down_old,
     size,
     size_of_new,
+    split,
 )
 from setpoint.controllers.deployment.status import (
     creation_failed,
@@ -33,29 +35,34 @@ from setpoint.controllers.deployment.status import (
     with_pause_condition,
     with_progress_start,
 )
-from setpoint.controllers.deployment.template import split
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods import phase
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import ObjView
 from setpoint.meta.selectors import from_label_selector
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Deployment, Pod, ReplicaSet
 
-DEPLOYMENTS = builtin("deployments", "apps")
+_DEPLOYMENTS = builtin("deployments", "apps")
 _WORKERS = 5
 
 
 def deployment_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "deployment-controller"
     reconciler = Deployments(
-        manager.client_for(name), manager.clock, manager.recorder(name),
-        manager.informer(DEPLOYMENTS), manager.informer(REPLICA_SETS), manager.informer(PODS),
-    )  # fmt: skip
+        manager.client_for(name),
+        manager.clock,
+        manager.recorder(name),
+        manager.informer(_DEPLOYMENTS),
+        manager.informer(REPLICA_SETS),
+        manager.informer(PODS),
+    )
     controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS)
     reconciler.watch(controller)
     return controller
@@ -67,9 +74,9 @@ class Deployments:
         client: Client,
         clock: Clock,
         recorder: EventRecorder,
-        deployments: Informer,
-        sets: Informer,
-        pods: Informer,
+        deployments: Informer[Deployment],
+        sets: Informer[ReplicaSet],
+        pods: Informer[Pod],
     ) -> None:
         self._client = client
         self._clock = clock
@@ -81,10 +88,10 @@ class Deployments:
     # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
-        def deployment_changed(old: Obj | None, new: Obj | None) -> None:
+        def deployment_changed(old: Deployment | None, new: Deployment | None) -> None:
             controller.enqueue(key_of(new or old or {}))
 
-        def set_changed(old: Obj | None, new: Obj | None) -> None:
+        def set_changed(old: ReplicaSet | None, new: ReplicaSet | None) -> None:
             owned = False
             for found in (old, new):
                 owner = controller_of(found) if found is not None else None
@@ -96,7 +103,7 @@ class Deployments:
                 for key in self._could_adopt(new):
                     controller.enqueue(key)
 
-        def pod_gone(old: Obj | None, new: Obj | None) -> None:
+        def pod_gone(old: Pod | None, new: Pod | None) -> None:
             # A Recreate rollout continues when the last old Pod is gone.
             owner = controller_of(old) if new is None and old is not None else None
             if old is None or owner is None or owner["kind"] != "ReplicaSet":
@@ -110,7 +117,7 @@ class Deployments:
         self._sets.add_handler(set_changed)
         self._pods.add_handler(pod_gone)
 
-    def _could_adopt(self, replica_set: Obj) -> list[str]:
+    def _could_adopt(self, replica_set: ReplicaSet) -> list[str]:
         labels = replica_set["metadata"].get("labels") or {}
         namespace = replica_set["metadata"]["namespace"]
         return [
@@ -128,7 +135,7 @@ class Deployments:
         if stored is None:
             return None
         meta, spec = stored["metadata"], stored["spec"]
-        claim = Claim(self._client, DEPLOYMENTS, stored, REPLICA_SETS, from_label_selector(spec["selector"]))
+        claim = Claim(self._client, _DEPLOYMENTS, stored, REPLICA_SETS, from_label_selector(spec["selector"]))
         sets = await claim.claimed([*self._sets.controlled_by(meta["uid"]), *self._sets.orphans(meta["namespace"])])
         new, old = split(stored, sets)
         deployment = stored
@@ -145,7 +152,9 @@ class Deployments:
         await self._write_status(stored, status_of(deployment, new, old, self._clock.now()), new)
         return None
 
-    async def _roll_out(self, stored: Obj, deployment: Obj, new: Obj | None, old: list[Obj]) -> Result | None:
+    async def _roll_out(
+        self, stored: Deployment, deployment: Deployment, new: ReplicaSet | None, old: list[ReplicaSet]
+    ) -> Result | None:
         """Perform one step of the rollout. Its writes come back as events, which trigger the next step."""
         created = False
         if is_rolling(deployment) or not await self._clear_for_recreate(deployment, old):
@@ -153,8 +162,8 @@ class Deployments:
                 try:
                     new, created = await self._replica_sets.create(deployment, old, next_revision(old))
                 except HashTaken:
-                    status = dict(deployment.get("status") or {})
-                    status["collisionCount"] = status.get("collisionCount", 0) + 1
+                    before = deployment.get("status") or {}
+                    status: ObjView = {**before, "collisionCount": before.get("collisionCount", 0) + 1}
                     await self._write_status(stored, status, None)
                     return None
                 except CreationFailed as error:
@@ -169,7 +178,7 @@ class Deployments:
         wait = seconds_to_deadline(deployment, status, now)
         return Result(requeue_after=wait) if wait is not None else None
 
-    async def _step(self, deployment: Obj, new: Obj, old: list[Obj]) -> None:
+    async def _step(self, deployment: Deployment, new: ReplicaSet, old: list[ReplicaSet]) -> None:
         wanted = size_of_new(deployment, [new, *old], size(new))
         if wanted != size(new):
             await self._replica_sets.scale(deployment, Scaling(new, wanted))
@@ -180,7 +189,7 @@ class Deployments:
         if not scalings and is_complete(deployment, deployment.get("status") or {}):
             await self._replica_sets.prune_history(deployment, old)
 
-    async def _clear_for_recreate(self, deployment: Obj, old: list[Obj]) -> bool:
+    async def _clear_for_recreate(self, deployment: Deployment, old: list[ReplicaSet]) -> bool:
         """Scale down the old sets. Return whether old Pods still exist."""
         active = [found for found in old if size(found)]
         for found in active:
@@ -193,7 +202,7 @@ class Deployments:
             for pod in self._pods.controlled_by(found["metadata"]["uid"])
         )
 
-    async def _scale(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> None:
+    async def _scale(self, deployment: Deployment, new: ReplicaSet | None, old: list[ReplicaSet]) -> None:
         """Scale the active sets after the Deployment's size changed or while it is paused, proportionally if there are
         several."""
         everything = [*old, *([new] if new is not None else [])]
@@ -212,7 +221,7 @@ class Deployments:
             for scaling in proportional(deployment, active, before):
                 await self._replica_sets.scale(deployment, scaling)
 
-    async def _write_status(self, stored: Obj, status: Obj, new: Obj | None) -> None:
+    async def _write_status(self, stored: Deployment, status: ObjView, new: ReplicaSet | None) -> None:
         noted = annotations_of(stored)
         if new is not None and annotations_of(new).get(REVISION):
             noted[REVISION] = annotations_of(new)[REVISION]
@@ -221,13 +230,13 @@ class Deployments:
             await self._client.update(changed, subresource="status")
 
 
-def _is_scaled(deployment: Obj, new: Obj | None, old: list[Obj]) -> bool:
+def _is_scaled(deployment: Deployment, new: ReplicaSet | None, old: list[ReplicaSet]) -> bool:
     """Return whether the Deployment's size has changed since its sets were last scaled."""
     desired = size(deployment)
     sets = [*old, *([new] if new is not None else [])]
     return any(size(found) and desired_before(found) not in (None, desired) for found in sets)
 
 
-def _is_saturated(deployment: Obj, new: Obj) -> bool:
+def _is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
     desired = size(deployment)
     return size(new) == desired == desired_before(new) and count([new], "availableReplicas") == desired

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
-from setpoint.controllers.conditions import condition, without
-from setpoint.controllers.deployment.sizes import count, limits, size
+from setpoint.controllers.deployment.replica_sets import count, limits, size
+from setpoint.meta.conditions import condition_of, find_condition, new_condition, without_condition
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_time, parse_time
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Deployment, ReplicaSet
+
+Conditions = Sequence[ObjView]
 
 _NO_DEADLINE = 2**31 - 1
 _COMPLETE, _TIMED_OUT, _PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"
 
 
-def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime) -> Obj:
+def status_of(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], now: datetime) -> Obj:
     """Compute the status without the Progressing condition, which scaling does not affect."""
     everything = [*old, *([new] if new is not None else [])]
     before = deployment.get("status") or {}
@@ -38,13 +42,13 @@ def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetim
     return status
 
 
-def _omits_terminating(status: Obj) -> bool:
+def _omits_terminating(status: ObjView) -> bool:
     """Return whether the status has been observed and still omits the terminating Pods."""
     return bool(status.get("observedGeneration")) and "terminatingReplicas" not in status
 
 
 def rollout_status(
-    deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime, *, created: bool = False
+    deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], now: datetime, *, created: bool = False
 ) -> Obj:
     """Compute the status of a rollout. `created`: the new ReplicaSet was just created."""
     status = status_of(deployment, new, old, now)
@@ -53,9 +57,9 @@ def rollout_status(
     return status
 
 
-def with_pause_condition(deployment: Obj, now: datetime) -> Obj:
+def with_pause_condition(deployment: Deployment, now: datetime) -> Deployment:
     """Add the condition for a paused or resumed Deployment, so that the pause does not count towards the deadline."""
-    current = condition(deployment, "Progressing")
+    current = condition_of(deployment, "Progressing")
     reason = current["reason"] if current is not None else ""
     paused = bool(deployment["spec"].get("paused"))
     if _deadline(deployment) is None or reason == _TIMED_OUT or paused == (reason == _PAUSED):
@@ -65,92 +69,93 @@ def with_pause_condition(deployment: Obj, now: datetime) -> Obj:
     return _with_progress(deployment, "Unknown", "DeploymentResumed", "Deployment is resumed", now)
 
 
-def with_progress_start(deployment: Obj, new: Obj, now: datetime) -> Obj:
+def with_progress_start(deployment: Deployment, new: ReplicaSet, now: datetime) -> Deployment:
     """Add a Progressing condition if there is none, as the start of the progress deadline."""
-    if _deadline(deployment) is None or condition(deployment, "Progressing") is not None:
+    if _deadline(deployment) is None or condition_of(deployment, "Progressing") is not None:
         return deployment
     message = f'Found new replica set "{new["metadata"]["name"]}"'
     return _with_progress(deployment, "True", "FoundNewReplicaSet", message, now)
 
 
-def creation_failed(deployment: Obj, message: str, now: datetime) -> Obj:
+def creation_failed(deployment: Deployment, message: str, now: datetime) -> ObjView:
     """Return the status that reports the failed creation."""
     if _deadline(deployment) is not None:
         deployment = _with_progress(deployment, "False", "ReplicaSetCreateError", message, now)
     return deployment.get("status") or {}
 
 
-def _with_progress(deployment: Obj, value: str, reason: str, message: str, now: datetime) -> Obj:
+def _with_progress(deployment: Deployment, value: str, reason: str, message: str, now: datetime) -> Deployment:
     status = deployment.get("status") or {}
-    conditions = _set(status.get("conditions") or [], "Progressing", value, reason, message, now)
-    return {**deployment, "status": {**status, "conditions": conditions}}
+    conditions = _with_condition(status.get("conditions") or [], "Progressing", value, reason, message, now)
+    return cast("Deployment", {**deployment, "status": {**status, "conditions": conditions}})
 
 
-def is_complete(deployment: Obj, status: Obj) -> bool:
+def is_complete(deployment: Deployment, status: ObjView) -> bool:
     desired = size(deployment)
     numbers = ("updatedReplicas", "replicas", "availableReplicas")
     caught_up = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"]["generation"])
     return caught_up and all(status.get(name, 0) == desired for name in numbers)
 
 
-def seconds_to_deadline(deployment: Obj, status: Obj, now: datetime) -> float | None:
+def seconds_to_deadline(deployment: Deployment, status: ObjView, now: datetime) -> float | None:
     """Return the seconds until the progress deadline, or None if it does not apply."""
     deadline = _deadline(deployment)
-    found = condition({"status": status}, "Progressing")
+    found = find_condition(status.get("conditions") or (), "Progressing")
     if deadline is None or found is None or found["reason"] in (_COMPLETE, _TIMED_OUT):
         return None
     elapsed = (now - parse_time(found["lastUpdateTime"])).total_seconds()
     return float(max(1.0, deadline - elapsed + 1.0))
 
 
-def _deadline(deployment: Obj) -> int | None:
+def _deadline(deployment: Deployment) -> int | None:
     seconds = deployment["spec"].get("progressDeadlineSeconds")
     return None if seconds in (None, _NO_DEADLINE) else int(seconds)
 
 
-def _set(conditions: list[Obj], kind: str, value: str, reason: str, message: str, now: datetime) -> list[Obj]:
-    current = condition({"status": {"conditions": conditions}}, kind)
+def _with_condition(
+    conditions: Conditions, kind: str, value: str, reason: str, message: str, now: datetime
+) -> Conditions:
+    current = find_condition(conditions, kind)
     if current is not None and (current["status"], current["reason"]) == (value, reason):
         return conditions
-    return _replace(conditions, current, kind, value, reason, message, now)
+    return _with_renewed_condition(conditions, current, kind, value, reason, message, now)
 
 
-def _replace(
-    conditions: list[Obj], current: Obj | None, kind: str, value: str, reason: str, message: str, now: datetime
-) -> list[Obj]:
-    stamp = format_time(now)
-    changed = stamp if current is None or current["status"] != value else current["lastTransitionTime"]
-    made = {
-        "type": kind,
-        "status": value,
-        "lastUpdateTime": stamp,
-        "lastTransitionTime": changed,
-        "reason": reason,
-        "message": message,
-    }
-    return [*without(conditions, kind), made]
+def _with_renewed_condition(
+    conditions: Conditions,
+    current: ObjView | None,
+    kind: str,
+    value: str,
+    reason: str,
+    message: str,
+    now: datetime,
+) -> Conditions:
+    made = {**new_condition(kind, value, reason, message, now), "lastUpdateTime": format_time(now)}
+    if current is not None and current["status"] == value:
+        made["lastTransitionTime"] = current["lastTransitionTime"]
+    return [*without_condition(conditions, kind), made]
 
 
-def _available(conditions: list[Obj], deployment: Obj, available: int, now: datetime) -> list[Obj]:
+def _available(conditions: Conditions, deployment: Deployment, available: int, now: datetime) -> Conditions:
     if available >= size(deployment) - limits(deployment)[1]:
         message = "Deployment has minimum availability."
-        return _set(conditions, "Available", "True", "MinimumReplicasAvailable", message, now)
+        return _with_condition(conditions, "Available", "True", "MinimumReplicasAvailable", message, now)
     message = "Deployment does not have minimum availability."
-    return _set(conditions, "Available", "False", "MinimumReplicasUnavailable", message, now)
+    return _with_condition(conditions, "Available", "False", "MinimumReplicasUnavailable", message, now)
 
 
 def _progressing(
-    conditions: list[Obj], deployment: Obj, status: Obj, new: Obj | None, created: bool, now: datetime
-) -> list[Obj]:
+    conditions: Conditions, deployment: Deployment, status: Obj, new: ReplicaSet | None, created: bool, now: datetime
+) -> Conditions:
     deadline = _deadline(deployment)
     if deadline is None:
-        return without(conditions, "Progressing")
-    current = condition(deployment, "Progressing")
+        return without_condition(conditions, "Progressing")
+    current = condition_of(deployment, "Progressing")
     kind, subject = ("ReplicaSet", new) if new is not None else ("Deployment", deployment)
     what = f'{kind} "{subject["metadata"]["name"]}"'
     if created and new is not None:
         message = f'Created new replica set "{new["metadata"]["name"]}"'
-        return _set(conditions, "Progressing", "True", "NewReplicaSetCreated", message, now)
+        return _with_condition(conditions, "Progressing", "True", "NewReplicaSetCreated", message, now)
     if (
         current is not None
         and current["reason"] == _COMPLETE
@@ -158,23 +163,27 @@ def _progressing(
     ):
         return conditions  # the rollout is complete; later changes of its Pods are not progress
     if is_complete(deployment, status):
-        return _set(conditions, "Progressing", "True", _COMPLETE, f"{what} has successfully progressed.", now)
+        return _with_condition(
+            conditions, "Progressing", "True", _COMPLETE, f"{what} has successfully progressed.", now
+        )
     if _has_progressed(deployment.get("status") or {}, status):
         # Rewrite the condition although it says the same: its time is the time of the last progress.
-        return _replace(conditions, current, "Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing.", now)
-    found = condition({"status": {"conditions": conditions}}, "Progressing")
+        return _with_renewed_condition(
+            conditions, current, "Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing.", now
+        )
+    found = find_condition(conditions, "Progressing")
     if found is not None and found["reason"] != _COMPLETE:
         if (now - parse_time(found["lastUpdateTime"])).total_seconds() > deadline:
             message = f"{what} has timed out progressing."
-            return _set(conditions, "Progressing", "False", _TIMED_OUT, message, now)
+            return _with_condition(conditions, "Progressing", "False", _TIMED_OUT, message, now)
     return conditions
 
 
-def _has_progressed(before: Obj, after: Obj) -> bool:
-    def number(status: Obj, name: str) -> int:
+def _has_progressed(before: ObjView, after: ObjView) -> bool:
+    def number(status: ObjView, name: str) -> int:
         return int(status.get(name, 0))
 
-    def outdated(status: Obj) -> int:
+    def outdated(status: ObjView) -> int:
         return number(status, "replicas") - number(status, "updatedReplicas")
 
     return outdated(after) < outdated(before) or any(
@@ -182,13 +191,13 @@ def _has_progressed(before: Obj, after: Obj) -> bool:
     )
 
 
-def _failures(conditions: list[Obj], new: Obj | None, everything: Sequence[Obj]) -> list[Obj]:
+def _failures(conditions: Conditions, new: ReplicaSet | None, everything: Sequence[ReplicaSet]) -> Conditions:
     for found in [*([new] if new is not None else []), *everything]:
-        failure = condition(found, "ReplicaFailure")
+        failure = condition_of(found, "ReplicaFailure")
         if failure is not None:
-            failure["lastUpdateTime"] = failure.get("lastTransitionTime")
-            current = condition({"status": {"conditions": conditions}}, "ReplicaFailure")
+            failure = {**failure, "lastUpdateTime": failure.get("lastTransitionTime")}
+            current = find_condition(conditions, "ReplicaFailure")
             if current is not None and (current["status"], current["reason"]) == (failure["status"], failure["reason"]):
                 return conditions
-            return [*without(conditions, "ReplicaFailure"), failure]
-    return without(conditions, "ReplicaFailure")
+            return [*without_condition(conditions, "ReplicaFailure"), failure]
+    return without_condition(conditions, "ReplicaFailure")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from setpoint.controllers.endpoints.ordering import in_slices
+from setpoint.controllers.endpoints import in_slices
 from setpoint.controllers.ownership import controller_reference
 from setpoint.controllers.pods import is_ready
 from setpoint.controllers.service_pods import (
@@ -17,19 +17,22 @@ from setpoint.controllers.service_pods import (
     target_reference,
 )
 from setpoint.meta.names import dns1123_subdomain
+from setpoint.meta.node_labels import ZONE
+from setpoint.meta.objects import Obj, ObjView
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod, Service
+
 PortsKey = tuple[tuple[Any, ...], ...]
 EndpointKey = tuple[tuple[str, ...], str, str, str]
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME = "kubernetes.io/service-name"
 _RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
-_ZONE = "topology.kubernetes.io/zone"
 _COMPARED = ("nodeName", "zone", "conditions")
 
 
-def families_of(service: Obj) -> list[str]:
+def families_of(service: Service) -> list[str]:
     """Return the address types for which the Service has slices."""
     spec = service["spec"]
     families = [family for family in spec.get("ipFamilies") or () if family in ("IPv4", "IPv6")]
@@ -40,7 +43,7 @@ def families_of(service: Obj) -> list[str]:
     return ["IPv6" if ":" in spec["clusterIP"] else "IPv4"]
 
 
-def endpoint_of(pod: Obj, node: Mapping[str, Any] | None, service: Obj, family: str) -> Obj:
+def endpoint_of(pod: Pod, node: Node | None, service: Service, family: str) -> Obj:
     serving, terminating = is_ready(pod), "deletionTimestamp" in pod["metadata"]
     ready = bool(service["spec"].get("publishNotReadyAddresses")) or (serving and not terminating)
     made: Obj = {
@@ -50,14 +53,14 @@ def endpoint_of(pod: Obj, node: Mapping[str, Any] | None, service: Obj, family: 
     }
     if pod["spec"].get("nodeName"):
         made["nodeName"] = pod["spec"]["nodeName"]
-    if node is not None and (zone := (node["metadata"].get("labels") or {}).get(_ZONE)):
+    if node is not None and (zone := (node["metadata"].get("labels") or {}).get(ZONE)):
         made["zone"] = zone
     if has_hostname(pod, service):
         made["hostname"] = pod["spec"]["hostname"]
     return made
 
 
-def ports_of(service: Obj, pod: Obj) -> list[Obj]:
+def ports_of(service: Service, pod: Pod) -> list[Obj]:
     made = []
     for port in service["spec"].get("ports") or ():
         number = target_port(pod, port)
@@ -112,7 +115,7 @@ def _target(endpoint: Obj) -> Obj:
     return {key: value for key, value in (endpoint.get("targetRef") or {}).items() if key != "resourceVersion"}
 
 
-def labels_of(service: Obj, manager: str) -> dict[str, str]:
+def labels_of(service: Service, manager: str) -> dict[str, str]:
     """Return the labels of a slice: those of its Service and the controller's own."""
     labels = own_labels(service)
     if is_headless(service):
@@ -126,7 +129,7 @@ def own_labels(obj: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if key not in _RESERVED}
 
 
-def new_slice(service: Obj, family: str, ports: list[Obj], endpoints: list[Obj], manager: str) -> Obj:
+def new_slice(service: Service, family: str, ports: list[Obj], endpoints: list[Obj], manager: str) -> Obj:
     name = service["metadata"]["name"]
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -147,7 +150,7 @@ def slice_prefix(name: str) -> str:
     return name if dns1123_subdomain(f"{name}-x") else f"{name}-"
 
 
-def is_owned_by(found: Obj, owner: Obj) -> bool:
+def is_owned_by(found: ObjView, owner: ObjView) -> bool:
     return any(
         each["uid"] == owner["metadata"]["uid"] and each["kind"] == owner["kind"]
         for each in found["metadata"].get("ownerReferences") or ()

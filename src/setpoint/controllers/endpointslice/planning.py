@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.controllers.endpointslice.endpoints import (
     EndpointKey,
@@ -20,8 +20,10 @@ from setpoint.controllers.endpointslice.endpoints import (
     ports_of,
 )
 from setpoint.controllers.service_pods import can_serve
+from setpoint.meta.objects import Obj, ObjView
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod, Service
 
 
 @dataclass(slots=True)
@@ -49,9 +51,9 @@ class Wanted:
 
 
 def plan(
-    service: Obj,
-    pods: Iterable[Obj],
-    node_of: Callable[[str], Mapping[str, Any] | None],
+    service: Service,
+    pods: Iterable[Pod],
+    node_of: Callable[[str], Node | None],
     slices: Sequence[Obj],
     family: str,
     most: int,
@@ -63,11 +65,11 @@ def plan(
     def fresh(ports: list[Obj]) -> Obj:
         return new_slice(service, family, ports, [], manager)
 
-    return arrange(service, wanted, slices, most, labels_of(service, manager), fresh, problems)
+    return _arrange(service, wanted, slices, most, labels_of(service, manager), fresh, problems)
 
 
 def _wanted(
-    service: Obj, pods: Iterable[Obj], node_of: Callable[[str], Mapping[str, Any] | None], family: str
+    service: Service, pods: Iterable[Pod], node_of: Callable[[str], Node | None], family: str
 ) -> tuple[dict[PortsKey, Wanted], list[str]]:
     wanted: dict[PortsKey, Wanted] = {}
     problems: list[str] = []
@@ -91,8 +93,8 @@ def _wanted(
     return wanted, problems
 
 
-def arrange(
-    owner: Obj,
+def _arrange(
+    owner: ObjView,
     wanted: dict[PortsKey, Wanted],
     slices: Sequence[Obj],
     most: int,
@@ -158,10 +160,10 @@ def _arrange_group(
     for found in sorted(result.update, key=lambda each: -len(each["endpoints"])):
         _fill(found, rest, most)
     while rest:
-        room = _closest_fit(untouched, len(rest), most)
-        if room is not None:
-            untouched.remove(room)
-            target = _changed(room, list(room.get("endpoints") or ()), labels)
+        fitting = _closest_fit(untouched, len(rest), most)
+        if fitting is not None:
+            untouched.remove(fitting)
+            target = _changed(fitting, list(fitting.get("endpoints") or ()), labels)
             result.update.append(target)
         else:
             target = fresh(group.ports)
@@ -190,29 +192,29 @@ def _changed(found: Obj, endpoints: list[Obj], labels: dict[str, str]) -> Obj:
 
 
 def _fill(target: Obj, rest: list[Obj], most: int) -> None:
-    room = max(0, most - len(target["endpoints"]))
-    target["endpoints"] = [*target["endpoints"], *rest[:room]]
-    del rest[:room]
+    free = max(0, most - len(target["endpoints"]))
+    target["endpoints"] = [*target["endpoints"], *rest[:free]]
+    del rest[:free]
 
 
 def _closest_fit(slices: list[Obj], count: int, most: int) -> Obj | None:
-    """Return the slice that would be fullest after adding the endpoints, or None if none has room."""
+    """Return the slice that would be fullest after adding the endpoints, or None if they fit into none."""
     if count >= most:
         return None
     fitting = [found for found in slices if count + len(found.get("endpoints") or ()) <= most]
     return max(fitting, key=lambda found: len(found.get("endpoints") or ()), default=None)
 
 
-def reuse(result: Plan, owner: Obj) -> None:
+def reuse(result: Plan, owner: ObjView) -> None:
     """Convert a slice that would be deleted into one that would be created."""
-    for doomed in tuple(result.delete):
+    for surplus in tuple(result.delete):
         if not result.create:
             return
         made = result.create[-1]
-        if doomed["addressType"] != made["addressType"] or not is_owned_by(doomed, owner):
+        if surplus["addressType"] != made["addressType"] or not is_owned_by(surplus, owner):
             continue
         result.create.pop()
-        result.delete.remove(doomed)
-        old = doomed["metadata"]
+        result.delete.remove(surplus)
+        old = surplus["metadata"]
         meta = {**made["metadata"], "name": old["name"], "uid": old["uid"], "resourceVersion": old["resourceVersion"]}
         result.update.append({**made, "metadata": meta})

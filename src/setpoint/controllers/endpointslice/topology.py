@@ -1,26 +1,79 @@
-"""Hints in proportion to the CPU of each zone, for Services with topology mode `Auto`."""
+"""Hints for the consumers of endpoints, from `trafficDistribution` and from the CPU of each zone."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from setpoint.controllers.conditions import is_true
-from setpoint.controllers.endpointslice.hints import is_ready_endpoint, remove_hints, with_hints
 from setpoint.controllers.endpointslice.planning import Plan
 from setpoint.meta import quantity
+from setpoint.meta.conditions import is_true
+from setpoint.meta.node_labels import ZONE
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Service
 
+# -- hints from `trafficDistribution` ---------------------------------------------------------------------------------
+
+_SAME_NODE = "PreferSameNode"
+_CLOSE = ("PreferClose", "PreferSameZone", _SAME_NODE)
 _ANNOTATIONS = ("service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode")
 """The annotations that select the mode; the first one that is set applies."""
-_ZONE = "topology.kubernetes.io/zone"
 _EXCLUDED = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _OVERLOAD = 0.2
 """The tolerated overload of an endpoint as a fraction of its share."""
 _DISABLED, _ENABLED = "TopologyAwareHintsDisabled", "TopologyAwareHintsEnabled"
+
+
+def traffic_distribution(service: Service) -> str:
+    """Return the traffic distribution if it requires hints, otherwise an empty string."""
+    distribution = service["spec"].get("trafficDistribution") or ""
+    return distribution if distribution in _CLOSE else ""
+
+
+def _is_ready_endpoint(endpoint: Obj) -> bool:
+    return (endpoint.get("conditions") or {}).get("ready") is True
+
+
+def hint_close(result: Plan, distribution: str) -> None:
+    """Give every ready endpoint a hint for its own zone and, if requested, its own node."""
+    nodes = distribution == _SAME_NODE
+    _rehint(result, lambda endpoint: _close(endpoint, nodes) if _is_ready_endpoint(endpoint) else endpoint.get("hints"))
+
+
+def remove_hints(result: Plan) -> None:
+    _rehint(result, lambda _: None)
+
+
+def _close(endpoint: Obj, nodes: bool) -> Obj | None:
+    made: Obj = {}
+    if endpoint.get("zone"):
+        made["forZones"] = [{"name": endpoint["zone"]}]
+    if nodes and endpoint.get("nodeName"):
+        made["forNodes"] = [{"name": endpoint["nodeName"]}]
+    return made or None
+
+
+def _rehint(result: Plan, hints_of: Callable[[Obj], Obj | None]) -> None:
+    for found in (*result.create, *result.update):
+        found["endpoints"] = [_with_hints(endpoint, hints_of(endpoint)) for endpoint in found["endpoints"]]
+    for found in tuple(result.unchanged):
+        endpoints = found.get("endpoints") or ()
+        if any(endpoint.get("hints") != hints_of(endpoint) for endpoint in endpoints):
+            result.unchanged.remove(found)
+            made = [_with_hints(endpoint, hints_of(endpoint)) for endpoint in endpoints]
+            result.update.append({**found, "endpoints": made})
+
+
+def _with_hints(endpoint: Obj, hints: Obj | None) -> Obj:
+    without_hints = {key: value for key, value in endpoint.items() if key != "hints"}
+    return {**without_hints, "hints": hints} if hints else without_hints
+
+
+# -- hints in proportion to the CPU of each zone ----------------------------------------------------------------------
 
 
 class HintEvent(NamedTuple):
@@ -37,13 +90,13 @@ class Allocation(NamedTuple):
     desired: float
 
 
-def topology_mode(service: Obj) -> bool:
+def topology_mode(service: Service) -> bool:
     annotations = service["metadata"].get("annotations") or {}
-    asked = next((annotations[key] for key in _ANNOTATIONS if key in annotations), "")
-    return asked in ("Auto", "auto")
+    mode = next((annotations[key] for key in _ANNOTATIONS if key in annotations), "")
+    return mode in ("Auto", "auto")
 
 
-def cpu_shares(nodes: Iterable[Obj]) -> dict[str, float] | None:
+def cpu_shares(nodes: Iterable[Node]) -> dict[str, float] | None:
     """Return the fraction of ready CPU by zone, or None if it is not fully known or there is only one zone."""
     milli: Counter[str] = Counter()
     for node in nodes:
@@ -51,9 +104,9 @@ def cpu_shares(nodes: Iterable[Obj]) -> dict[str, float] | None:
         if any(key in labels for key in _EXCLUDED) or not is_true(node, "Ready"):
             continue
         cpu = quantity.milli_value(((node.get("status") or {}).get("allocatable") or {}).get("cpu") or "0")
-        if not labels.get(_ZONE) or not cpu:
+        if not labels.get(ZONE) or not cpu:
             return None
-        milli[labels[_ZONE]] += cpu
+        milli[labels[ZONE]] += cpu
     total = sum(milli.values())
     return {zone: cpu / total for zone, cpu in sorted(milli.items())} if len(milli) > 1 else None
 
@@ -66,7 +119,7 @@ class Topology:
         self._shares: dict[str, float] | None = None
         self._given: dict[str, dict[str, Counter[str]]] = {}
 
-    def update_nodes(self, nodes: Iterable[Obj]) -> list[str]:
+    def update_nodes(self, nodes: Iterable[Node]) -> list[str]:
         """Update the zones. Return the keys of the Services for which a zone now has too few endpoints."""
         self._shares = cpu_shares(nodes)
         return [
@@ -106,7 +159,7 @@ class Topology:
 
     def _distribute(self, result: Plan) -> tuple[Counter[str], str]:
         every = (*result.create, *result.update, *result.unchanged)
-        total = sum(is_ready_endpoint(endpoint) for found in every for endpoint in found.get("endpoints") or ())
+        total = sum(_is_ready_endpoint(endpoint) for found in every for endpoint in found.get("endpoints") or ())
         allocations, problem = self._allocations(total)
         if problem:
             return Counter(), problem
@@ -115,14 +168,14 @@ class Topology:
         for found in changing:
             endpoints = []
             for endpoint in found["endpoints"]:
-                if not is_ready_endpoint(endpoint):
-                    endpoints.append(with_hints(endpoint, None))
+                if not _is_ready_endpoint(endpoint):
+                    endpoints.append(_with_hints(endpoint, None))
                     continue
                 zone = endpoint.get("zone")
                 if not zone:
                     return Counter(), "One or more endpoints do not have a zone specified"
                 given[zone] += 1
-                endpoints.append(with_hints(endpoint, _for_zone(zone)))
+                endpoints.append(_with_hints(endpoint, _for_zone(zone)))
             found["endpoints"] = endpoints
         giving, receiving = _moves(allocations, given)
         _move(changing, giving, receiving, given)
@@ -174,7 +227,7 @@ def _for_zone(zone: str) -> Obj:
 def _hints_in(found: Obj) -> Counter[str] | None:
     hints: Counter[str] = Counter()
     for endpoint in found.get("endpoints") or ():
-        if is_ready_endpoint(endpoint):
+        if _is_ready_endpoint(endpoint):
             zones = (endpoint.get("hints") or {}).get("forZones") or ()
             if not zones:
                 return None
@@ -207,8 +260,8 @@ def _move(slices: Iterable[Obj], giving: Counter[str], receiving: Counter[str], 
             if taker is None:
                 return
             zone = endpoint.get("zone")
-            if is_ready_endpoint(endpoint) and giving[zone] > 0:
-                found["endpoints"][index] = with_hints(endpoint, _for_zone(taker))
+            if _is_ready_endpoint(endpoint) and giving[zone] > 0:
+                found["endpoints"][index] = _with_hints(endpoint, _for_zone(taker))
                 giving[zone] -= 1
                 receiving[taker] -= 1
                 given[taker] += 1

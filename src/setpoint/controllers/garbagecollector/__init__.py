@@ -7,6 +7,6 @@ Guarantees:
 - An owner that is deleted in the foreground is removed when no blocking dependent is left; one whose dependents are
   orphaned is removed when they no longer refer to it.
 
-`graph` holds the ownership graph and decides what to reconcile; `monitors` feed it; `live` does the requests;
-`deleting` and `orphaning` decide; `collector` assembles them.
+`graph` holds the ownership graph and decides what to reconcile; `deleting` decides what is deleted or orphaned and does
+the requests; `collector` feeds the graph and assembles the parts.
 """

@@ -1,24 +1,169 @@
-"""Decides whether an object is deleted, by reading it and its owners from the server."""
+"""Decides whether an object is deleted or orphaned, by reading it and its owners from the server."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
-from setpoint.controllers.garbagecollector.absent_owners import AbsentOwners
-from setpoint.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Graph
-from setpoint.controllers.garbagecollector.identity import Identity, Node, owner_in
-from setpoint.controllers.garbagecollector.live import Live, NeedsNamespace, UnknownKind
-from setpoint.meta.errors import Conflict, NotFound
+from setpoint.client import Client, Resource, retry_on_conflict
+from setpoint.controllers.garbagecollector.graph import (
+    FOREGROUND,
+    ORPHAN,
+    AbsentOwners,
+    Graph,
+    Identity,
+    Node,
+    owner_in,
+)
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import Conflict, NotFound, UnsupportedMediaType
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Result
 
 log = logging.getLogger("setpoint.controllers")
 
-Obj = dict[str, Any]
 
+Change = Callable[[list[Obj]], list[Obj]]
+_MAX_CONCURRENT = 50
 _RETRY = Result(retry=True)
+
+
+class UnknownKind(Exception):
+    """The server does not know the kind, or not yet. This says nothing about whether the object exists."""
+
+
+class NeedsNamespace(Exception):
+    """A cluster-scoped object refers to an owner of a namespaced kind."""
+
+
+class ServerObjects:
+    """The requests of the garbage collector."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def resource(self, identity: Identity) -> Resource:
+        """Return the resource. Raise UnknownKind or NeedsNamespace."""
+        try:
+            found = await self._client.resource((identity.api_version, identity.kind))
+        except NotFound:
+            raise UnknownKind(f"unable to get REST mapping for {identity.api_version}/{identity.kind}.") from None
+        if found.namespaced and not identity.namespace:
+            raise NeedsNamespace(str(identity))
+        return found
+
+    async def metadata(self, identity: Identity) -> Obj:
+        """Return the metadata of the object with this name, whatever its uid. Raise NotFound."""
+        resource = await self.resource(identity)
+        try:
+            found = await self._client.get(resource, identity.name, identity.namespace, metadata_only=True)
+        except NotFound as error:
+            if not (error.details or {}).get("name"):
+                # Not the object but its resource was not found, for example because the version is no longer served.
+                raise UnknownKind(str(error)) from None
+            raise
+        meta: Obj = found["metadata"]
+        return meta
+
+    async def delete(self, identity: Identity, seen: Obj, propagation: str) -> None:
+        """Delete the object as it was read. If it changed since but its owners did not, delete it all the same, because
+        objects that are updated continuously could otherwise never be deleted. Raise NotFound or Conflict."""
+        resource = await self.resource(identity)
+        name, namespace, uid = identity.name, identity.namespace, identity.uid
+        try:
+            await self._client.delete(
+                resource, name, namespace, propagation=propagation, uid=uid, resource_version=seen["resourceVersion"]
+            )
+        except Conflict:
+            now = await self.metadata(identity)
+            if now["uid"] != uid or now.get("ownerReferences") != seen.get("ownerReferences"):
+                raise
+            await self._client.delete(resource, name, namespace, propagation=propagation, uid=uid)
+
+    async def drop_owners(self, identity: Identity, uids: Collection[str]) -> None:
+        """Remove references to these owners from the object. Raise NotFound."""
+        dropped: list[Obj] = [{"$patch": "delete", "uid": uid} for uid in uids]
+
+        def without(references: list[Obj]) -> list[Obj]:
+            return [reference for reference in references if reference["uid"] not in uids]
+
+        await self._change_references(identity, dropped, without)
+
+    async def unblock_owners(self, identity: Identity, references: Collection[Obj]) -> None:
+        """Clear blockOwnerDeletion in the object's references."""
+        blocking = [reference for reference in references if reference.get("blockOwnerDeletion")]
+        changed = [{**reference, "blockOwnerDeletion": False} for reference in blocking]
+
+        def unblocked(references: list[Obj]) -> list[Obj]:
+            return [{**reference, "blockOwnerDeletion": False} for reference in references]
+
+        await self._change_references(identity, changed, unblocked)
+
+    async def _change_references(self, identity: Identity, merged: list[Obj], changed: Change) -> None:
+        resource = await self.resource(identity)
+        name, namespace = identity.name, identity.namespace
+        change: Obj = {"metadata": {"uid": identity.uid, "ownerReferences": merged}}
+        try:
+            await self._client.patch(resource, name, change, namespace, kind="strategic")
+        except UnsupportedMediaType:
+            # Custom resources: replace the whole list, conditional on the version that was read.
+            seen = await self.metadata(identity)
+            references = changed(seen.get("ownerReferences") or [])
+            version = seen["resourceVersion"]
+            meta = {"uid": identity.uid, "resourceVersion": version, "ownerReferences": references or None}
+            await self._client.patch(resource, name, {"metadata": meta}, namespace)
+
+    async def drop_finalizer(self, identity: Identity, finalizer: str) -> None:
+        resource = await self.resource(identity)
+
+        async def attempt() -> None:
+            try:
+                seen = await self.metadata(identity)
+            except NotFound:
+                return
+            finalizers = seen.get("finalizers") or []
+            if seen["uid"] != identity.uid or finalizer not in finalizers:
+                return
+            left = [name for name in finalizers if name != finalizer]
+            change = {"metadata": {"resourceVersion": seen["resourceVersion"], "finalizers": left or None}}
+            await self._client.patch(resource, identity.name, change, identity.namespace)
+
+        await retry_on_conflict(attempt, self._clock)
+
+
+class Orphaning:
+    """Orphans the dependents of deleted owners."""
+
+    def __init__(self, graph: Graph, live: ServerObjects) -> None:
+        self._graph = graph
+        self._live = live
+
+    async def reconcile(self, uid: str) -> Result | None:
+        """Remove the references from all dependents, then the finalizer from the owner, so that dependents never look
+        abandoned."""
+        owner = self._graph.get(uid)
+        if owner is None:
+            return None
+        dependents = [dependent.identity for dependent in self._graph.dependents(uid)]
+        for start in range(0, len(dependents), _MAX_CONCURRENT):
+            some = dependents[start : start + _MAX_CONCURRENT]
+            outcomes = await asyncio.gather(*(self._release(one, uid) for one in some), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+        try:
+            await self._live.drop_finalizer(owner.identity, ORPHAN)
+        except (UnknownKind, NeedsNamespace):
+            return Result(retry=True)
+        return None
+
+    async def _release(self, dependent: Identity, uid: str) -> None:
+        with suppress(NotFound):  # deleted dependents need not be released
+            await self._live.drop_owners(dependent, [uid])
 
 
 @dataclass(slots=True)
@@ -32,7 +177,11 @@ class Owners:
 
 
 class Deleting:
-    def __init__(self, graph: Graph, live: Live, absent_owners: AbsentOwners, enqueue: Callable[[str], None]) -> None:
+    """Decides whether an object is deleted, by reading it and its owners from the server."""
+
+    def __init__(
+        self, graph: Graph, live: ServerObjects, absent_owners: AbsentOwners, enqueue: Callable[[str], None]
+    ) -> None:
         self._graph = graph
         self._live = live
         self._absent_owners = absent_owners

@@ -1,54 +1,82 @@
-"""The Job controller: event handlers and reconcile."""
+"""The Job controller: event handlers, reconcile, and the release of Pods that no Job will count."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.controller_group import ControllerGroup
-from setpoint.controllers.expectations import Expectations
-from setpoint.controllers.job.backoff import Backoff
-from setpoint.controllers.job.job_conditions import (
+from setpoint.controllers.expectations import Expectations, WrittenRevisions
+from setpoint.controllers.job.job_pods import (
     COMPLETE,
+    FINALIZER,
     SUCCESS_CRITERIA_MET,
     SUSPENDED,
     is_finished,
-    new_condition,
-    set_condition,
+    is_tracked,
+    job_condition,
+    set_job_condition,
 )
-from setpoint.controllers.job.job_pods import FINALIZER, is_tracked
-from setpoint.controllers.job.manage import JobPods
-from setpoint.controllers.job.orphans import OrphanPods
-from setpoint.controllers.job.progress import Progress, deadline_in, observe
-from setpoint.controllers.job.tally import Noted, count_released, finish, note_ended
+from setpoint.controllers.job.manage import RELEASE, JobPods
+from setpoint.controllers.job.progress import FailureBackoff, Progress, deadline_in, observe
+from setpoint.controllers.job.tally import Recorded, count_released, finish, record_ended
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.ownership import Claim
+from setpoint.controllers.ownership import Claim, PodOwners
 from setpoint.controllers.pod_control import PODS, PodControl
-from setpoint.controllers.pod_owners import PodOwners
-from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.clock import Clock
+from setpoint.meta.errors import NotFound
 from setpoint.meta.selectors import from_label_selector
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
-from setpoint.reconcile.rate_limiting import ExponentialBackoff, RateLimitingQueue
+from setpoint.reconcile.manager import ControllerGroup
+from setpoint.reconcile.workqueue import ExponentialBackoff, RateLimitingQueue
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Job, Pod
 
-JOBS = builtin("jobs", "batch")
-OWN_NAME = "kubernetes.io/job-controller"
-_FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
+_JOBS = builtin("jobs", "batch")
+_OWN_NAME = "kubernetes.io/job-controller"
+_INITIAL_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
 _BATCH = 1.0
 """Seconds by which Pod changes are delayed, so that those of a large Job coalesce."""
+
+
+class OrphanPods:
+    """Removes the tracking finalizer from Pods that no Job will count."""
+
+    def __init__(self, client: Client, jobs: Informer[Job], pods: Informer[Pod]) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._pods = pods
+
+    async def reconcile(self, key: str) -> None:
+        pod = self._pods.get(key)
+        if pod is None or not is_tracked(pod) or self._has_job(pod):
+            return
+        meta = pod["metadata"]
+        with suppress(NotFound):
+            await self._client.patch(PODS, meta["name"], RELEASE, meta["namespace"], kind="strategic")
+
+    def _has_job(self, pod: Pod) -> bool:
+        owner = controller_of(pod)
+        if owner is None:
+            return False
+        if owner["kind"] != "Job" or owner["apiVersion"] != "batch/v1":
+            return True
+        job = self._jobs.get(f"{pod['metadata']['namespace']}/{owner['name']}")
+        if job is None or job["metadata"]["uid"] != owner["uid"]:
+            return False
+        return not is_finished(job) or job["spec"].get("managedBy") not in (None, "kubernetes.io/job-controller")
 
 
 def job_controller(manager: Manager, options: ControllerOptions) -> ControllerGroup:
     name, workers = "job-controller", options.concurrent_job_syncs
     client, recorder = manager.client_for(name), manager.recorder(name)
-    jobs, pods = manager.informer(JOBS), manager.informer(PODS)
+    jobs, pods = manager.informer(_JOBS), manager.informer(PODS)
     reconciler = Jobs(client, manager.clock, jobs, pods, recorder)
     controller = Controller(name, reconciler.reconcile, manager.clock, workers=workers, queue=_queue(manager.clock))
     orphans = OrphanPods(client, jobs, pods)
@@ -60,13 +88,13 @@ def job_controller(manager: Manager, options: ControllerOptions) -> ControllerGr
 
 
 def _queue(clock: Clock) -> RateLimitingQueue:
-    return RateLimitingQueue(clock, (ExponentialBackoff(_FIRST_RETRY, _LONGEST_RETRY),))
+    return RateLimitingQueue(clock, (ExponentialBackoff(_INITIAL_BACKOFF, _MAX_BACKOFF),))
 
 
 class Jobs:
     def __init__(
-        self, client: Client, clock: Clock, jobs: Informer, pods: Informer, recorder: EventRecorder
-    ) -> None:  # fmt: skip
+        self, client: Client, clock: Clock, jobs: Informer[Job], pods: Informer[Pod], recorder: EventRecorder
+    ) -> None:
         self._client = client
         self._clock = clock
         self._jobs = jobs
@@ -75,7 +103,7 @@ class Jobs:
         self._owners = PodOwners("Job", jobs)
         self._expected = Expectations(clock)
         self._written = WrittenRevisions()
-        self._backoffs: dict[str, Backoff] = {}
+        self._backoffs: dict[str, FailureBackoff] = {}
         """Backoff by key. A cache: a missing entry is recomputed from the remaining Pods."""
         self._job_pods = JobPods(client, PodControl(client, recorder), pods, self._expected, self._written)
 
@@ -84,7 +112,7 @@ class Jobs:
     def watch(self, controller: Controller, release: Callable[[str], None]) -> None:
         """Register the handlers. `release(key)` enqueues the removal of a Pod's finalizer that no Job will remove."""
 
-        def job_changed(old: Obj | None, new: Obj | None) -> None:
+        def job_changed(old: Job | None, new: Job | None) -> None:
             job = new or old or {}
             key = key_of(job)
             if new is None or is_finished(new):
@@ -98,7 +126,7 @@ class Jobs:
             )
             controller.queue.add_after(key, _BATCH if same_spec else 0)
 
-        def pod_changed(old: Obj | None, new: Obj | None) -> None:
+        def pod_changed(old: Pod | None, new: Pod | None) -> None:
             for key in self._affected(old, new):
                 controller.queue.add_after(key, _BATCH)
             pod = new or old or {}
@@ -108,13 +136,13 @@ class Jobs:
         self._jobs.add_handler(job_changed)
         self._pods.add_handler(pod_changed)
 
-    def _selected(self, job: Obj) -> Iterable[Obj]:
+    def _selected(self, job: Job) -> Iterable[Pod]:
         meta = job["metadata"]
         selector = from_label_selector(job["spec"]["selector"])
         orphans = (pod for pod in self._pods.orphans(meta["namespace"]) if selector.matches(_labels(pod)))
         return [*self._pods.controlled_by(meta["uid"]), *orphans]
 
-    def _is_untracked(self, pod: Obj) -> bool:
+    def _is_untracked(self, pod: Pod) -> bool:
         """Return whether no reconcile of a Job will remove the Pod's finalizer. An unknown Job may just be new, unless
         the Pod is being deleted."""
         if controller_of(pod) is None:
@@ -124,7 +152,7 @@ class Jobs:
             return "deletionTimestamp" in pod["metadata"]
         return is_finished(self._jobs.items[key])
 
-    def _affected(self, old: Obj | None, new: Obj | None) -> list[str]:
+    def _affected(self, old: Pod | None, new: Pod | None) -> list[str]:
         """Return the keys of the Jobs that a Pod change concerns, and record the observation in the expectations."""
         pod = new or old or {}
         keys = self._owners.affected(old, new)
@@ -142,7 +170,7 @@ class Jobs:
         if cached is None:
             self._forget(key)
             return None
-        if cached["spec"].get("managedBy") not in (None, OWN_NAME):
+        if cached["spec"].get("managedBy") not in (None, _OWN_NAME):
             return None
         if is_finished(cached):
             self._forget(key)
@@ -151,7 +179,7 @@ class Jobs:
             return Result(retry=True)
         # Check before the first await: the expectations refer to the cache as it is now.
         may_act = self._expected.satisfied(key)
-        job = {**cached, "status": copy.deepcopy(cached.get("status") or {})}
+        job: Job = {**cached, "status": copy.deepcopy(cached.get("status") or {})}
         pods = await self._claimed(job)
         seen = observe(job, pods, self._backoffs.get(key), self._clock.now())
         again = None if seen.outcome is not None else deadline_in(seen)
@@ -170,7 +198,7 @@ class Jobs:
                     again = min(wait, again) if again is not None else wait
             if _is_complete(seen, active):
                 text = "Reached expected number of succeeded pods"
-                seen.outcome = new_condition(SUCCESS_CRITERIA_MET, "CompletionsReached", text, seen.now)
+                seen.outcome = job_condition(SUCCESS_CRITERIA_MET, "CompletionsReached", text, seen.now)
             elif managed:
                 changed = self._note_suspension(seen)
         changed |= _write_counts(seen, active)
@@ -184,18 +212,18 @@ class Jobs:
         self._written.forget(key)
         self._backoffs.pop(key, None)
 
-    async def _claimed(self, job: Obj) -> list[Obj]:
+    async def _claimed(self, job: Job) -> list[Pod]:
         meta = job["metadata"]
         selector = from_label_selector(job["spec"]["selector"])
         candidates = [*self._pods.controlled_by(meta["uid"]), *self._pods.orphans(meta["namespace"])]
-        claimed = await Claim(self._client, JOBS, job, PODS, selector, FINALIZER).claimed(candidates)
+        claimed = await Claim(self._client, _JOBS, job, PODS, selector, FINALIZER).claimed(candidates)
         return [pod if controller_of(pod) is not None else _with_finalizer(pod) for pod in claimed]
 
     def _note_suspension(self, seen: Progress) -> bool:
         suspended = bool(seen.job["spec"].get("suspend"))
         status, word = ("True", "Suspended") if suspended else ("False", "Resumed")
-        wanted = new_condition(SUSPENDED, f"Job{word}", f"Job {word.lower()}", seen.now, status)
-        if not set_condition(seen.status, wanted):
+        wanted = job_condition(SUSPENDED, f"Job{word}", f"Job {word.lower()}", seen.now, status)
+        if not set_job_condition(seen.status, wanted):
             return False
         self._recorder.normal(seen.job, word, f"Job {word.lower()}")
         if suspended:
@@ -208,21 +236,21 @@ class Jobs:
     # -- counting ---------------------------------------------------------------------------------------------------
 
     async def _track(self, key: str, seen: Progress, changed: bool) -> None:
-        noted = note_ended(seen)
-        if changed or noted.changed:
+        recorded = record_ended(seen)
+        if changed or recorded.changed:
             await self._write(key, seen)
             self._backoffs[key] = seen.backoff
-        changed = await self._release(key, seen, noted)
-        finished = noted.complete and finish(seen)
+        changed = await self._release(key, seen, recorded)
+        finished = recorded.complete and finish(seen)
         if changed or finished:
             await self._write(key, seen)
         if finished:
-            self._announce(seen)
+            self._record_outcome(seen)
 
-    async def _release(self, key: str, seen: Progress, noted: Noted) -> bool:
+    async def _release(self, key: str, seen: Progress, recorded: Recorded) -> bool:
         """Remove finalizers. Return whether the status must be written again afterwards."""
         tracked = {pod["metadata"]["uid"] for pod in seen.pods if is_tracked(pod)}
-        released, failure = await self._job_pods.release(key, noted.release)
+        released, failure = await self._job_pods.release(key, recorded.release)
         changed = count_released(seen.status, tracked - released)
         if failure is None:
             return changed
@@ -233,10 +261,11 @@ class Jobs:
     async def _write(self, key: str, seen: Progress) -> None:
         written = await self._client.update(seen.job, subresource="status")
         # Copy the status to continue with: the written object is shared.
-        seen.job = {**written, "status": {"uncountedTerminatedPods": {}, **(written.get("status") or {})}}
+        status = {"uncountedTerminatedPods": {}, **(written.get("status") or {})}
+        seen.job = cast("Job", {**written, "status": status})
         self._written.wrote(key, self._jobs, seen.job)
 
-    def _announce(self, seen: Progress) -> None:
+    def _record_outcome(self, seen: Progress) -> None:
         job, outcome = seen.job, seen.outcome
         assert outcome is not None
         if outcome["type"] != COMPLETE:
@@ -249,11 +278,11 @@ class Jobs:
         self._recorder.normal(job, "Completed", "Job completed")
 
 
-def _labels(pod: Obj) -> dict[str, str]:
+def _labels(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
-def _with_finalizer(pod: Obj) -> Obj:
+def _with_finalizer(pod: Pod) -> Pod:
     """Return the Pod as the cache will show it after the adoption, with the finalizer."""
     if is_tracked(pod):
         return pod

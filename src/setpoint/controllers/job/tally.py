@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from setpoint.controllers.job.indexes import Indexes
-from setpoint.controllers.job.job_conditions import (
+from setpoint.controllers.job.job_pods import (
     COMPLETE,
     FAILED,
     FAILURE_TARGET,
     SUCCESS_CRITERIA_MET,
-    new_condition,
-    set_condition,
-)
-from setpoint.controllers.job.job_pods import (
+    Indexes,
     counts_failures_per_index,
     has_failed,
     has_succeeded,
@@ -22,18 +18,21 @@ from setpoint.controllers.job.job_pods import (
     index_within,
     is_indexed,
     is_tracked,
+    job_condition,
+    set_job_condition,
 )
-from setpoint.controllers.job.policies import apply_failure_policy
-from setpoint.controllers.job.progress import Progress
+from setpoint.controllers.job.progress import Progress, apply_failure_policy
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
-MOST_UNCOUNTED = 500
+MAX_UNCOUNTED = 500
 """The maximum number of uncounted uids in a status, which bounds its size and the duration of a reconcile."""
 
 
-class Noted(NamedTuple):
-    release: list[Obj]
+class Recorded(NamedTuple):
+    release: list[Pod]
     """Pods whose finalizer can be removed once the status is written."""
     changed: bool
     """The status must be written first."""
@@ -41,7 +40,7 @@ class Noted(NamedTuple):
     """No ended Pods were left for the next reconcile."""
 
 
-def note_ended(seen: Progress) -> Noted:
+def record_ended(seen: Progress) -> Recorded:
     """First step: record the ended Pods in the status as uncounted."""
     status, indexed = seen.status, is_indexed(seen.job)
     pods = (
@@ -50,7 +49,7 @@ def note_ended(seen: Progress) -> Noted:
     tracked = {pod["metadata"]["uid"] for pod in pods if is_tracked(pod)}
     changed = count_released(status, tracked)
     uncounted = {kind: list(status["uncountedTerminatedPods"].get(kind) or ()) for kind in ("succeeded", "failed")}
-    release: list[Obj] = []
+    release: list[Pod] = []
     new_indexes: list[int] = []
     complete = True
     for pod in pods:
@@ -72,16 +71,16 @@ def note_ended(seen: Progress) -> Noted:
                 and apply_failure_policy(seen.job, pod).counts
             ):
                 uncounted["failed"].append(uid)
-        if len(new_indexes) + len(uncounted["succeeded"]) + len(uncounted["failed"]) >= MOST_UNCOUNTED:
+        if len(new_indexes) + len(uncounted["succeeded"]) + len(uncounted["failed"]) >= MAX_UNCOUNTED:
             complete = False
             break
-    noted = {kind: uids for kind, uids in uncounted.items() if uids}
-    changed |= noted != status["uncountedTerminatedPods"] or bool(new_indexes)
-    status["uncountedTerminatedPods"] = noted
+    recorded = {kind: uids for kind, uids in uncounted.items() if uids}
+    changed |= recorded != status["uncountedTerminatedPods"] or bool(new_indexes)
+    status["uncountedTerminatedPods"] = recorded
     if indexed:
         seen.done |= Indexes.of(new_indexes)
         changed |= _write_indexes(seen)
-    return Noted(release, _write_interim(seen) or changed, complete)
+    return Recorded(release, _write_interim(seen) or changed, complete)
 
 
 def count_released(status: Obj, tracked: Collection[str]) -> bool:
@@ -108,13 +107,13 @@ def finish(seen: Progress) -> bool:
     uncounted = status.get("uncountedTerminatedPods") or {}
     if outcome is None or uncounted.get("succeeded") or uncounted.get("failed") or seen.terminating > 0:
         return False
-    set_condition(status, outcome)
+    set_job_condition(status, outcome)
     if outcome["type"] == COMPLETE:
         status["completionTime"] = outcome["lastTransitionTime"]
     return True
 
 
-def _may_release(seen: Progress, pod: Obj) -> bool:
+def _may_release(seen: Progress, pod: Pod) -> bool:
     if "deletionTimestamp" in seen.job["metadata"] or seen.outcome is not None or has_succeeded(pod):
         return True
     if not has_failed(pod, seen.job):
@@ -151,9 +150,9 @@ def _write_interim(seen: Progress) -> bool:
     outcome = seen.outcome
     if outcome is None or outcome["type"] not in (FAILURE_TARGET, SUCCESS_CRITERIA_MET):
         return False
-    changed = set_condition(seen.status, outcome)
+    changed = set_job_condition(seen.status, outcome)
     final = FAILED if outcome["type"] == FAILURE_TARGET else COMPLETE
-    seen.outcome = new_condition(final, outcome.get("reason", ""), outcome.get("message", ""), seen.now)
+    seen.outcome = job_condition(final, outcome.get("reason", ""), outcome.get("message", ""), seen.now)
     return changed
 
 

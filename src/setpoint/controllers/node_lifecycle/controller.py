@@ -1,38 +1,366 @@
-"""The runnables of node lifecycle: the monitor, the queues of the zones, and two controllers that react to changes."""
+"""Checks every node periodically: its last heartbeat, its conditions, the readiness of its Pods, and its taints.
+
+The controller runs the monitor, the queues of the zones, and two control loops that react to changes.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
 
-from setpoint.client import Client
-from setpoint.controllers.controller_group import ControllerGroup
-from setpoint.controllers.node_lifecycle.monitor import LEASE_NAMESPACE, LEASES, NodeMonitor
-from setpoint.controllers.node_lifecycle.pods_not_ready import mark_not_ready
+from setpoint.client import Client, Unreachable
+from setpoint.client.resources import builtin
 from setpoint.controllers.node_lifecycle.taints import (
     EVICTING,
     NODES,
+    Change,
+    Zones,
     evicting_taint,
+    ids_of,
     missing_labels,
     scheduling_changes,
     swap_taints,
+    taints_of,
+    zone_of,
 )
-from setpoint.controllers.node_lifecycle.zones import Zones, zone_of
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
-from setpoint.controllers.pods_by_node import PodsByNode
+from setpoint.controllers.pods import PodsByNode, is_ready
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import NotFound
-from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
-from setpoint.reconcile.manager import Runnable
+from setpoint.meta.conditions import condition_of, conditions_of
+from setpoint.meta.errors import ApiError, Conflict, NotFound
+from setpoint.meta.objects import ObjView
+from setpoint.meta.times import format_time, parse_time
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.reconcile.manager import ControllerGroup, Runnable
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Lease, Node, Pod
 
-ACCOUNT = "node-controller"
+
+log = logging.getLogger("setpoint.controllers")
+
+
+_WATCHED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+"""Conditions that become Unknown. NetworkUnavailable is not reported by the kubelet and therefore not included."""
+LEASES = builtin("leases", "coordination.k8s.io")
+LEASE_NAMESPACE = "kube-node-lease"
+_EXCLUDED = "node.kubernetes.io/exclude-disruption"
+_MAX_CONCURRENT = 8
+_ATTEMPTS, _PAUSE = 5, 0.02
+_YIELD_EVERY = 500
+"""The number of nodes after which the loop yields to other tasks."""
+_ACCOUNT = "node-controller"
 _NODE_WORKERS, _POD_WORKERS = 8, 4
 
 
+@dataclass(slots=True)
+class Health:
+    """The health of a node, measured with this process's own clock, because node clocks may be wrong. After a restart
+    every node gets the full grace period again."""
+
+    last_heartbeat: float
+    ready: ObjView | None
+    """The Ready condition at the last check; None if the node had none."""
+    renewed: str = ""
+    """The renewTime of the Lease at the last check; empty if there is none."""
+
+
+def observe(health: Health | None, node: Node, lease: Lease | None, at: float, now: datetime) -> Health:
+    """Return the health of a node in this state at `at` (monotonic seconds), which is `now`."""
+    ready = condition_of(node, "Ready")
+    if health is None:
+        last_heartbeat = at
+        if ready is None:
+            last_heartbeat = at - (now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds()
+        health = Health(last_heartbeat, ready)
+    elif (health.ready or {}).get("lastHeartbeatTime") != (ready or {}).get("lastHeartbeatTime"):
+        health.last_heartbeat = at
+    health.ready = ready
+    renewed = ((lease or {}).get("spec") or {}).get("renewTime") or ""
+    # Any other time is a heartbeat, even an earlier one: the node's clock may have been set back.
+    if renewed and renewed != health.renewed:
+        health.renewed = renewed
+        health.last_heartbeat = at
+    return health
+
+
+def unknown_conditions(node: Node, now: datetime) -> list[ObjView] | None:
+    """Return the conditions of a node without heartbeats, or None if they are Unknown already."""
+    stamp = format_time(now)
+    ready = condition_of(node, "Ready")
+    if ready is not None and ready["status"] == "Unknown":
+        return None
+    changed: list[ObjView] = []
+    there = set()
+    for found in conditions_of(node):
+        there.add(found["type"])
+        if found["type"] in _WATCHED and found["status"] != "Unknown":
+            found = {
+                **found,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+                "lastTransitionTime": stamp,
+            }
+        changed.append(found)
+    for kind in _WATCHED:
+        if kind not in there:
+            changed.append(
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated",
+                    "message": "Kubelet never posted node status.",
+                    "lastHeartbeatTime": node["metadata"]["creationTimestamp"],
+                    "lastTransitionTime": stamp,
+                }
+            )
+    return changed
+
+
+async def mark_not_ready(client: Client, clock: Clock, recorder: EventRecorder, pods: Iterable[Pod]) -> None:
+    """Mark the Pods of an unreachable node as not ready, so that they are removed from endpoints."""
+    for pod in pods:
+        if not is_ready(pod):
+            continue
+        meta = pod["metadata"]
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(clock.now())}
+        change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [ready]}}
+        with suppress(NotFound):
+            await client.patch(PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status")
+            recorder.warning(pod, "NodeNotReady", "Node is not ready")
+
+
+# -- monitor ----------------------------------------------------------------------------------------------------------
+
+
+class StaleLeases(Exception):
+    """The cache of Leases is stale: a missing renewal proves nothing."""
+
+
+class NodeMonitor:
+    """Checks every node periodically and updates conditions, Pods and taints."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        recorder: EventRecorder,
+        nodes: Informer[Node],
+        leases: Informer[Lease],
+        pods: PodsByNode,
+        zones: Zones,
+        options: ControllerOptions,
+        taint: Callable[[str, str], None],
+    ) -> None:
+        """Create the monitor. `taint(zone, node)` adds a node to the queue of its zone; an empty name only wakes the
+        queue."""
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._nodes = nodes
+        self._leases = leases
+        self._pods = pods
+        self._zones = zones
+        self._options = options
+        self._taint = taint
+        self.health: dict[str, Health] = {}
+        self._known: dict[str, str] = {}
+        """Uids of the nodes at the previous check, by name."""
+        self._unmarked: set[str] = set()
+        """Nodes some of whose Pods may still be marked as ready."""
+        self._leases_until = 0
+        """The revision that the cache of Leases must have reached."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.check_nodes()
+            except StaleLeases:
+                log.info("node lifecycle: waiting until the cache of Leases has caught up")
+            except (ApiError, Unreachable) as error:
+                log.warning("node lifecycle: %s", error)
+            except Exception:
+                log.exception("node lifecycle: the check of the nodes failed; retrying in the next period")
+            await self._clock.sleep(self._options.node_monitor_period)
+
+    def ready(self, name: str) -> str:
+        """Return the status of the node's Ready condition as last seen or written; empty if there is none."""
+        health = self.health.get(name)
+        return str((health.ready or {}).get("status") or "") if health is not None else ""
+
+    async def check_nodes(self) -> None:
+        if int(self._leases.resource_version or 0) < self._leases_until:
+            raise StaleLeases
+        nodes = sorted(self._nodes.items.values(), key=lambda node: str(node["metadata"]["name"]))
+        self._record_membership(nodes)
+        before: dict[str, str] = {}
+        overdue: list[Node] = []
+        for count, node in enumerate(nodes):
+            if count and count % _YIELD_EVERY == 0:
+                await self._clock.sleep(0)
+            if self._is_overdue(node):
+                overdue.append(node)
+            name = node["metadata"]["name"]
+            before[name] = self.ready(name) or "Unknown"
+        failed = await self._all(overdue, self._mark_unknown)
+        ready_by_zone: dict[str, list[bool]] = {}
+        active = []
+        for count, node in enumerate(nodes):
+            if count and count % _YIELD_EVERY == 0:
+                await self._clock.sleep(0)
+            name = node["metadata"]["name"]
+            if name in failed:
+                continue
+            if _EXCLUDED not in (node["metadata"].get("labels") or {}):
+                ready_by_zone.setdefault(zone_of(node), []).append(self.ready(name) == "True")
+            if self._needs_attention(node, before[name]):
+                active.append(node)
+
+        async def handle(node: Node) -> None:
+            await self._handle(node, before[node["metadata"]["name"]])
+
+        await self._all(active, handle)
+        await self._assess_zones(ready_by_zone, nodes)
+
+    async def _all(self, nodes: list[Node], do: Callable[[Node], Any]) -> set[str]:
+        """Run `do` for the nodes with limited concurrency. Return the names of those for which it failed."""
+        limit, failed = asyncio.Semaphore(_MAX_CONCURRENT), set()
+
+        async def one(node: Node) -> None:
+            async with limit:
+                try:
+                    await do(node)
+                except (ApiError, Unreachable) as error:
+                    log.warning("node lifecycle: node %s: %s", node["metadata"]["name"], error)
+                    failed.add(node["metadata"]["name"])
+
+        outcomes = await asyncio.gather(*(one(node) for node in nodes), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return failed
+
+    # -- added and removed nodes --------------------------------------------------------------------------------------
+
+    def _record_membership(self, nodes: list[Node]) -> None:
+        current = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        for name, uid in current.items():
+            if name not in self._known:
+                self._record(name, uid, "RegisteredNode", f"Registered Node {name} in Controller")
+                self._unmarked.add(name)
+        for name, uid in self._known.items():
+            if name not in current:
+                self._record(name, uid, "RemovingNode", f"Removing Node {name} from Controller")
+                self._unmarked.discard(name)
+                self.health.pop(name, None)
+        self._known = current
+
+    def _record(self, name: str, uid: str, reason: str, message: str) -> None:
+        about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
+        self._recorder.normal(about, reason, f"Node {name} event: {message}")
+
+    # -- health -------------------------------------------------------------------------------------------------------
+
+    def _is_overdue(self, node: Node) -> bool:
+        name = node["metadata"]["name"]
+        lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        at = self._clock.monotonic()
+        health = self.health[name] = observe(self.health.get(name), node, lease, at, self._clock.now())
+        options = self._options
+        grace = options.node_startup_grace_period if health.ready is None else options.node_monitor_grace_period
+        return at > health.last_heartbeat + grace and self.ready(name) != "Unknown"
+
+    async def _mark_unknown(self, node: Node) -> None:
+        name = node["metadata"]["name"]
+        await self._check_lease(name)
+        for attempt in range(_ATTEMPTS):
+            conditions = unknown_conditions(node, self._clock.now())
+            if conditions is None:
+                return
+            changed = {**node, "status": {**(node.get("status") or {}), "conditions": conditions}}
+            try:
+                written = await self._client.update(changed, subresource="status")
+                self.health[name].ready = condition_of(written, "Ready")
+                return
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            await self._clock.sleep(_PAUSE)
+            node = cast("Node", await self._client.get(NODES, name))
+            if not self._is_overdue(node):
+                return
+
+    async def _check_lease(self, name: str) -> None:
+        """Read the Lease from the server before a node is declared unhealthy, because the cache may have stalled."""
+        try:
+            live = await self._client.get(LEASES, name, LEASE_NAMESPACE)
+        except NotFound:
+            return
+        cached = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        version = live["metadata"]["resourceVersion"]
+        if cached is None or cached["metadata"]["resourceVersion"] != version:
+            self._leases_until = int(version)
+            raise StaleLeases
+
+    # -- taints and Pods ----------------------------------------------------------------------------------------------
+
+    def _needs_attention(self, node: Node, before: str) -> bool:
+        """Return whether anything must be done for the node; most are healthy and were before."""
+        now = self.ready(node["metadata"]["name"])
+        if now == before == "True" and (not taints_of(node) or ids_of(taints_of(node)).isdisjoint(EVICTING)):
+            self._unmarked.discard(node["metadata"]["name"])
+            return False
+        return bool(now)
+
+    async def _handle(self, node: Node, before: str) -> None:
+        name, ready = node["metadata"]["name"], self.ready(node["metadata"]["name"])
+        await self._apply_taint(node, ready)
+        if ready != "True" and before == "True":
+            about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": node["metadata"]["uid"]}}
+            self._recorder.normal(about, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self._unmarked.add(name)
+        if ready == "Unknown" and name in self._unmarked:
+            await mark_not_ready(self._client, self._clock, self._recorder, self._pods.on(name))
+        self._unmarked.discard(name)
+
+    async def _apply_taint(self, node: Node, ready: str) -> None:
+        there, wanted = ids_of(taints_of(node)), evicting_taint(ready)
+        if wanted is None:
+            await swap_taints(self._client, self._clock, node, (), EVICTING)
+        elif not there.isdisjoint(each for each in EVICTING if each != wanted):
+            # It is tainted already: only the reason has changed.
+            opposite = [each for each in EVICTING if each != wanted]
+            await swap_taints(self._client, self._clock, node, (wanted,), opposite)
+        elif wanted not in there:
+            self._taint(zone_of(node), node["metadata"]["name"])
+
+    async def _assess_zones(self, ready_by_zone: dict[str, list[bool]], nodes: list[Node]) -> None:
+        change = self._zones.assess(ready_by_zone)
+        if change is Change.ALL_DOWN:
+            log.warning("node lifecycle: no node is ready; evictions are suspended until one is")
+
+            async def untaint(node: Node) -> None:
+                await swap_taints(self._client, self._clock, node, (), EVICTING)
+
+            await self._all([node for node in nodes if not ids_of(taints_of(node)).isdisjoint(EVICTING)], untaint)
+        elif change is Change.UP_AGAIN:
+            log.warning("node lifecycle: some nodes are ready again; evictions resume")
+            now = self._clock.monotonic()
+            for health in self.health.values():
+                health.last_heartbeat = now
+        for zone in ready_by_zone:
+            self._taint(zone, "")
+
+
 def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> Runnable:
-    client, clock, recorder = manager.client_for(ACCOUNT), manager.clock, manager.recorder(ACCOUNT)
+    client, clock, recorder = manager.client_for(_ACCOUNT), manager.clock, manager.recorder(_ACCOUNT)
     nodes, pods = manager.informer(NODES), manager.informer(PODS)
     leases = manager.informer(LEASES, namespace=LEASE_NAMESPACE)
     zones = Zones(clock, options)
@@ -50,11 +378,11 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
 
     binding = Controller("node-lifecycle-pods", pod_bound, clock, workers=_POD_WORKERS)
 
-    def node_changed(old: Obj | None, new: Obj | None) -> None:
+    def node_changed(old: Node | None, new: Node | None) -> None:
         if new is not None:
             following.enqueue(key_of(new))
 
-    def pod_changed(old: Obj | None, new: Obj | None) -> None:
+    def pod_changed(old: Pod | None, new: Pod | None) -> None:
         node = new["spec"].get("nodeName") if new is not None else None
         if new is None or not node or (old is not None and old["spec"].get("nodeName") == node):
             return
@@ -69,7 +397,7 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
 class NodeTaints:
     """Keeps the NoSchedule taints of a node in line with its conditions."""
 
-    def __init__(self, client: Client, clock: Clock, nodes: Informer) -> None:
+    def __init__(self, client: Client, clock: Clock, nodes: Informer[Node]) -> None:
         self._client = client
         self._clock = clock
         self._nodes = nodes
@@ -96,7 +424,7 @@ class ZoneQueues:
 
     monitor: NodeMonitor
 
-    def __init__(self, client: Client, clock: Clock, nodes: Informer, zones: Zones) -> None:
+    def __init__(self, client: Client, clock: Clock, nodes: Informer[Node], zones: Zones) -> None:
         self._client = client
         self._clock = clock
         self._nodes = nodes
@@ -127,7 +455,7 @@ class ZoneQueues:
             waiting.pop(name, None)
         return None
 
-    async def _taint(self, node: Obj, wanted: tuple[str, str], opposite: list[tuple[str, str]]) -> bool:
+    async def _taint(self, node: Node, wanted: tuple[str, str], opposite: list[tuple[str, str]]) -> bool:
         try:
             return await swap_taints(self._client, self._clock, node, (wanted,), opposite)
         except NotFound:

@@ -1,34 +1,72 @@
-"""The known claims and volumes, and all writes of the binder."""
+"""The known claims and volumes, with the binder's own newer writes, and all writes of the binder."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterable
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.persistentvolume.latest import Latest
-from setpoint.kinds.core.volume_attributes import access_modes_text
 from setpoint.kinds.storage.binding import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
+    access_modes_text,
     annotations_of,
     claim_class,
+    claim_reference,
     has_access_modes,
     is_reserved_for,
     smallest_match,
     volume_class,
 )
 from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import QuantityError, canonical
 from setpoint.reconcile import Informer, key_of
 
-Obj = dict[str, Any]
-
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
-PRE_RESIZE_CAPACITY = "volume.alpha.kubernetes.io/pre-resize-capacity"
+_PRE_RESIZE_CAPACITY = "volume.alpha.kubernetes.io/pre-resize-capacity"
 _FREE, _UNBOUND = "free", "unbound"
 _CLAIMED = "claimed"
+
+
+def _revision(obj: Obj) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+class Latest:
+    """Returns own writes until the informer has caught up. Deciding by a stale cache could make the same decision
+    twice, and differently."""
+
+    def __init__(self, informer: Informer[Obj]) -> None:
+        self._informer = informer
+        self._written: dict[str, Obj] = {}
+        informer.add_handler(self._seen)
+
+    def get(self, key: str) -> Obj | None:
+        return self._written.get(key) or self._informer.get(key)
+
+    def by_index(self, name: str, value: str) -> Iterable[Obj]:
+        """Return the objects of the informer's index in their latest known version, and those that the index may
+        lack."""
+        found = {key_of(obj): obj for obj in self._informer.by_index(name, value)}
+        return {**found, **self._written}.values()
+
+    def wrote(self, obj: Obj) -> Obj:
+        key, seen = key_of(obj), self._informer.get(key_of(obj))
+        behind = int(self._informer.resource_version or "0") < _revision(obj)
+        if behind and (seen is None or _revision(seen) < _revision(obj)):
+            self._written[key] = obj
+        return obj
+
+    def _seen(self, old: Obj | None, new: Obj | None) -> None:
+        key = key_of(new or old or {})
+        mine = self._written.get(key)
+        if mine is not None and (new is None or _revision(new) >= _revision(mine)):
+            del self._written[key]
+
+
+# -- ledger -----------------------------------------------------------------------------------------------------------
 
 
 def claim_key(reference: Obj) -> str:
@@ -49,7 +87,9 @@ def _unbound_in_class(claim: Obj) -> tuple[str, ...]:
 
 
 class Ledger:
-    def __init__(self, client: Client, claims: Informer, volumes: Informer) -> None:
+    """The known claims and volumes, and all writes of the binder."""
+
+    def __init__(self, client: Client, claims: Informer[Obj], volumes: Informer[Obj]) -> None:
         self._client = client
         self._volume_informer, self._claim_informer = volumes, claims
         volumes.add_index(_FREE, _free_in_class)
@@ -130,7 +170,7 @@ class Ledger:
         return self._volumes.wrote(await self._client.update({**volume, "status": status}, subresource="status"))
 
     async def set_claim_status(self, claim: Obj, phase: str, volume: Obj | None) -> Obj:
-        status = claim_status(claim, phase, volume)
+        status = _claim_status(claim, phase, volume)
         if status == (claim.get("status") or {}):
             return claim
         return self._claims.wrote(await self._client.update({**claim, "status": status}, subresource="status"))
@@ -141,21 +181,21 @@ class Ledger:
         name = volume["metadata"]["name"]
         self._binding.add(name)
         try:
-            promised = volume_for(volume, claim)
-            volume = await self.save_volume(promised) if promised is not volume else volume
+            with_reference = _volume_for(volume, claim)
+            volume = await self.save_volume(with_reference) if with_reference is not volume else volume
         finally:
             self._binding.discard(name)
         volume = await self.set_phase(volume, "Bound")
-        bound = claim_on(claim, name)
+        bound = _claim_on(claim, name)
         claim = await self.save_claim(bound) if bound is not claim else claim
         await self.set_claim_status(claim, "Bound", volume)
 
     async def unbind(self, volume: Obj) -> None:
         """Release the volume; one that its author reserved stays reserved for a claim with that name."""
-        await self.set_phase(await self.save_volume(volume_freed(volume)), "Available")
+        await self.set_phase(await self.save_volume(_volume_freed(volume)), "Available")
 
 
-def volume_for(volume: Obj, claim: Obj) -> Obj:
+def _volume_for(volume: Obj, claim: Obj) -> Obj:
     """Return the volume with a claimRef to the claim, or the volume itself if it has it."""
     meta = claim["metadata"]
     reference = volume["spec"].get("claimRef") or {}
@@ -163,29 +203,21 @@ def volume_for(volume: Obj, claim: Obj) -> Obj:
     by_us = not is_reserved_for(volume, claim) and BOUND_BY_CONTROLLER not in noted
     if reference.get("uid") == meta["uid"] and not by_us:
         return volume
-    reference = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "name": meta["name"],
-        "namespace": meta["namespace"],
-        "resourceVersion": meta["resourceVersion"],
-        "uid": meta["uid"],
-    }
-    changed = {**volume, "spec": {**volume["spec"], "claimRef": reference}}
+    changed = {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}}
     return with_annotation(changed, BOUND_BY_CONTROLLER, "yes") if by_us else changed
 
 
-def volume_freed(volume: Obj) -> Obj:
+def _volume_freed(volume: Obj) -> Obj:
     spec = {**volume["spec"]}
     if BOUND_BY_CONTROLLER not in annotations_of(volume):
         spec["claimRef"] = {key: value for key, value in spec["claimRef"].items() if key != "uid"}
         return {**volume, "spec": spec}
     del spec["claimRef"]
-    kept = {key: value for key, value in annotations_of(volume).items() if key != BOUND_BY_CONTROLLER}
-    return {**volume, "metadata": {**volume["metadata"], "annotations": kept}, "spec": spec}
+    annotations = {key: value for key, value in annotations_of(volume).items() if key != BOUND_BY_CONTROLLER}
+    return {**volume, "metadata": {**volume["metadata"], "annotations": annotations}, "spec": spec}
 
 
-def claim_on(claim: Obj, volume: str) -> Obj:
+def _claim_on(claim: Obj, volume: str) -> Obj:
     """Return the claim with a reference to the volume, or the claim itself if it is complete."""
     changed = claim
     if claim["spec"].get("volumeName") != volume:
@@ -201,7 +233,7 @@ def with_annotation(obj: Obj, name: str, value: str) -> Obj:
     return {**obj, "metadata": meta}
 
 
-def claim_status(claim: Obj, phase: str, volume: Obj | None) -> Obj:
+def _claim_status(claim: Obj, phase: str, volume: Obj | None) -> Obj:
     old = claim.get("status") or {}
     status = {**old, "phase": phase}
     if volume is None:
@@ -213,7 +245,7 @@ def claim_status(claim: Obj, phase: str, volume: Obj | None) -> Obj:
         # After the binding, the resizer owns the capacity: it may intentionally differ from the volume's.
         return status
     size = volume["spec"].get("capacity") or {}
-    if PRE_RESIZE_CAPACITY in annotations_of(volume):
+    if _PRE_RESIZE_CAPACITY in annotations_of(volume):
         size = {**(old.get("capacity") or {}), "storage": _pre_resize(volume)}
     status["capacity"] = size
     attributes = volume["spec"].get("volumeAttributesClassName")
@@ -224,6 +256,6 @@ def claim_status(claim: Obj, phase: str, volume: Obj | None) -> Obj:
 
 def _pre_resize(volume: Obj) -> str:
     try:
-        return canonical(annotations_of(volume)[PRE_RESIZE_CAPACITY])
+        return canonical(annotations_of(volume)[_PRE_RESIZE_CAPACITY])
     except QuantityError:
         return str(volume["spec"]["capacity"]["storage"])

@@ -1,39 +1,86 @@
-"""The horizontal Pod autoscaler controller."""
+"""The horizontal Pod autoscaler controller, and the status that it writes."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from setpoint.client import Client, Resource
 from setpoint.client.resources import builtin
+from setpoint.controllers.expectations import WrittenRevisions
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
-from setpoint.controllers.podautoscaler.behavior import (
+from setpoint.controllers.podautoscaler.metrics import Metrics, MetricsApis
+from setpoint.controllers.podautoscaler.replicas import (
+    Bounds,
     History,
+    StartupGrace,
+    Tolerances,
     highest_recent,
     limit,
     limit_rate,
     stabilize,
 )
-from setpoint.controllers.podautoscaler.hpa_status import Status
-from setpoint.controllers.podautoscaler.metrics import Metrics
-from setpoint.controllers.podautoscaler.metrics_apis import MetricsApis
-from setpoint.controllers.podautoscaler.replicas import StartupGrace, Tolerances
 from setpoint.controllers.podautoscaler.sources import Proposal, Sources, Target, Unmeasured
-from setpoint.controllers.scaling import resources_of_kind
-from setpoint.controllers.written_revisions import WrittenRevisions
-from setpoint.kinds.autoscaling.scale_mapping import replicas_of
+from setpoint.controllers.subresources import resources_of_kind
+from setpoint.kinds.autoscaling.scale import replicas_of
 from setpoint.meta.clock import Clock
+from setpoint.meta.conditions import is_true, new_condition, with_condition
 from setpoint.meta.errors import ApiError, Conflict
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import parse
 from setpoint.meta.selectors import Selector, SelectorError, parse_labels
+from setpoint.meta.times import format_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
-from setpoint.reconcile.rate_limiting import RateLimitingQueue
+from setpoint.reconcile.workqueue import RateLimitingQueue
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
-AUTOSCALERS = builtin("horizontalpodautoscalers", "autoscaling", "v2")
+_AUTOSCALERS = builtin("horizontalpodautoscalers", "autoscaling", "v2")
 _ATTEMPTS = 5
+
+
+class Status:
+    """Builds the status of an autoscaler."""
+
+    def __init__(self, hpa: Obj, now: datetime) -> None:
+        self._before: Obj = hpa.get("status") or {}
+        self._status: Obj = dict(self._before)
+        self._generation = hpa["metadata"].get("generation")
+        self._now = now
+
+    def is_true(self, kind: str) -> bool:
+        return is_true({"status": self._status}, kind)
+
+    def set(self, kind: str, status: str, reason: str, message: str) -> None:
+        new = new_condition(kind, status, reason, message, self._now)
+        self._status["conditions"] = with_condition(self._status.get("conditions") or (), new)
+
+    def replicas(self, current: int, desired: int | None, metrics: list[Obj] | None, *, rescaled: bool = False) -> None:
+        """Set the replica counts; None for `desired` leaves it unchanged."""
+        if desired is None:
+            desired = self._status.get("desiredReplicas", 0)
+        status: Obj = {
+            "currentReplicas": current,
+            "desiredReplicas": desired,
+            "lastScaleTime": format_time(self._now) if rescaled else self._status.get("lastScaleTime"),
+            "currentMetrics": metrics,
+            "conditions": self._status.get("conditions"),
+            "observedGeneration": self._generation,
+        }
+        self._status = status
+
+    def changed(self) -> bool:
+        return _without_empty_fields(self._status) != _without_empty_fields(self._before)
+
+    def result(self) -> Obj:
+        return {name: value for name, value in self._status.items() if value is not None}
+
+
+def _without_empty_fields(status: Obj) -> Obj:
+    """Return the status without empty fields."""
+    return {name: value for name, value in status.items() if value}
 
 
 class Undecided(Exception):
@@ -47,9 +94,14 @@ def horizontal_pod_autoscaler_controller(manager: Manager, options: ControllerOp
 def autoscaler(manager: Manager, options: ControllerOptions, metrics: Metrics) -> Controller:
     name = "horizontal-pod-autoscaler"
     reconciler = Autoscalers(
-        manager.client_for(name), manager.clock, manager.informer(AUTOSCALERS), manager.informer(PODS), metrics,
-        manager.recorder(name), options,
-    )  # fmt: skip
+        manager.client_for(name),
+        manager.clock,
+        manager.informer(_AUTOSCALERS),
+        manager.informer(PODS),
+        metrics,
+        manager.recorder(name),
+        options,
+    )
     queue = RateLimitingQueue(manager.clock, (_FixedInterval(options.horizontal_pod_autoscaler_sync_period),))
     workers = options.concurrent_horizontal_pod_autoscaler_syncs
     controller = Controller(name, reconciler.reconcile, manager.clock, workers=workers, queue=queue)
@@ -75,8 +127,8 @@ class Autoscalers:
         self,
         client: Client,
         clock: Clock,
-        autoscalers: Informer,
-        pods: Informer,
+        autoscalers: Informer[Obj],
+        pods: Informer[Pod],
         metrics: Metrics,
         recorder: EventRecorder,
         options: ControllerOptions,
@@ -96,7 +148,6 @@ class Autoscalers:
         self._written = WrittenRevisions()
         self._selectors: dict[str, dict[str, Selector]] = {}
         """The selector of each autoscaler's target, by namespace and key."""
-        pods.add_index("namespace", lambda pod: (pod["metadata"]["namespace"],))
 
     # -- event handlers ---------------------------------------------------------------------------------------------
 
@@ -289,7 +340,7 @@ class Autoscalers:
             self._recorder.warning(hpa, "InvalidSelector", message)
             status.set("ScalingActive", "False", "InvalidSelector", message)
             raise Undecided(message) from None
-        inside = self._pods.by_index("namespace", namespace)
+        inside = self._pods.in_namespace(namespace)
         pods = [pod for pod in inside if selector.matches(pod["metadata"].get("labels") or {})]
         others = self._selectors.setdefault(namespace, {})
         others[key] = selector
@@ -328,7 +379,7 @@ class Autoscalers:
             down = {"stabilizationWindowSeconds": window, **behavior["scaleDown"]}
             stable, reason, text = stabilize(self._history, key, current, wanted, up, down, now)
             self._history.recommend(key, wanted, now)
-            limited = limit_rate(self._history, key, current, stable, least, most, up, down, now)
+            limited = limit_rate(self._history, key, current, stable, Bounds(least, most, up, down), now)
         if stable == wanted:
             reason, text = "ReadyForNewScale", "recommended size matches current size"
         status.set("AbleToScale", "True", reason, text)

@@ -1,25 +1,35 @@
-"""Computes replicas from metrics with upstream's arithmetic and its treatment of unmeasured Pods."""
+"""Computes replicas from metrics with upstream's arithmetic and applies stabilization and scaling policies."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil, inf, nan
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from setpoint.controllers.conditions import condition
 from setpoint.controllers.podautoscaler.metrics import MetricsFailure, PodMetric, PodMetrics
 from setpoint.controllers.pods import is_ready, phase
-from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.kinds.core.pod_demand import pod_requests
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.quantity import milli_value
 from setpoint.meta.times import parse_time
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
-_MOST = 2**31 - 1
+_MAX = 2**31 - 1
 NO_PODS = "no pods returned by selector while calculating replica count"
 _NO_METRICS = "did not receive metrics for targeted pods (pods might be unready)"
+Rules = Mapping[str, Any]
+_RETENTION = 3600.0
+"""Seconds for which history is retained, the longest stabilization window and policy period."""
+_IN_RANGE = "the desired count is within the acceptable range"
+_TOO_FEW = "the desired replica count is less than the minimum replica count"
+_TOO_MANY = "the desired replica count is more than the maximum replica count"
+_TOO_FAST_UP = "the desired replica count is increasing faster than the maximum scale rate"
+_TOO_FAST_DOWN = "the desired replica count is decreasing faster than the maximum scale rate"
 
 
 class Tolerances(NamedTuple):
@@ -52,7 +62,7 @@ class Groups(NamedTuple):
 
 
 def group_pods(
-    pods: Collection[Obj], metrics: Mapping[str, PodMetric], resource: str, startup_grace: StartupGrace, now: datetime
+    pods: Collection[Pod], metrics: Mapping[str, PodMetric], resource: str, startup_grace: StartupGrace, now: datetime
 ) -> Groups:
     groups = Groups(0, set(), set(), set())
     ready = 0
@@ -71,8 +81,8 @@ def group_pods(
     return groups._replace(ready=ready)
 
 
-def _is_starting(pod: Obj, metric: PodMetric, startup_grace: StartupGrace, now: datetime) -> bool:
-    readiness, started = condition(pod, "Ready"), pod["status"].get("startTime")
+def _is_starting(pod: Pod, metric: PodMetric, startup_grace: StartupGrace, now: datetime) -> bool:
+    readiness, started = condition_of(pod, "Ready"), pod["status"].get("startTime")
     if readiness is None or not started:
         return True
     start, since = parse_time(started), parse_time(readiness["lastTransitionTime"])
@@ -86,25 +96,33 @@ def _is_starting(pod: Obj, metric: PodMetric, startup_grace: StartupGrace, now: 
 
 
 def by_utilization(
-    current: int, target: int, metrics: PodMetrics, groups: Groups, requests: Mapping[str, int],
+    current: int,
+    target: int,
+    metrics: PodMetrics,
+    groups: Groups,
+    requests: Mapping[str, int],
     tolerances: Tolerances,
-) -> tuple[int, int, int]:  # fmt: skip
+) -> tuple[int, int, int]:
     """Compute replicas for a `target` in percent of the requests. Return replicas, percent in use and average usage."""
     believed = _usable(metrics, groups)
 
     def utilization(measured: Mapping[str, PodMetric]) -> tuple[int, int]:
         known = [name for name in measured if name in requests]
-        asked = sum(requests[name] for name in known)
-        if not asked:
+        requested = sum(requests[name] for name in known)
+        if not requested:
             raise MetricsFailure("no metrics returned matched known pods")
         used = sum(measured[name].value for name in known)
-        return used * 100 // asked, used // len(known)
+        return used * 100 // requested, used // len(known)
 
     percent, average = utilization(believed)
     replicas = _decide(
-        current, believed, groups, lambda measured: utilization(measured)[0] / target,
-        lambda name: requests[name] * max(100, target) // 100, tolerances,
-    )  # fmt: skip
+        current,
+        believed,
+        groups,
+        lambda measured: utilization(measured)[0] / target,
+        lambda name: requests[name] * max(100, target) // 100,
+        tolerances,
+    )
     return replicas, percent, average
 
 
@@ -127,9 +145,13 @@ def _usable(metrics: PodMetrics, groups: Groups) -> PodMetrics:
 
 
 def _decide(
-    current: int, metrics: PodMetrics, groups: Groups, ratio_of: Callable[[Mapping[str, PodMetric]], float],
-    fallback: Callable[[str], int], tolerances: Tolerances,
-) -> int:  # fmt: skip
+    current: int,
+    metrics: PodMetrics,
+    groups: Groups,
+    ratio_of: Callable[[Mapping[str, PodMetric]], float],
+    fallback: Callable[[str], int],
+    tolerances: Tolerances,
+) -> int:
     ratio = ratio_of(metrics)
     up_in_spite_of_unready = bool(groups.unready) and ratio > 1.0
     if not up_in_spite_of_unready and not groups.missing:
@@ -149,12 +171,12 @@ def _decide(
     return replicas
 
 
-def requests_of(pods: Collection[Obj], resource: str, container: str) -> dict[str, int]:
+def requests_of(pods: Collection[Pod], resource: str, container: str) -> dict[str, int]:
     """Return the requests by Pod; all Pods must have one."""
     return {pod["metadata"]["name"]: _request(pod, resource, container) for pod in pods}
 
 
-def _request(pod: Obj, resource: str, container: str) -> int:
+def _request(pod: Pod, resource: str, container: str) -> int:
     spec, name = pod["spec"], pod["metadata"]["name"]
     if not container and (spec.get("resources") or {}).get("requests"):
         amounts = pod_requests(pod)
@@ -179,7 +201,7 @@ def _request(pod: Obj, resource: str, container: str) -> int:
 # -- object and external metrics ------------------------------------------------------------------------------------
 
 
-def by_value(current: int, usage: int, target: int, pods: Collection[Obj], tolerances: Tolerances) -> int:
+def by_value(current: int, usage: int, target: int, pods: Collection[Pod], tolerances: Tolerances) -> int:
     """Compute replicas for `usage` of something that all ready Pods share."""
     ratio = usage / target
     if current == 0:
@@ -199,4 +221,132 @@ def by_average_value(there: int, usage: int, target: int, tolerances: Tolerances
 
 
 def _whole(replicas: float) -> int:
-    return min(ceil(replicas), _MOST)
+    return min(ceil(replicas), _MAX)
+
+
+# -- behavior ---------------------------------------------------------------------------------------------------------
+
+
+class Limited(NamedTuple):
+    replicas: int
+    reason: str
+    message: str
+
+
+class History:
+    """Recent recommendations and scalings by key; times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._recommended: dict[str, list[tuple[float, int]]] = {}
+        self._changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        """Replicas added (positive) or removed (negative) with their time."""
+
+    def begin(self, key: str, replicas: int, now: float) -> None:
+        """Start the history of a key with the current size, so that a restart does not cause a scale-down."""
+        self._recommended.setdefault(key, [(now, replicas)])
+
+    def recommend(self, key: str, replicas: int, now: float) -> None:
+        retained = [each for each in self._recommended.get(key, ()) if each[0] >= now - _RETENTION]
+        self._recommended[key] = [*retained, (now, replicas)]
+
+    def rescaled(self, key: str, change: int, now: float) -> None:
+        retained = [each for each in self._changes[key] if each[0] >= now - _RETENTION]
+        self._changes[key] = [*retained, (now, change)]
+
+    def forget(self, key: str) -> None:
+        self._recommended.pop(key, None)
+        self._changes.pop(key, None)
+
+    def recommendations(self, key: str, since: float, *, inclusive: bool = False) -> list[int]:
+        return [
+            replicas for at, replicas in self._recommended.get(key, ()) if at > since or (inclusive and at == since)
+        ]
+
+    def change(self, key: str, since: float) -> int:
+        """Return the change in replicas since then."""
+        return sum(change for at, change in self._changes[key] if at > since)
+
+
+# -- without behavior ------------------------------------------------------------------------------------------------
+
+
+def highest_recent(history: History, key: str, wanted: int, window: float, now: float) -> int:
+    return max([wanted, *history.recommendations(key, now - window, inclusive=True)])
+
+
+def limit(current: int, wanted: int, least: int, most: int) -> Limited:
+    fastest = max(2 * current, 4)
+    if wanted < least:
+        return Limited(least, "TooFewReplicas", _TOO_FEW)
+    if wanted > min(most, fastest):
+        if most > fastest:
+            return Limited(fastest, "ScaleUpLimit", _TOO_FAST_UP)
+        return Limited(most, "TooManyReplicas", _TOO_MANY)
+    return Limited(wanted, "DesiredWithinRange", _IN_RANGE)
+
+
+# -- with behavior ---------------------------------------------------------------------------------------------------
+
+
+def stabilize(history: History, key: str, current: int, wanted: int, up: Rules, down: Rules, now: float) -> Limited:
+    """Limit the change to what was recommended throughout the stabilization window."""
+    lowest = min([wanted, *history.recommendations(key, now - up["stabilizationWindowSeconds"])])
+    highest = max([wanted, *history.recommendations(key, now - down["stabilizationWindowSeconds"])])
+    replicas = min(max(current, lowest), highest)
+    if wanted >= current:
+        text = "recent recommendations were lower than current one, applying the lowest recent recommendation"
+        return Limited(replicas, "ScaleUpStabilized", text)
+    text = "recent recommendations were higher than current one, applying the highest recent recommendation"
+    return Limited(replicas, "ScaleDownStabilized", text)
+
+
+class Bounds(NamedTuple):
+    """The bounds of an autoscaler's replicas and of their rate of change."""
+
+    least: int
+    most: int
+    up: Rules
+    down: Rules
+
+
+def limit_rate(history: History, key: str, current: int, wanted: int, bounds: Bounds, now: float) -> Limited:
+    least, most, up, down = bounds
+    if wanted > current:
+        fastest = max(current, _limit_up(history, key, current, up, now))
+        if wanted > min(most, fastest):
+            if most > fastest:
+                return Limited(fastest, "ScaleUpLimit", _TOO_FAST_UP)
+            return Limited(most, "TooManyReplicas", _TOO_MANY)
+    elif wanted < current:
+        slowest = min(current, _limit_down(history, key, current, down, now))
+        if wanted < max(least, slowest):
+            if least < slowest:
+                return Limited(slowest, "ScaleDownLimit", _TOO_FAST_DOWN)
+            return Limited(least, "TooFewReplicas", _TOO_FEW)
+    return Limited(wanted, "DesiredWithinRange", _IN_RANGE)
+
+
+def _limit_up(history: History, key: str, current: int, rules: Rules, now: float) -> int:
+    if rules["selectPolicy"] == "Disabled":
+        return current
+    proposals: list[int] = []
+    for policy in rules["policies"]:
+        start = current - history.change(key, now - policy["periodSeconds"])
+        if policy["type"] == "Pods":
+            proposals.append(start + policy["value"])
+        else:
+            proposals.append(ceil(start * (1 + policy["value"] / 100)))
+    return min(proposals) if rules["selectPolicy"] == "Min" else max(proposals)
+
+
+def _limit_down(history: History, key: str, current: int, rules: Rules, now: float) -> int:
+    if rules["selectPolicy"] == "Disabled":
+        return current
+    proposals: list[int] = []
+    for policy in rules["policies"]:
+        start = current - history.change(key, now - policy["periodSeconds"])
+        if policy["type"] == "Pods":
+            proposals.append(start - policy["value"])
+        else:
+            proposals.append(int(start * (1 - policy["value"] / 100)))
+    return max(proposals) if rules["selectPolicy"] == "Min" else min(proposals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.controllers.podautoscaler.metrics import Metrics, MetricsFailure, PodMetrics
 from setpoint.controllers.podautoscaler.replicas import (
@@ -20,10 +20,12 @@ from setpoint.controllers.podautoscaler.replicas import (
     requests_of,
 )
 from setpoint.meta.goformat import label_selector, quote
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import BINARY, DECIMAL, milli_value, of_milli
 from setpoint.meta.selectors import SelectorError, format_labels, from_label_selector
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
 
 class Proposal(NamedTuple):
@@ -47,7 +49,7 @@ class Target(NamedTuple):
 
     namespace: str
     selector: str
-    pods: Sequence[Obj]
+    pods: Sequence[Pod]
     wanted: int
     """`spec.replicas` of the scale."""
     there: int
@@ -118,7 +120,7 @@ class Sources:
             metrics = await self._resource_metrics(name, target, container)
             groups = self._groups(metrics, name, target)
             # Check before the requests: Pods without usable metrics need no requests.
-            measurable(metrics, groups)
+            _measurable(metrics, groups)
             requests = requests_of(target.pods, name, container)
             replicas, percent, average = by_utilization(
                 target.wanted, wanted["averageUtilization"], metrics, groups, requests, target.tolerances
@@ -145,9 +147,9 @@ class Sources:
     async def _pods(self, source: Obj, target: Target) -> Proposal:
         name, selector = source["metric"]["name"], source["metric"].get("selector")
         try:
-            asked = _selector_text(selector)
+            selector_text = _selector_text(selector)
             try:
-                metrics = await self._metrics.pods(name, target.namespace, target.selector, asked)
+                metrics = await self._metrics.pods(name, target.namespace, target.selector, selector_text)
             except MetricsFailure as error:
                 raise MetricsFailure(f"unable to get metric {name}: {error}") from None
             goal = milli_value(source["target"]["averageValue"])
@@ -165,15 +167,15 @@ class Sources:
         status = {"metric": _identifier(source), "describedObject": reference}
         prefix = ""
         try:
-            asked = _selector_text(selector)
+            selector_text = _selector_text(selector)
             if wanted.get("type") == "Value" and wanted.get("value") is not None:
-                usage = await self._object_usage(name, reference, asked, target)
+                usage = await self._object_usage(name, reference, selector_text, target)
                 goal = milli_value(wanted["value"])
                 replicas = by_value(target.wanted, usage, goal, target.pods, target.tolerances)
                 current, shown = {"value": of_milli(usage).text}, f"{reference['kind']} metric {name}"
             elif wanted.get("type") == "AverageValue" and wanted.get("averageValue") is not None:
                 prefix = f"failed to get {name} object metric: "
-                usage = await self._object_usage(name, reference, asked, target)
+                usage = await self._object_usage(name, reference, selector_text, target)
                 goal = milli_value(wanted["averageValue"])
                 replicas, average = by_average_value(target.there, usage, goal, target.tolerances)
                 current = {"averageValue": of_milli(average).text}
@@ -232,7 +234,7 @@ class Sources:
             raise MetricsFailure(f"unable to get external metric {what}: {error}") from None
 
 
-def measurable(metrics: PodMetrics, groups: Groups) -> None:
+def _measurable(metrics: PodMetrics, groups: Groups) -> None:
     """Raise MetricsFailure if no Pod has usable metrics."""
     if not metrics.keys() - groups.ignored - groups.unready:
         raise MetricsFailure("did not receive metrics for targeted pods (pods might be unready)")

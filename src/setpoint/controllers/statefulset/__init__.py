@@ -1,5 +1,5 @@
 """StatefulSets: Pods with stable names and volumes, created in order.
 
-`identity` and `claims` build the Pod and the claims of an ordinal, `rollout` chooses the Pods to replace, `status`
-computes the status: all are pure. `replicas` writes, `controller` orders the steps.
+`identity` builds the Pod and the claims of an ordinal and is pure. `replicas` writes, `controller` orders the steps,
+chooses the Pods to replace and computes the status.
 """

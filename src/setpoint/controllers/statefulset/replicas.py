@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.expectations import WrittenRevisions
 from setpoint.controllers.pod_control import PODS
-from setpoint.controllers.statefulset.claims import (
+from setpoint.controllers.statefulset.identity import (
     belongs_to_predecessor,
     claims_for,
     has_conflicting_controller,
+    in_range,
+    ordinal_of,
     owners_up_to_date,
     retention,
+    with_identity,
     with_owners,
 )
-from setpoint.controllers.statefulset.identity import in_range, ordinal_of, with_identity
-from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import EventRecorder, Informer, key_of
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import PersistentVolumeClaim, Pod
 
 CLAIMS = builtin("persistentvolumeclaims")
 
@@ -31,7 +35,12 @@ class ClaimsMissing(Exception):
 
 class Replicas:
     def __init__(
-        self, client: Client, recorder: EventRecorder, pods: Informer, claims: Informer, writes: WrittenRevisions
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        pods: Informer[Pod],
+        claims: Informer[PersistentVolumeClaim],
+        writes: WrittenRevisions,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -39,7 +48,7 @@ class Replicas:
         self._claims = claims
         self._writes = writes
 
-    async def create(self, stateful_set: Obj, pod: Obj) -> None:
+    async def create(self, stateful_set: Obj, pod: Pod) -> None:
         """Create the claims first, then the Pod."""
         key = key_of(stateful_set)
         try:
@@ -57,7 +66,7 @@ class Replicas:
             raise
         self._record("create", stateful_set, pod)
 
-    async def update(self, stateful_set: Obj, pod: Obj) -> None:
+    async def update(self, stateful_set: Obj, pod: Pod) -> None:
         """Restore the Pod's identity and the owners of its claims."""
         wanted = with_identity(stateful_set, pod)
         try:
@@ -72,7 +81,7 @@ class Replicas:
         if changed or wanted is not pod:
             self._record("update", stateful_set, pod)
 
-    async def delete(self, stateful_set: Obj, pod: Obj) -> None:
+    async def delete(self, stateful_set: Obj, pod: Pod) -> None:
         meta = pod["metadata"]
         try:
             answer = await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
@@ -86,12 +95,12 @@ class Replicas:
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
-    async def complete_claims(self, stateful_set: Obj, pod: Obj) -> None:
+    async def complete_claims(self, stateful_set: Obj, pod: Pod) -> None:
         """Create missing claims for a pending Pod."""
         await self.create_claims(stateful_set, pod)
         await self.adjust_owners(stateful_set, pod)
 
-    async def create_claims(self, stateful_set: Obj, pod: Obj) -> None:
+    async def create_claims(self, stateful_set: Obj, pod: Pod) -> None:
         problems = []
         for claim in claims_for(stateful_set, ordinal_of(pod)):
             name = claim["metadata"]["name"]
@@ -113,19 +122,19 @@ class Replicas:
         if problems:
             raise ClaimsMissing(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
 
-    def claims_are_stale(self, stateful_set: Obj, pod: Obj) -> bool:
+    def claims_are_stale(self, stateful_set: Obj, pod: Pod) -> bool:
         """Return whether claims of an earlier Pod are still being deleted and must not be used by the new one."""
         if retention(stateful_set)[1] == "Retain":
             return False
         return any(belongs_to_predecessor(claim, pod) for claim in self._present(stateful_set, pod))
 
-    def owners_match(self, stateful_set: Obj, pod: Obj) -> bool:
+    def owners_match(self, stateful_set: Obj, pod: Pod) -> bool:
         beyond = not in_range(stateful_set, pod)
         return all(
             owners_up_to_date(claim, stateful_set, pod, beyond=beyond) for claim in self._present(stateful_set, pod)
         )
 
-    async def adjust_owners(self, stateful_set: Obj, pod: Obj) -> bool:
+    async def adjust_owners(self, stateful_set: Obj, pod: Pod) -> bool:
         """Adjust the owners of the claims. Return whether anything changed."""
         beyond, changed = not in_range(stateful_set, pod), False
         for claim in self._present(stateful_set, pod):
@@ -141,20 +150,20 @@ class Replicas:
                 changed = True
         return changed
 
-    def _present(self, stateful_set: Obj, pod: Obj) -> list[Obj]:
+    def _present(self, stateful_set: Obj, pod: Pod) -> list[PersistentVolumeClaim]:
         found = (self._claims.get(key_of(claim)) for claim in claims_for(stateful_set, ordinal_of(pod)))
         return [claim for claim in found if claim is not None]
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _record(self, verb: str, stateful_set: Obj, pod: Obj, error: Exception | None = None) -> None:
+    def _record(self, verb: str, stateful_set: Obj, pod: Pod, error: Exception | None = None) -> None:
         what = f"{verb.title()} Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']}"
         if error is None:
             self._recorder.normal(stateful_set, f"Successful{verb.title()}", f"{what} successful")
         else:
             self._recorder.warning(stateful_set, f"Failed{verb.title()}", f"{what} failed error: {error}")
 
-    def _record_claim(self, stateful_set: Obj, pod: Obj, claim: str, error: Exception | None = None) -> None:
+    def _record_claim(self, stateful_set: Obj, pod: Pod, claim: str, error: Exception | None = None) -> None:
         name, owner = pod["metadata"]["name"], stateful_set["metadata"]["name"]
         if error is None:
             text = f"Create Claim {claim} Pod {name} in StatefulSet {owner} success"

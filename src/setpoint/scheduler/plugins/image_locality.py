@@ -6,13 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from setpoint.scheduler.arrays import Ints, Mask
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, Interest
-from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.node_table import Ints, Mask, NodeTable
 
-_LEAST = 23 * 1024 * 1024
-_MOST_EACH = 1000 * 1024 * 1024
+_MIN_THRESHOLD = 23 * 1024 * 1024
+_MAX_CONTAINER_THRESHOLD = 1000 * 1024 * 1024
 
 
 class ImageLocality:
@@ -47,8 +46,10 @@ def _scores(demand: Demand, table: NodeTable) -> Ints | None:
             sums[list(holders)] += int(float(size) * (len(holders) / len(table)))
     if sums is None:
         return None
-    most = _MOST_EACH * len(wanted)
-    return MAX_SCORE * (np.clip(sums, _LEAST, most) - _LEAST) // (most - _LEAST)
+    max_threshold = _MAX_CONTAINER_THRESHOLD * len(wanted)
+    return (
+        MAX_SCORE * (np.clip(sums, _MIN_THRESHOLD, max_threshold) - _MIN_THRESHOLD) // (max_threshold - _MIN_THRESHOLD)
+    )
 
 
 def _with_tag(image: str) -> str:

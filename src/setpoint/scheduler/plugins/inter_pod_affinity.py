@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from setpoint.meta.objects import ObjView
 from setpoint.meta.selectors import EVERYTHING
-from setpoint.scheduler.affinity_terms import PodTerms, Term
-from setpoint.scheduler.arrays import Ints, Mask
+from setpoint.scheduler.affinity import AFFINITY, ANTI, PREFERRED, PREFERRED_ANTI, ExistingTerm, PodTerms, Term
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.held_terms import AFFINITY, ANTI, PREFERRED, PREFERRED_ANTI, HeldTerm
 from setpoint.scheduler.listers import Lister
-from setpoint.scheduler.pod_counts import Group
-from setpoint.scheduler.snapshot import Snapshot
+from setpoint.scheduler.node_table import Ints, Mask
+from setpoint.scheduler.snapshot import Group, Snapshot
 
-Obj = dict[str, Any]
-NOT_NEAR = "node(s) didn't match pod affinity rules"
-TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
-UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
+AFFINITY_UNSATISFIED = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_VIOLATED = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY_VIOLATED = "node(s) didn't satisfy existing pods anti-affinity rules"
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class InterPodAffinity(FilterBase):
@@ -38,49 +40,49 @@ class InterPodAffinity(FilterBase):
         found = []
         terms = cycle.demand.terms
         if terms.affinity:
-            where = self._not_near(cycle, terms.affinity)
+            where = self._affinity_unsatisfied(cycle, terms.affinity)
             if where.any():
-                found.append(Refusal(NOT_NEAR, where, unresolvable=True))
+                found.append(Refusal(AFFINITY_UNSATISFIED, where, unresolvable=True))
         if terms.anti:
-            too_near = np.zeros(cycle.table.capacity, dtype=np.bool_)
+            violated = np.zeros(cycle.table.capacity, dtype=np.bool_)
             for term in terms.anti:
                 counts = _matching(cycle.snapshot, self._resolved(term))
-                too_near |= cycle.table.labels.column(term.topology_key).domain_totals(counts) > 0
-            found.append(Refusal(TOO_NEAR, too_near))
-        unwelcome: Mask | None = None
-        for held in self._speaking_of(cycle.demand, cycle.snapshot):
-            if held.kind == ANTI:
-                part = cycle.table.labels.column(held.term.topology_key).domain_totals(held.counts) > 0
-                unwelcome = part if unwelcome is None else unwelcome | part
-        if unwelcome is not None:
-            found.append(Refusal(UNWELCOME, unwelcome))
+                violated |= cycle.table.labels.column(term.topology_key).domain_totals(counts) > 0
+            found.append(Refusal(ANTI_AFFINITY_VIOLATED, violated))
+        existing_violated: Mask | None = None
+        for existing in self._existing_terms_selecting(cycle.demand, cycle.snapshot):
+            if existing.kind == ANTI:
+                part = cycle.table.labels.column(existing.term.topology_key).domain_totals(existing.counts) > 0
+                existing_violated = part if existing_violated is None else existing_violated | part
+        if existing_violated is not None:
+            found.append(Refusal(EXISTING_ANTI_AFFINITY_VIOLATED, existing_violated))
         return found
 
-    def _not_near(self, cycle: Cycle, terms: Sequence[Term]) -> Mask:
+    def _affinity_unsatisfied(self, cycle: Cycle, terms: Sequence[Term]) -> Mask:
         """Return the slots where every term's domain has a Pod that matches all terms. The first Pod of a group with
         affinity to itself fits everywhere."""
         counts = _matching_all(cycle.snapshot, [self._resolved(term) for term in terms])
         columns = cycle.table.labels.columns([term.topology_key for term in terms])
-        near = np.ones(cycle.table.capacity, dtype=np.bool_)
+        satisfied = np.ones(cycle.table.capacity, dtype=np.bool_)
         labelled = np.ones(cycle.table.capacity, dtype=np.bool_)
         anywhere = False
         for column in columns:
             totals = column.domain_totals(counts)
-            near &= totals > 0
+            satisfied &= totals > 0
             labelled &= column.present
             anywhere = anywhere or bool(totals.any())
-        if not anywhere and self._means_itself(cycle.demand, terms):
+        if not anywhere and self._selects_itself(cycle.demand, terms):
             return ~labelled
-        return ~near
+        return ~satisfied
 
-    def _means_itself(self, demand: Demand, terms: Sequence[Term]) -> bool:
+    def _selects_itself(self, demand: Demand, terms: Sequence[Term]) -> bool:
         labels = namespace_labels(self._namespaces, demand.namespace)
         return all(term.selects(demand.namespace, demand.labels, labels) for term in terms)
 
     def depends_on_pods(self, cycle: Cycle) -> bool:
         terms = cycle.demand.terms
         return bool(terms.affinity or terms.anti) or any(
-            held.kind == ANTI for held in self._speaking_of(cycle.demand, cycle.snapshot)
+            existing.kind == ANTI for existing in self._existing_terms_selecting(cycle.demand, cycle.snapshot)
         )
 
     # -- score ----------------------------------------------------------------------------------------------------
@@ -96,39 +98,43 @@ class InterPodAffinity(FilterBase):
                 counts = _matching(cycle.snapshot, self._resolved(term))
                 part = cycle.table.labels.column(term.topology_key).domain_totals(counts) * (sign * term.weight)
                 total = part if total is None else total + part
-        for held in self._speaking_of(cycle.demand, cycle.snapshot):
-            weight = self._weight_of(held)
+        for existing in self._existing_terms_selecting(cycle.demand, cycle.snapshot):
+            weight = self._weight_of(existing)
             if weight:
-                part = cycle.table.labels.column(held.term.topology_key).domain_totals(held.counts) * weight
+                part = cycle.table.labels.column(existing.term.topology_key).domain_totals(existing.counts) * weight
                 total = part if total is None else total + part
         if total is None:
             return None
         among = total[feasible]
-        least, most = int(among.min()), int(among.max())
-        if least == most:
+        lowest, highest = int(among.min()), int(among.max())
+        if lowest == highest:
             return None
-        scaled: Ints = (MAX_SCORE * ((total - least) / (most - least))).astype(np.int64)
+        scaled: Ints = (MAX_SCORE * ((total - lowest) / (highest - lowest))).astype(np.int64)
         return scaled
 
-    def _weight_of(self, held: HeldTerm) -> int:
-        if held.kind == AFFINITY:
+    def _weight_of(self, existing: ExistingTerm) -> int:
+        if existing.kind == AFFINITY:
             return self._hard_weight
-        if held.kind == PREFERRED:
-            return held.term.weight
-        return -held.term.weight if held.kind == PREFERRED_ANTI else 0
+        if existing.kind == PREFERRED:
+            return existing.term.weight
+        return -existing.term.weight if existing.kind == PREFERRED_ANTI else 0
 
     # -- terms ----------------------------------------------------------------------------------------------------
 
-    def _speaking_of(self, demand: Demand, snapshot: Snapshot) -> list[HeldTerm]:
+    def _existing_terms_selecting(self, demand: Demand, snapshot: Snapshot) -> list[ExistingTerm]:
         """Return the terms of existing Pods that select this Pod."""
         labels = namespace_labels(self._namespaces, demand.namespace)
         version = (snapshot.terms.version, id(labels))
         known = demand.cache.get(self)
         if known is None or known[0] != version:
-            meaning = [held for held in snapshot.terms if held.term.selects(demand.namespace, demand.labels, labels)]
+            selecting = [
+                existing
+                for existing in snapshot.terms
+                if existing.term.selects(demand.namespace, demand.labels, labels)
+            ]
             # Retain the labels, so that no other object can get their id.
-            known = demand.cache[self] = (version, meaning, labels)
-        found: list[HeldTerm] = known[1]
+            known = demand.cache[self] = (version, selecting, labels)
+        found: list[ExistingTerm] = known[1]
         return found
 
     def _resolved(self, term: Term) -> tuple[Term, frozenset[str] | None]:
@@ -146,43 +152,42 @@ class InterPodAffinity(FilterBase):
     def interests(self) -> Iterable[Interest]:
         changes = Action.ADD | Action.POD_LABEL | Action.DELETE
         return (
-            Interest(ClusterEvent(ASSIGNED_POD, changes), self._neighbour_changed),
+            Interest(ClusterEvent(ASSIGNED_POD, changes), self._other_pod_changed),
             Interest(ClusterEvent(TARGET_POD, Action.POD_LABEL)),
             Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL), _domain_changed),
         )
 
-    def _neighbour_changed(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    def _other_pod_changed(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
         terms = _terms_of(pod)
         if old is not None and new is not None:
-            came_near = self._means_all(terms.affinity, new) and not self._means_all(terms.affinity, old)
-            went_away = self._means_any(terms.anti, old) and not self._means_any(terms.anti, new)
-            return came_near or went_away
+            began_to_match = self._selects_with_all(terms.affinity, new) and not self._selects_with_all(
+                terms.affinity, old
+            )
+            stopped_matching = self._selects_with_any(terms.anti, old) and not self._selects_with_any(terms.anti, new)
+            return began_to_match or stopped_matching
         if new is not None:
-            return self._means_all(terms.affinity, new)
+            return self._selects_with_all(terms.affinity, new)
         assert old is not None
-        return self._means_any(terms.anti, old) or self._means_any(_terms_of(old).anti, pod)
+        return self._selects_with_any(terms.anti, old) or self._selects_with_any(_terms_of(old).anti, pod)
 
-    def _means_all(self, terms: Sequence[Term], pod: Obj) -> bool:
-        return bool(terms) and all(self._means(term, pod) for term in terms)
+    def _selects_with_all(self, terms: Sequence[Term], pod: Pod) -> bool:
+        return bool(terms) and all(self._selects(term, pod) for term in terms)
 
-    def _means_any(self, terms: Sequence[Term], pod: Obj) -> bool:
-        return any(self._means(term, pod) for term in terms)
+    def _selects_with_any(self, terms: Sequence[Term], pod: Pod) -> bool:
+        return any(self._selects(term, pod) for term in terms)
 
-    def _means(self, term: Term, pod: Obj) -> bool:
+    def _selects(self, term: Term, pod: Pod) -> bool:
         meta = pod["metadata"]
         labels = namespace_labels(self._namespaces, meta["namespace"])
         return term.selects(meta["namespace"], meta.get("labels") or {}, labels)
 
 
-def namespace_labels(namespaces: Lister, name: str) -> Mapping[str, str]:
+def namespace_labels(namespaces: Lister[ObjView], name: str) -> Mapping[str, str]:
     found = namespaces.get(name)
     return (found["metadata"].get("labels") or _NO_LABELS) if found is not None else _NO_LABELS
 
 
-_NO_LABELS: Mapping[str, str] = {}
-
-
-def _terms_of(pod: Obj) -> PodTerms:
+def _terms_of(pod: Pod) -> PodTerms:
     return PodTerms(pod["spec"].get("affinity") or {}, pod["metadata"]["namespace"])
 
 
@@ -207,7 +212,7 @@ def _matching_all(snapshot: Snapshot, resolved: Sequence[tuple[Term, frozenset[s
     return snapshot.counts.counter(identity, matches, frozenset.intersection(*limited) if limited else None)
 
 
-def _domain_changed(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _domain_changed(pod: Pod, old: Node | None, new: Node | None) -> bool:
     terms = _terms_of(pod)
     now: Mapping[str, str] = (new or {"metadata": {}})["metadata"].get("labels") or {}
     if old is None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from setpoint.meta.node_selectors import node_selector, required_nodes
-from setpoint.scheduler.arrays import Ints, Mask
+from setpoint.meta.node_fit import node_selector, required_nodes
+from setpoint.scheduler.affinity import NodeSelector, PreferredNodes
 from setpoint.scheduler.cluster_events import NODE, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal, Rejected, normalized
-from setpoint.scheduler.node_selection import NodeSelector, PreferredNodes
-from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.node_table import Ints, Mask, NodeTable
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
 REASON = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 CONFLICT = "pod affinity terms conflict"
@@ -60,9 +61,9 @@ class NodeAffinity(FilterBase):
         return normalized(known[1], feasible)
 
     def interests(self) -> Iterable[Interest]:
-        return (Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL), self._came_to_match),)
+        return (Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL), self._began_to_match),)
 
-    def _came_to_match(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    def _began_to_match(self, pod: Pod, old: Node | None, new: Node | None) -> bool:
         if new is None or (self._admits is not None and not self._admits(new)):
             return False
         wanted = required_nodes(pod["spec"])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from setpoint.kinds.core.host_ports import host_ports, ports_conflict
+from setpoint.kinds.core.pod_demand import host_ports, ports_conflict
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
@@ -19,16 +21,16 @@ class NodePorts(FilterBase):
     name = "NodePorts"
 
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
-        taken = {
+        conflicting = {
             slot
             for wanted in cycle.demand.ports
             for slot, used in cycle.snapshot.ports.get((wanted[0], wanted[2]), {}).items()
             if any(ports_conflict(wanted, port) for port in used)
         }
-        if not taken:
+        if not conflicting:
             return ()
         where = np.zeros(cycle.table.capacity, dtype=np.bool_)
-        where[list(taken)] = True
+        where[list(conflicting)] = True
         return (Refusal(REASON, where),)
 
     def depends_on_pods(self, cycle: Cycle) -> bool:
@@ -41,6 +43,6 @@ class NodePorts(FilterBase):
         )
 
 
-def _freed_a_port(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _freed_a_port(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     freed = host_ports((old or {"spec": {}})["spec"])
     return any(ports_conflict(wanted, port) for wanted in host_ports(pod["spec"]) for port in freed)

@@ -7,13 +7,12 @@ from math import sqrt
 
 import numpy as np
 
-from setpoint.scheduler.arrays import Floats, IncrementalArray, Ints, Mask
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, Interest
-from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.node_table import Floats, IncrementalArray, Ints, Mask, NodeTable
 from setpoint.scheduler.plugins.node_resources_fit import DEFAULT_RESOURCES
 
-_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+_ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
 """Resources that always count; others count only if the Pod requests them."""
 
 
@@ -30,10 +29,10 @@ class NodeResourcesBalancedAllocation:
         table, demand = cycle.table, cycle.demand
         if not any(demand.requests.get(name) for name in self._names):
             return None  # otherwise all Pods without requests would go to the same node
-        followed = demand.cache.get(self)
-        if followed is None:
-            followed = demand.cache[self] = IncrementalArray()
-        scores: Ints = followed.values(
+        incremental = demand.cache.get(self)
+        if incremental is None:
+            incremental = demand.cache[self] = IncrementalArray()
+        scores: Ints = incremental.values(
             table.pod_log,
             lambda: self._scores(table, demand),
             lambda slot: self._score_of(table, demand, slot),
@@ -44,7 +43,7 @@ class NodeResourcesBalancedAllocation:
         before, after = [], []
         for name in self._names:
             wanted = demand.requests.get(name, 0)
-            if not wanted and name not in _ALWAYS:
+            if not wanted and name not in _ALWAYS_COUNTED:
                 continue
             row = table.row(name)
             offered = table.allocatable.item(row, slot)
@@ -53,7 +52,7 @@ class NodeResourcesBalancedAllocation:
                 before.append(min(requested / offered, 1.0))
                 after.append(min((requested + wanted) / offered, 1.0))
         half = MAX_SCORE // 2
-        return half + (half + _evenness_of_one(after) - _evenness_of_one(before)) // 2
+        return half + (half + _balance_of_one(after) - _balance_of_one(before)) // 2
 
     def _scores(self, table: NodeTable, demand: Demand) -> Ints:
         before: list[Floats] = []
@@ -61,22 +60,22 @@ class NodeResourcesBalancedAllocation:
         offered: list[Mask] = []
         for name in self._names:
             wanted = demand.requests.get(name, 0)
-            if not wanted and name not in _ALWAYS:
+            if not wanted and name not in _ALWAYS_COUNTED:
                 continue
             row = table.row(name)
             allocatable, requested = table.allocatable[row], table.requested[row]
-            there = allocatable > 0
-            whole = np.where(there, allocatable, 1)
-            before.append(np.minimum(requested / whole, 1.0))
-            after.append(np.minimum((requested + wanted) / whole, 1.0))
-            offered.append(there)
+            present = allocatable > 0
+            divisor = np.where(present, allocatable, 1)
+            before.append(np.minimum(requested / divisor, 1.0))
+            after.append(np.minimum((requested + wanted) / divisor, 1.0))
+            offered.append(present)
         half = MAX_SCORE // 2
         # No sum is negative, as the balance is at least 50: Python and Go divide alike.
-        scores: Ints = half + (half + _evenness(after, offered) - _evenness(before, offered)) // 2
+        scores: Ints = half + (half + _balance(after, offered) - _balance(before, offered)) // 2
         return scores
 
 
-def _evenness_of_one(fractions: list[float]) -> int:
+def _balance_of_one(fractions: list[float]) -> int:
     deviation = 0.0
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
@@ -86,22 +85,22 @@ def _evenness_of_one(fractions: list[float]) -> int:
     return int((1 - deviation) * MAX_SCORE)
 
 
-def _evenness(fractions: list[Floats], offered: list[Mask]) -> Ints:
+def _balance(fractions: list[Floats], offered: list[Mask]) -> Ints:
     """Return 100 minus the standard deviation of the utilization of the node's resources."""
     number: Ints = np.sum(offered, axis=0, dtype=np.int64)
     if len(fractions) == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
         deviation = np.where(number == 2, deviation, 0.0)
     else:
-        held = np.maximum(number, 1)
-        parts = [np.where(there, fraction, 0.0) for fraction, there in zip(fractions, offered)]
-        mean = sum(parts) / held
-        squares = sum(np.where(there, (part - mean) * (part - mean), 0.0) for part, there in zip(parts, offered))
-        deviation = np.where(number > 2, np.sqrt(squares / held), 0.0)
+        count = np.maximum(number, 1)
+        parts = [np.where(present, fraction, 0.0) for fraction, present in zip(fractions, offered)]
+        mean = sum(parts) / count
+        squares = sum(np.where(present, (part - mean) * (part - mean), 0.0) for part, present in zip(parts, offered))
+        deviation = np.where(number > 2, np.sqrt(squares / count), 0.0)
         # For two resources, half of their difference is equal and what upstream computes.
         if len(fractions) > 2 and (number == 2).any():
-            spread = np.max([np.where(there, part, -1.0) for part, there in zip(parts, offered)], axis=0) - np.min(
-                [np.where(there, part, 2.0) for part, there in zip(parts, offered)], axis=0
+            spread = np.max([np.where(present, part, -1.0) for part, present in zip(parts, offered)], axis=0) - np.min(
+                [np.where(present, part, 2.0) for part, present in zip(parts, offered)], axis=0
             )
             deviation = np.where(number == 2, np.abs(spread / 2), deviation)
     return ((1 - deviation) * MAX_SCORE).astype(np.int64)

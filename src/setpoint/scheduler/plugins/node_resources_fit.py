@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from setpoint.kinds.core.pod_totals import pod_requests
-from setpoint.scheduler.arrays import IncrementalArray, Ints, Mask
+from setpoint.kinds.core.pod_demand import pod_requests
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, FilterBase, Interest, Refusal
-from setpoint.scheduler.node_table import CPU, MEMORY, PODS, NodeTable, amount
+from setpoint.scheduler.node_table import CPU, MEMORY, PODS, IncrementalArray, Ints, Mask, NodeTable, amount
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
 Curve = Callable[[Ints, Ints], Ints]
 """Maps (requested including the Pod, allocatable) to scores."""
 
@@ -38,10 +39,8 @@ class NodeResourcesFit(FilterBase):
         """Create the plugin. `shape` is (utilization, score out of 10) for RequestedToCapacityRatio."""
         self._resources = tuple(resources)
         self._ratio = strategy == "RequestedToCapacityRatio"
-        self._linear = {"LeastAllocated": _least_of_one, "MostAllocated": _most_of_one}.get(strategy)
-        self._curve: Curve = (
-            _least if strategy == "LeastAllocated" else _most if strategy == "MostAllocated" else _shaped(shape)
-        )
+        self._linear = _LINEAR_OF_ONE.get(strategy)
+        self._curve: Curve = _LINEAR.get(strategy) or _requested_to_capacity_ratio(shape)
         self._ignored = frozenset(ignored_resources)
         self._ignored_groups = frozenset(ignored_groups)
 
@@ -65,11 +64,11 @@ class NodeResourcesFit(FilterBase):
         return True
 
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
-        followed = cycle.demand.cache.get(self)
-        if followed is None:
-            followed = cycle.demand.cache[self] = IncrementalArray()
+        incremental = cycle.demand.cache.get(self)
+        if incremental is None:
+            incremental = cycle.demand.cache[self] = IncrementalArray()
         table, demand = cycle.table, cycle.demand
-        scores: Ints = followed.values(
+        scores: Ints = incremental.values(
             table.pod_log,
             lambda: self._scores(table, demand, slice(None)),
             lambda slot: self._score_of(table, demand, slot),
@@ -108,9 +107,9 @@ class NodeResourcesFit(FilterBase):
                     continue  # resources that the Pod does not request do not affect the score
                 requested = table.requested[row, index] + wanted
             offered = table.allocatable[row, index]
-            there = offered > 0
+            present = offered > 0
             score = self._curve(requested, np.maximum(offered, 1))
-            counted = there & (score > 0) if self._ratio else there
+            counted = present & (score > 0) if self._ratio else present
             total = total + np.where(counted, score, 0) * weight
             weights = weights + counted * weight
         if isinstance(weights, int):
@@ -123,13 +122,13 @@ class NodeResourcesFit(FilterBase):
 
     def interests(self) -> Iterable[Interest]:
         return (
-            Interest(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN), self._freed_something),
+            Interest(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN), self._freed_resources),
             Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_ALLOCATABLE), _grew_enough),
             Interest(ClusterEvent(TARGET_POD, Action.POD_SCALE_DOWN)),
         )
 
     @staticmethod
-    def _freed_something(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    def _freed_resources(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
         if new is None or old is None:
             return True
         wanted, had, has = pod_requests(pod), pod_requests(old), pod_requests(new)
@@ -140,23 +139,28 @@ def _never_enough(table: NodeTable, row: int, number: int) -> Callable[[], Mask]
     return lambda: table.allocatable[row] < number
 
 
-def _least(requested: Ints, offered: Ints) -> Ints:
+def _least_allocated(requested: Ints, offered: Ints) -> Ints:
     return np.where(requested > offered, 0, (offered - requested) * MAX_SCORE // offered)
 
 
-def _most(requested: Ints, offered: Ints) -> Ints:
+def _most_allocated(requested: Ints, offered: Ints) -> Ints:
     return np.minimum(requested, offered) * MAX_SCORE // offered
 
 
-def _least_of_one(requested: int, offered: int) -> int:
+def _least_allocated_of_one(requested: int, offered: int) -> int:
     return 0 if requested > offered else (offered - requested) * MAX_SCORE // offered
 
 
-def _most_of_one(requested: int, offered: int) -> int:
+def _most_allocated_of_one(requested: int, offered: int) -> int:
     return min(requested, offered) * MAX_SCORE // offered
 
 
-def _shaped(shape: Sequence[tuple[int, int]]) -> Curve:
+_LINEAR: dict[str, Curve] = {"LeastAllocated": _least_allocated, "MostAllocated": _most_allocated}
+_LINEAR_OF_ONE = {"LeastAllocated": _least_allocated_of_one, "MostAllocated": _most_allocated_of_one}
+"""The same functions for a single node."""
+
+
+def _requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> Curve:
     points = [(utilization, score * (MAX_SCORE // 10)) for utilization, score in shape]
 
     def curve(requested: Ints, offered: Ints) -> Ints:
@@ -172,19 +176,21 @@ def _shaped(shape: Sequence[tuple[int, int]]) -> Curve:
     return curve
 
 
-def _grew_enough(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _grew_enough(pod: Pod, old: Node | None, new: Node | None) -> bool:
     wanted = pod_requests(pod)
-    offers = _offers(new or {})
-    if offers.get("pods", 0) < 1 or any(offers.get(name, 0) < amount(name, text) for name, text in wanted.items()):
+    allocatable = _allocatable(new or {})
+    if allocatable.get("pods", 0) < 1 or any(
+        allocatable.get(name, 0) < amount(name, text) for name, text in wanted.items()
+    ):
         return False
     if old is None:
         return True
-    offered = _offers(old)
-    return offers["pods"] > offered.get("pods", 0) or any(
-        offers.get(name, 0) > offered.get(name, 0) for name, text in wanted.items() if amount(name, text)
+    offered = _allocatable(old)
+    return allocatable["pods"] > offered.get("pods", 0) or any(
+        allocatable.get(name, 0) > offered.get(name, 0) for name, text in wanted.items() if amount(name, text)
     )
 
 
-def _offers(node: Mapping[str, Any]) -> dict[str, int]:
+def _allocatable(node: Node) -> dict[str, int]:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     return {name: amount(name, text) for name, text in allocatable.items()}

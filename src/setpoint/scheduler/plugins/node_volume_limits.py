@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from setpoint.kinds.storage.binding import claim_class
+from setpoint.meta.objects import ObjView
 from setpoint.scheduler.cluster_events import (
     ASSIGNED_POD,
     ATTACHMENT,
@@ -15,11 +16,13 @@ from setpoint.scheduler.cluster_events import (
     CSI_NODE,
     Action,
     ClusterEvent,
-)  # fmt: skip
+)
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.volumes import pod_claims, uses_claim
+from setpoint.scheduler.volume_binder import pod_claims, uses_claim
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+
 REASON = "node(s) exceed max volume count"
 _BY_NODE = "node"
 
@@ -64,7 +67,7 @@ class NodeVolumeLimits(FilterBase):
                 return True
         return False
 
-    def _volumes(self, pod: Obj) -> dict[str, str]:
+    def _volumes(self, pod: Pod) -> dict[str, str]:
         """Yield the unique name and the driver of each CSI volume of the Pod."""
         found: dict[str, str] = {}
         for name, _ in pod_claims(pod):
@@ -97,7 +100,7 @@ class NodeVolumeLimits(FilterBase):
         )
 
 
-def _limits(csi_node: Obj) -> dict[str, int]:
+def _limits(csi_node: ObjView) -> dict[str, int]:
     return {
         driver["name"]: int(driver["allocatable"]["count"])
         for driver in (csi_node.get("spec") or {}).get("drivers") or ()
@@ -105,10 +108,10 @@ def _limits(csi_node: Obj) -> dict[str, int]:
     }
 
 
-def _limit_rose(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _limit_rose(pod: Pod, old: ObjView | None, new: ObjView | None) -> bool:
     was = _limits(old or {})
     return any(count > was.get(name, 0) for name, count in _limits(new or {}).items())
 
 
-def _freed_a_volume(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _freed_a_volume(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     return old is not None and any(pod_claims(old))

@@ -3,26 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from setpoint.scheduler.arrays import Floats, Ints, Mask
+from setpoint.meta.node_labels import HOSTNAME, ZONE
+from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.selectors import NOTHING, Selector, from_label_selector, from_map
+from setpoint.reconcile.keys import controller_of
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
-from setpoint.scheduler.default_selector import DefaultSelectors
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.label_columns import ABSENT
+from setpoint.scheduler.listers import Lister, Listers, namespace_index
+from setpoint.scheduler.node_table import ABSENT, Floats, Ints, Mask
 from setpoint.scheduler.plugins.node_affinity import unwanted_nodes
 from setpoint.scheduler.plugins.taint_toleration import repelled
 from setpoint.scheduler.snapshot import Snapshot
-from setpoint.scheduler.spread_constraints import HOSTNAME, SYSTEM_DEFAULTS, Constraint, parse
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
+_SYSTEM_DEFAULTS: tuple[dict[str, Any], ...] = (
+    {"maxSkew": 3, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway"},
+    {"maxSkew": 5, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"},
+)
+_BY_NAMESPACE = "namespace"
+_CACHED = "default selector"
 TOO_SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = f"{TOO_SKEWED} (missing required label)"
-HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+_HARD, _SOFT = "DoNotSchedule", "ScheduleAnyway"
+
+
+@dataclass(frozen=True, slots=True)
+class _Constraint:
+    max_skew: int
+    key: str
+    selector: Selector
+    min_domains: int
+    honors_affinity: bool
+    """Whether only nodes that match the Pod's node affinity are considered."""
+    honors_taints: bool
+
+
+def _parse_constraints(
+    constraints: Iterable[Mapping[str, Any]], action: str, labels: Mapping[str, str], selector: Selector | None = None
+) -> tuple[_Constraint, ...]:
+    """Parse the constraints with this action. `selector` overrides theirs; `labels` are the Pod's."""
+    return tuple(
+        _Constraint(
+            max_skew=int(constraint["maxSkew"]),
+            key=constraint["topologyKey"],
+            selector=_selector(constraint, labels) if selector is None else selector,
+            min_domains=int(constraint.get("minDomains") or 1),
+            honors_affinity=(constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_taints=constraint.get("nodeTaintsPolicy") == "Honor",
+        )
+        for constraint in constraints
+        if constraint.get("whenUnsatisfiable") == action
+    )
+
+
+def _selector(constraint: Mapping[str, Any], labels: Mapping[str, str]) -> Selector:
+    given = constraint.get("labelSelector")
+    own = {key: labels[key] for key in constraint.get("matchLabelKeys") or () if key in labels}
+    if given is None or not own:
+        return from_label_selector(given) if given is not None else NOTHING
+    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in own.items()]
+    return from_label_selector({**given, "matchExpressions": [*(given.get("matchExpressions") or ()), *expressions]})
+
+
+class _DefaultSelectors:
+    def __init__(self, listers: Listers) -> None:
+        self._listers = listers
+        listers.services.add_index(_BY_NAMESPACE, namespace_index)
+
+    def of(self, demand: Demand) -> Selector:
+        """Return the selector; empty if no Service or owner selects the Pod. The same object is returned until
+        something changes."""
+        wanted = self._default_label_selector(demand.pod)
+        known = demand.cache.get(_CACHED)
+        if known is None or known[0] != wanted:
+            known = demand.cache[_CACHED] = (wanted, from_label_selector(wanted))
+        found: Selector = known[1]
+        return found
+
+    def for_pod(self, pod: Pod) -> Selector:
+        return from_label_selector(self._default_label_selector(pod))
+
+    def _default_label_selector(self, pod: Pod) -> Obj:
+        meta = pod["metadata"]
+        labels: dict[str, str] = {}
+        for service in self._listers.services.by_index(_BY_NAMESPACE, meta["namespace"]):
+            selector = (service.get("spec") or {}).get("selector")
+            if selector and from_map(selector).matches(meta.get("labels") or {}):
+                labels.update(selector)
+        owner = controller_of(pod)
+        expressions: list[Obj] = []
+        if owner is not None:
+            key, kind = f"{meta['namespace']}/{owner['name']}", (owner["apiVersion"], owner["kind"])
+            if kind == ("v1", "ReplicationController"):
+                found = self._listers.replication_controllers.get(key)
+                labels.update(((found or {}).get("spec") or {}).get("selector") or {})
+            elif kind in (("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")):
+                sets: Lister[ObjView] = self._listers.stateful_sets
+                if kind[1] == "ReplicaSet":
+                    sets = self._listers.replica_sets
+                of_set = ((sets.get(key) or {}).get("spec") or {}).get("selector") or {}
+                labels.update(of_set.get("matchLabels") or {})
+                expressions = of_set.get("matchExpressions") or []
+        return {"matchLabels": labels, "matchExpressions": expressions}
 
 
 class PodTopologySpread(FilterBase):
@@ -30,19 +121,19 @@ class PodTopologySpread(FilterBase):
 
     def __init__(self, handle: Handle, default_constraints: Sequence[Obj] | None = None) -> None:
         """Create the plugin. `default_constraints` apply to Pods without any; None means the system defaults."""
-        self._selectors = DefaultSelectors(handle.listers)
+        self._selectors = _DefaultSelectors(handle.listers)
         self._is_system_default = default_constraints is None
-        self._defaults = SYSTEM_DEFAULTS if default_constraints is None else tuple(default_constraints)
+        self._defaults = _SYSTEM_DEFAULTS if default_constraints is None else tuple(default_constraints)
 
     # -- constraints ----------------------------------------------------------------------------------------------
 
-    def _constraints(self, demand: Demand, action: str) -> tuple[Constraint, ...]:
+    def _constraints(self, demand: Demand, action: str) -> tuple[_Constraint, ...]:
         own = demand.spec.get("topologySpreadConstraints")
         if own:
             known = demand.cache.get((self, action))
             if known is None:
-                known = demand.cache[self, action] = parse(own, action, demand.labels)
-            found: tuple[Constraint, ...] = known
+                known = demand.cache[self, action] = _parse_constraints(own, action, demand.labels)
+            found: tuple[_Constraint, ...] = known
             return found
         defaults = [constraint for constraint in self._defaults if constraint.get("whenUnsatisfiable") == action]
         if not defaults:
@@ -52,15 +143,15 @@ class PodTopologySpread(FilterBase):
             return ()
         known = demand.cache.get((self, action))
         if known is None or known[0] is not selector:
-            made = parse(defaults, action, demand.labels, selector)
+            made = _parse_constraints(defaults, action, demand.labels, selector)
             known = demand.cache[self, action] = (selector, made)
-        parsed: tuple[Constraint, ...] = known[1]
+        parsed: tuple[_Constraint, ...] = known[1]
         return parsed
 
     # -- filter ---------------------------------------------------------------------------------------------------
 
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
-        constraints = self._constraints(cycle.demand, HARD)
+        constraints = self._constraints(cycle.demand, _HARD)
         if not constraints:
             return ()
         columns = cycle.table.labels.columns([constraint.key for constraint in constraints])
@@ -75,18 +166,18 @@ class PodTopologySpread(FilterBase):
             sums = column.sums(counts, eligible)
             domains = column.among(eligible)
             number = int(np.count_nonzero(domains))
-            least = sums[domains].min() if number and number >= constraint.min_domains else 0
+            lowest = sums[domains].min() if number and number >= constraint.min_domains else 0
             itself = constraint.selector.matches(cycle.demand.labels)
-            found.append(Refusal(TOO_SKEWED, (sums + itself - least > constraint.max_skew)[column.of]))
+            found.append(Refusal(TOO_SKEWED, (sums + itself - lowest > constraint.max_skew)[column.of]))
         return found
 
     def depends_on_pods(self, cycle: Cycle) -> bool:
-        return bool(self._constraints(cycle.demand, HARD))
+        return bool(self._constraints(cycle.demand, _HARD))
 
     # -- score ----------------------------------------------------------------------------------------------------
 
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
-        constraints = self._constraints(cycle.demand, SOFT)
+        constraints = self._constraints(cycle.demand, _SOFT)
         if not constraints:
             return None
         all_labels = bool(cycle.demand.spec.get("topologySpreadConstraints")) or not self._is_system_default
@@ -112,11 +203,11 @@ class PodTopologySpread(FilterBase):
         among = rounded[candidates]
         if not len(among):
             return None
-        least, most = int(among.min()), int(among.max())
-        if most == 0:
+        lowest, highest = int(among.min()), int(among.max())
+        if highest == 0:
             scores: Ints = np.full(cycle.table.capacity, MAX_SCORE, dtype=np.int64)
         else:
-            scores = MAX_SCORE * (most + least - rounded) // most
+            scores = MAX_SCORE * (highest + lowest - rounded) // highest
         return np.where(candidates, scores, 0) if all_labels else scores
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -125,39 +216,39 @@ class PodTopologySpread(FilterBase):
         pods = Action.ADD | Action.POD_LABEL | Action.DELETE
         nodes = Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT
         return (
-            Interest(ClusterEvent(ASSIGNED_POD, pods), self._neighbour_changed),
+            Interest(ClusterEvent(ASSIGNED_POD, pods), self._other_pod_changed),
             Interest(ClusterEvent(TARGET_POD, Action.POD_TOLERATION | Action.POD_LABEL), self._pod_changed),
             Interest(ClusterEvent(NODE, nodes), self._node_changed),
         )
 
-    def _hard_of(self, pod: Obj) -> tuple[Constraint, ...]:
+    def _hard_constraints(self, pod: Pod) -> tuple[_Constraint, ...]:
         own = pod["spec"].get("topologySpreadConstraints")
         labels = pod["metadata"].get("labels") or {}
         if own:
-            return parse(own, HARD, labels)
-        defaults = [constraint for constraint in self._defaults if constraint.get("whenUnsatisfiable") == HARD]
-        return parse(defaults, HARD, labels, self._selectors.for_pod(pod)) if defaults else ()
+            return _parse_constraints(own, _HARD, labels)
+        defaults = [constraint for constraint in self._defaults if constraint.get("whenUnsatisfiable") == _HARD]
+        return _parse_constraints(defaults, _HARD, labels, self._selectors.for_pod(pod)) if defaults else ()
 
-    def _neighbour_changed(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    def _other_pod_changed(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
         if any(side is not None and not _same_spread(side, pod) for side in (old, new)):
             return False
-        constraints = self._hard_of(pod)
+        constraints = self._hard_constraints(pod)
         if old is not None and new is not None:
             return _matching_changed(constraints, old, new)
         labels = (new or old or pod)["metadata"].get("labels") or {}
         return any(constraint.selector.matches(labels) for constraint in constraints)
 
-    def _pod_changed(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    def _pod_changed(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
         if old is None or new is None:
             return True
-        constraints = self._hard_of(pod)
+        constraints = self._hard_constraints(pod)
         tolerates_more = (old["spec"].get("tolerations") or ()) != (new["spec"].get("tolerations") or ())
         if tolerates_more and any(constraint.honors_taints for constraint in constraints):
             return True
         return _matching_changed(constraints, old, new)
 
-    def _node_changed(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
-        keys = [constraint.key for constraint in self._hard_of(pod)]
+    def _node_changed(self, pod: Pod, old: Node | None, new: Node | None) -> bool:
+        keys = [constraint.key for constraint in self._hard_constraints(pod)]
         was, now = _labels(old), _labels(new)
         matched, matches = (side is not None and all(key in side for key in keys) for side in (was, now))
         if was is None or now is None:
@@ -168,20 +259,20 @@ class PodTopologySpread(FilterBase):
         return matches and (any(was[key] != now[key] for key in keys) or taints[0] != taints[1])
 
 
-def _included(cycle: Cycle, constraint: Constraint, among: Mask) -> Mask:
+def _included(cycle: Cycle, constraint: _Constraint, among: Mask) -> Mask:
     """Return the nodes whose Pods count, by the constraint's inclusion policies."""
     if constraint.honors_affinity:
         unwanted = unwanted_nodes(cycle.demand, cycle.table)
         if unwanted is not None:
             among = among & ~unwanted
     if constraint.honors_taints:
-        kept_away = repelled(cycle.demand, cycle.table)
-        if kept_away is not None:
-            among = among & ~kept_away
+        repelled_nodes = repelled(cycle.demand, cycle.table)
+        if repelled_nodes is not None:
+            among = among & ~repelled_nodes
     return among
 
 
-def _counts(snapshot: Snapshot, demand: Demand, constraint: Constraint) -> Ints:
+def _counts(snapshot: Snapshot, demand: Demand, constraint: _Constraint) -> Ints:
     """Return the number of Pods per slot that the constraint selects, without terminating ones."""
     selector, namespace = constraint.selector, demand.namespace
     if selector.empty:
@@ -193,17 +284,17 @@ def _counts(snapshot: Snapshot, demand: Demand, constraint: Constraint) -> Ints:
     )
 
 
-def _same_spread(other: Obj, pod: Obj) -> bool:
+def _same_spread(other: Pod, pod: Pod) -> bool:
     placed = other["spec"].get("nodeName") or (other.get("status") or {}).get("nominatedNodeName")
     return bool(placed) and other["metadata"]["namespace"] == pod["metadata"]["namespace"]
 
 
-def _matching_changed(constraints: Sequence[Constraint], old: Obj, new: Obj) -> bool:
+def _matching_changed(constraints: Sequence[_Constraint], old: Pod, new: Pod) -> bool:
     was, now = old["metadata"].get("labels") or {}, new["metadata"].get("labels") or {}
     return was != now and any(
         constraint.selector.matches(was) != constraint.selector.matches(now) for constraint in constraints
     )
 
 
-def _labels(node: Obj | None) -> Mapping[str, str] | None:
+def _labels(node: Node | None) -> Mapping[str, str] | None:
     return None if node is None else node["metadata"].get("labels") or {}

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from setpoint.meta.tolerations import tolerates, untolerated
-from setpoint.scheduler.arrays import Ints, Mask
+from setpoint.meta.node_fit import tolerates, untolerated
+from setpoint.meta.objects import ObjView
 from setpoint.scheduler.cluster_events import NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal, normalized
-from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.node_table import Ints, Mask, NodeTable
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
 REASON = "node(s) had untolerated taint(s)"
 _REPELLED, _AVOIDED = "repelling taints", "avoided taints"
 
@@ -60,18 +62,18 @@ def _avoided(demand: Demand, table: NodeTable) -> Ints | None:
     return counts
 
 
-def _untolerated_preferences(taints: Iterable[Mapping[str, Any]], tolerations: Iterable[Obj]) -> int:
+def _untolerated_preferences(taints: Iterable[Mapping[str, Any]], tolerations: Iterable[ObjView]) -> int:
     return sum(
         taint["effect"] == "PreferNoSchedule" and not any(tolerates(each, taint) for each in tolerations)
         for taint in taints
     )
 
 
-def _became_tolerable(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _became_tolerable(pod: Pod, old: Node | None, new: Node | None) -> bool:
     tolerations = pod["spec"].get("tolerations") or ()
     repelled_before = old is None or _repels(old, tolerations)
     return repelled_before and new is not None and not _repels(new, tolerations)
 
 
-def _repels(node: Obj, tolerations: Sequence[Obj]) -> bool:
+def _repels(node: Node, tolerations: Sequence[ObjView]) -> bool:
     return untolerated((node.get("spec") or {}).get("taints") or (), tolerations) is not None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from setpoint.meta.objects import ObjView
 from setpoint.scheduler.cluster_events import (
     CLAIM,
     CSI_CAPACITY,
@@ -15,12 +16,19 @@ from setpoint.scheduler.cluster_events import (
     VOLUME,
     Action,
     ClusterEvent,
-)  # fmt: skip
+)
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.volume_binder import BIND_TIMEOUT, Plan, VolumeBinder, VolumeReservation
-from setpoint.scheduler.volumes import uses_claim, volume_limit
+from setpoint.scheduler.volume_binder import (
+    BIND_TIMEOUT,
+    Plan,
+    VolumeBinder,
+    VolumeReservation,
+    uses_claim,
+    volume_limit,
+)
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
 
 class VolumeBinding(FilterBase):
@@ -57,15 +65,15 @@ class VolumeBinding(FilterBase):
             Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL)),
             Interest(ClusterEvent(CSI_NODE, Action.ADD)),
             Interest(ClusterEvent(CSI_DRIVER, Action.OTHER)),
-            Interest(ClusterEvent(CSI_CAPACITY, add_or_change), _more_room),
+            Interest(ClusterEvent(CSI_CAPACITY, add_or_change), _capacity_grew),
         )
 
 
-def _class_changed(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _class_changed(pod: Pod, old: ObjView | None, new: ObjView | None) -> bool:
     return old is None or new is None or old.get("allowedTopologies") != new.get("allowedTopologies")
 
 
-def _more_room(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _capacity_grew(pod: Pod, old: ObjView | None, new: ObjView | None) -> bool:
     if old is None or new is None:
         return True
     was, now = volume_limit(old), volume_limit(new)

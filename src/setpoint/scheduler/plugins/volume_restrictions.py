@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from setpoint.meta.objects import ObjView
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, CLAIM, NODE, Action, ClusterEvent
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal, Rejected
-from setpoint.scheduler.volumes import uses_claim
+from setpoint.scheduler.volume_binder import uses_claim
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+
 DISK_IN_USE = "node(s) had no available disk"
 CLAIM_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
@@ -35,10 +38,12 @@ class VolumeRestrictions(FilterBase):
         found = []
         disks = [volume for volume in cycle.demand.volumes if any(kind in volume for kind in _DISKS)]
         if disks:
-            taken = np.zeros(cycle.table.capacity, dtype=np.bool_)
+            conflicting = np.zeros(cycle.table.capacity, dtype=np.bool_)
             for name, slot in cycle.table.slots.items():
-                taken[slot] = any(_conflict(disks, placed.demand.volumes) for placed in cycle.snapshot.pods_on(name))
-            found.append(Refusal(DISK_IN_USE, taken))
+                conflicting[slot] = any(
+                    _conflict(disks, placed.demand.volumes) for placed in cycle.snapshot.pods_on(name)
+                )
+            found.append(Refusal(DISK_IN_USE, conflicting))
         for key in cycle.demand.claims:
             claim = self._claims.get(key)
             alone = claim is not None and "ReadWriteOncePod" in ((claim.get("spec") or {}).get("accessModes") or ())
@@ -58,11 +63,11 @@ class VolumeRestrictions(FilterBase):
         )
 
 
-def _conflict(wanted: Sequence[Obj], used: Sequence[Obj]) -> bool:
+def _conflict(wanted: Sequence[ObjView], used: Sequence[ObjView]) -> bool:
     return any(_same_disk(mine, other) for mine in wanted for other in used)
 
 
-def _same_disk(mine: Obj, other: Obj) -> bool:
+def _same_disk(mine: ObjView, other: ObjView) -> bool:
     for kind, names in (("gcePersistentDisk", ("pdName",)), ("iscsi", ("iqn",))):
         if kind in mine and kind in other and all(mine[kind].get(name) == other[kind].get(name) for name in names):
             return not (mine[kind].get("readOnly") and other[kind].get("readOnly"))
@@ -76,7 +81,7 @@ def _same_disk(mine: Obj, other: Obj) -> bool:
     return False
 
 
-def _freed_a_volume(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _freed_a_volume(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     if old is None or old["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False
     mine, freed = pod["spec"].get("volumes") or (), old["spec"].get("volumes") or ()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from setpoint.kinds.storage.binding import claim_class, waits_for_consumer
-from setpoint.scheduler.arrays import Mask
+from setpoint.meta.node_labels import DEPRECATED, REGION, ZONE
+from setpoint.meta.objects import ObjView
 from setpoint.scheduler.cluster_events import CLAIM, NODE, STORAGE_CLASS, VOLUME, Action, ClusterEvent
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal, Rejected
-from setpoint.scheduler.volumes import uses_claim
+from setpoint.scheduler.node_table import Mask
+from setpoint.scheduler.volume_binder import uses_claim
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node, Pod
+
 REASON = "node(s) had no available volume zone"
-_OLD = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-}
-_LABELS = (*_OLD, *_OLD.values())
+_DEPRECATED_LABELS = {old: new for old, new in DEPRECATED.items() if new in (REGION, ZONE)}
+_LABELS = (*_DEPRECATED_LABELS, *_DEPRECATED_LABELS.values())
 
 
 class VolumeZone(FilterBase):
@@ -69,9 +70,9 @@ class VolumeZone(FilterBase):
         for label, values in zones:
             column = columns.column(label)
             right = column.one_of(values)
-            if label in _OLD:
+            if label in _DEPRECATED_LABELS:
                 # Fall back to the current label on nodes without the deprecated one.
-                right |= ~column.present & columns.column(_OLD[label]).one_of(values)
+                right |= ~column.present & columns.column(_DEPRECATED_LABELS[label]).one_of(values)
             wrong |= ~right
         return (Refusal(REASON, zoned & wrong, unresolvable=True),)
 
@@ -84,11 +85,11 @@ class VolumeZone(FilterBase):
         )
 
 
-def _waits_for_consumer(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _waits_for_consumer(pod: Pod, old: ObjView | None, new: ObjView | None) -> bool:
     return waits_for_consumer(new)
 
 
-def _zones_changed(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def _zones_changed(pod: Pod, old: Node | None, new: Node | None) -> bool:
     if old is None or new is None:
         return True
     was, now = old["metadata"].get("labels") or {}, new["metadata"].get("labels") or {}

@@ -1,1 +1,0 @@
-"""Bootstrap tokens, with which new nodes join: Secrets `bootstrap-token-<id>` in `kube-system`."""

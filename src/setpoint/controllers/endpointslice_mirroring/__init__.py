@@ -1,1 +1,0 @@
-"""Mirrors user-managed Endpoints of Services without a selector to EndpointSlices."""

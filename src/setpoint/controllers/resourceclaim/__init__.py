@@ -1,1 +1,0 @@
-"""ResourceClaims: created from templates for Pods, reserved while in use, deallocated afterwards."""

@@ -1,1 +1,0 @@
-"""Service accounts: the default account of every namespace, and tokens stored in Secrets."""

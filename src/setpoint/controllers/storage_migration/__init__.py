@@ -1,1 +1,0 @@
-"""StorageVersionMigrations: rewrite every object of a resource in the current storage version."""

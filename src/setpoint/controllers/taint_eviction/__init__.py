@@ -1,1 +1,0 @@
-"""Evicts Pods from nodes with NoExecute taints: at once, when their toleration ends, or never."""
