@@ -1,9 +1,9 @@
-"""The node agent; simulated nodes are a fleet of them in one.
+"""The node agent. Simulated nodes are a fleet that one agent runs.
 
-What may be relied on:
-- a Pod's status is what a kubelet would say, and is written only when it says something new: a Pod that starts at once
-  goes from Pending to Running in one write;
-- everything that waits is a time in one queue: no task and no timer for each Pod;
-- nothing is remembered but what is stored: an agent that starts again finds its containers where they would be by now;
-- nothing that a Pod runs leaves the process.
+Guarantees:
+- the status of a Pod is the one that a kubelet would report, and is written only when it changes: a Pod that starts at
+  once goes from Pending to Running in one write;
+- all timers are entries of one queue: there is no task and no timer per Pod;
+- the only state is what the API stores: a restarted agent restores its containers as they would be by now;
+- programs of simulated Pods do not access files, processes or the network outside of the agent's process.
 """

@@ -1,8 +1,7 @@
-"""How long things take on simulated nodes: nothing at all, as long as people can see them, or less than usual.
+"""The durations of operations on simulated nodes: none, realistic, or shortened.
 
-Timestamps are never changed. `fast` shortens the waits that a cluster's administrator can configure, so the five-minute
-stories of Kubernetes take half a minute, and everything that is configured can be seen in the objects.
-"""
+Timestamps are never changed. `fast` divides the periods and timeouts that an administrator can configure, so that a
+scenario of five minutes takes half a minute; the configured values are visible in the objects."""
 
 from __future__ import annotations
 
@@ -10,44 +9,46 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from setpoint.node.backoff import FIRST
+from setpoint.node.container_state import INITIAL_BACKOFF
 
 
-class Span(NamedTuple):
-    """From so many seconds to so many."""
+class DurationRange(NamedTuple):
+    """A range of durations in seconds."""
 
-    least: float = 0.0
-    most: float = 0.0
+    minimum: float = 0.0
+    maximum: float = 0.0
 
-    def of(self, key: str) -> float:
-        """Return a time within the span, always the same one for the same key."""
-        if self.most <= self.least:
-            return self.least
-        share = int.from_bytes(sha256(key.encode()).digest()[:4], "big") / (1 << 32)
-        return round(self.least + share * (self.most - self.least), 3)
+    def sample(self, key: str) -> float:
+        """Return a duration within the range, always the same one for the same key."""
+        if self.maximum <= self.minimum:
+            return self.minimum
+        fraction = int.from_bytes(sha256(key.encode()).digest()[:4], "big") / (1 << 32)
+        return round(self.minimum + fraction * (self.maximum - self.minimum), 3)
 
 
-NO_TIME = Span()
+NO_DURATION = DurationRange()
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    pull: Span = NO_TIME
-    """How long an image takes to pull, if neither a rule nor an annotation says it."""
-    start: Span = NO_TIME
-    """From an image that is there to a container that runs."""
-    stop: Span = NO_TIME
-    """How long a server takes to end when it is asked to."""
+    """The durations of operations on simulated nodes."""
+
+    pull: DurationRange = NO_DURATION
+    """The duration of an image pull, if neither a rule nor an annotation sets it."""
+    start: DurationRange = NO_DURATION
+    """The duration of a container's start once its image is present."""
+    stop: DurationRange = NO_DURATION
+    """The duration of a server's shutdown after SIGTERM."""
     speed: int = 1
-    """By how much the waits are divided that a cluster's administrator can configure."""
+    """The divisor of the periods and timeouts that an administrator can configure."""
 
     @property
     def backoff(self) -> float:
-        """Seconds after the first failure of a container or a pull."""
-        return FIRST / self.speed
+        """The delay in seconds after the first failure of a container or a pull."""
+        return INITIAL_BACKOFF / self.speed
 
 
 INSTANT = Pace()
-REAL = Pace(Span(1.0, 2.5), Span(0.4, 1.0), Span(0.3, 0.8))
-FAST = Pace(Span(0.5, 1.0), Span(0.2, 0.5), Span(0.2, 0.4), speed=10)
+REAL = Pace(DurationRange(1.0, 2.5), DurationRange(0.4, 1.0), DurationRange(0.3, 0.8))
+FAST = Pace(DurationRange(0.5, 1.0), DurationRange(0.2, 0.5), DurationRange(0.2, 0.4), speed=10)
 PACES = {"real": REAL, "fast": FAST, "instant": INSTANT}

@@ -1,4 +1,4 @@
-"""From what the agent knows of a Pod's containers to the status that the API shows. Pure."""
+"""Computes the status of a Pod from the state of its containers. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,75 +6,90 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
-from setpoint.node.restarts import restarts
+from setpoint.node.container_state import (
+    EPHEMERAL,
+    INIT,
+    MAIN,
+    RESTARTING_ALL,
+    SIDECAR,
+    ContainerState,
+    restarts_after_exit,
+)
 from setpoint.node.runtime.interface import ContainerRecord
-from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, Slot
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
+_FIELDS = {
+    INIT: "initContainerStatuses",
+    SIDECAR: "initContainerStatuses",
+    MAIN: "containerStatuses",
+    EPHEMERAL: "ephemeralContainerStatuses",
+}
 
 
 @lru_cache(maxsize=1024)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
-def stamp(seconds: float) -> str:
-    return _second(int(seconds))
+def format_epoch(seconds: float) -> str:
+    return _format_second(int(seconds))
 
 
 @dataclass(slots=True)
-class Situation:
-    """A Pod on its node, beyond its containers."""
+class PodState:
+    """The state of a Pod on its node, apart from its containers."""
 
     host_ip: str
     pod_ips: Sequence[str] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """What the node has for Pods."""
+    """The node's allocatable resources."""
     tokens: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
-    """Of its service account, by volume and path: and until when each is to be used."""
-    sandbox: bool = False
-    """Its network is there."""
+    """Service account tokens by volume and path, each with the time at which it must be renewed."""
+    sandbox_ready: bool = False
+    """Whether the Pod's sandbox, and so its network, is ready."""
     had_sandbox: bool = False
     ended: bool = False
-    """Nothing of it will be started again."""
-    verdict: tuple[str, str] | None = None
-    """Why it was made to fail: reason and message."""
-    resize: Sequence[Obj] = ()
-    """Conditions about a resize."""
+    """Whether nothing runs and no container will be started again."""
+    failure: tuple[str, str] | None = None
+    """Reason and message if the node made the Pod fail, such as a rejection or a deadline; None otherwise."""
+    resize_conditions: Sequence[Obj] = ()
+    """The conditions of an in-place resize; those with `$patch` are to be deleted."""
 
 
-def phase_of(spec: Mapping[str, Any], slots: Iterable[Slot], ended: bool) -> str:
+def _phase(spec: Mapping[str, Any], containers: Iterable[ContainerState], ended: bool) -> str:
     pending_init = pending_sidecars = failed_init = 0
     running = waiting = stopped = final = succeeded = 0
-    initialized = any(slot.kind == MAIN and slot.record is not None for slot in slots)
-    for slot in slots:
-        record = slot.record
-        if slot.kind == INIT:
+    initialized = any(container.kind == MAIN and container.record is not None for container in containers)
+    for container in containers:
+        record = container.record
+        if container.kind == INIT:
             if record is None or record.running:
                 pending_init += 1
-            elif record.exit_code and not _comes_back(slot, spec):
+            elif record.exit_code and not _will_restart(container, spec):
                 failed_init += 1
-        elif slot.kind == SIDECAR:
+        elif container.kind == SIDECAR:
             if record is None:
                 pending_sidecars += 1
                 waiting += 1
             elif record.running:
-                pending_sidecars += not slot.started
+                pending_sidecars += not container.started
                 running += 1
-        elif slot.kind == MAIN:
+        elif container.kind == MAIN:
             if record is None:
                 waiting += 1
             elif record.running:
                 running += 1
             else:
                 stopped += 1
-                final += not _comes_back(slot, spec)
+                final += not _will_restart(container, spec)
                 succeeded += not record.exit_code
     if failed_init:
         return FAILED
@@ -89,64 +104,62 @@ def phase_of(spec: Mapping[str, Any], slots: Iterable[Slot], ended: bool) -> str
     return PENDING
 
 
-def _comes_back(slot: Slot, spec: Mapping[str, Any]) -> bool:
-    record = slot.record
+def _will_restart(container: ContainerState, spec: Mapping[str, Any]) -> bool:
+    record = container.record
     assert record is not None
-    return record.reason == RESTARTING_ALL or restarts(slot.spec, spec, record.exit_code)
+    return record.reason == RESTARTING_ALL or restarts_after_exit(container.spec, spec, record.exit_code)
 
 
 def pod_status(
-    pod: Mapping[str, Any], slots: Sequence[Slot], situation: Situation, before: Mapping[str, Any], now: float
+    pod: Pod,
+    containers: Sequence[ContainerState],
+    pod_state: PodState,
+    before: Mapping[str, Any],
+    now: float,
 ) -> Obj:
-    """The fields that belong to the node; all others stay as they are. `before` is the status so far."""
+    """Return the fields of the status that the node owns. `before` is the current status."""
     spec = pod["spec"]
-    phase = FAILED if situation.verdict and situation.ended else phase_of(spec, slots, situation.ended)
+    phase = FAILED if pod_state.failure and pod_state.ended else _phase(spec, containers, pod_state.ended)
     if before.get("phase") in TERMINAL:
-        phase = before["phase"]  # whoever said so, it is over
-    elif situation.ended and phase not in TERMINAL:
-        phase = FAILED  # what never ran, and never will, has failed
+        phase = before["phase"]  # a terminal phase is final, whichever client set it
+    elif pod_state.ended and phase not in TERMINAL:
+        phase = FAILED  # a Pod that never ran, and never will, has failed
     by_kind: dict[str, list[Obj]] = {"initContainerStatuses": [], "containerStatuses": []}
     has_init = bool(spec.get("initContainers"))
-    for slot in slots:
-        field = _FIELDS[slot.kind]
-        by_kind.setdefault(field, []).append(_container(slot, spec, has_init, situation.ended))
+    for container in containers:
+        field = _FIELDS[container.kind]
+        by_kind.setdefault(field, []).append(_container_status(container, spec, has_init, pod_state.ended))
     if len(by_kind["containerStatuses"]) > 1:
         by_kind["containerStatuses"].sort(key=lambda each: each["name"])
     if not by_kind["initContainerStatuses"]:
         del by_kind["initContainerStatuses"]
     status: Obj = {
         "phase": phase,
-        "conditions": _conditions(pod, slots, situation, phase, before, now),
-        "startTime": before.get("startTime") or stamp(now),
-        "hostIP": situation.host_ip,
-        "hostIPs": [{"ip": situation.host_ip}],
+        "conditions": _conditions(pod, containers, pod_state, phase, before, now),
+        "startTime": before.get("startTime") or format_epoch(now),
+        "hostIP": pod_state.host_ip,
+        "hostIPs": [{"ip": pod_state.host_ip}],
         **by_kind,
     }
-    if situation.pod_ips:
-        status["podIP"] = situation.pod_ips[0]
-        status["podIPs"] = [{"ip": each} for each in situation.pod_ips]
-    if situation.verdict and phase == FAILED:
-        status["reason"], status["message"] = situation.verdict
+    if pod_state.pod_ips:
+        status["podIP"] = pod_state.pod_ips[0]
+        status["podIPs"] = [{"ip": each} for each in pod_state.pod_ips]
+    if pod_state.failure and phase == FAILED:
+        status["reason"], status["message"] = pod_state.failure
     generation = pod["metadata"].get("generation")
     if generation is not None:
         status["observedGeneration"] = generation
     return status
 
 
-_FIELDS = {
-    INIT: "initContainerStatuses", SIDECAR: "initContainerStatuses", MAIN: "containerStatuses",
-    EPHEMERAL: "ephemeralContainerStatuses",
-}  # fmt: skip
-
-
-def changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
-    """The part of it that the API does not have yet."""
+def status_changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
+    """Return the fields that differ from the stored status."""
     found: Obj = {}
     for name, value in status.items():
         if name == "conditions":
             current = {each["type"]: each for each in before.get("conditions") or ()}
-            # All of them at first: that is what puts them in order.
-            new = [each for each in value if not _same(current.get(each["type"]), each)]
+            # The first write contains all conditions, which determines their order.
+            new = [each for each in value if not _is_current(current.get(each["type"]), each)]
             if new:
                 found[name] = value if len(current) <= 1 else new
         elif before.get(name) != value:
@@ -155,11 +168,11 @@ def changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
 
 
 def differs(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether writing it would change anything."""
-    return bool(changes(before, status))
+    """Return whether writing the status would change anything."""
+    return bool(status_changes(before, status))
 
 
-def _same(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
+def _is_current(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
     if current is None or "$patch" in wanted:
         return (current is None) == ("$patch" in wanted)
     return all(current.get(name) == value for name, value in wanted.items())
@@ -169,9 +182,9 @@ def _same(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
 
 
 def _conditions(
-    pod: Mapping[str, Any],
-    slots: Sequence[Slot],
-    situation: Situation,
+    pod: Pod,
+    containers: Sequence[ContainerState],
+    pod_state: PodState,
     phase: str,
     before: Mapping[str, Any],
     now: float,
@@ -183,7 +196,7 @@ def _conditions(
         made: Obj = {"type": kind, "status": "True" if value else "False"}
         known = current.get(kind)
         unchanged = known is not None and known.get("status") == made["status"]
-        made["lastTransitionTime"] = known["lastTransitionTime"] if unchanged and known else stamp(now)
+        made["lastTransitionTime"] = known["lastTransitionTime"] if unchanged and known else format_epoch(now)
         if reason or (known or {}).get("reason"):
             made["reason"] = reason or None
         if message or (known or {}).get("message"):
@@ -192,26 +205,26 @@ def _conditions(
             made["observedGeneration"] = generation
         return made
 
-    ready, reason, message = _containers_ready(slots, phase)
-    found = [*situation.resize]
-    if situation.sandbox:
+    ready, reason, message = _containers_ready(containers, phase)
+    found = [*pod_state.resize_conditions]
+    if pod_state.sandbox_ready:
         found.append(condition("PodReadyToStartContainers", True))
     else:
-        why = "Pod sandbox is not ready" if situation.had_sandbox else "No pod sandbox found"
+        why = "Pod sandbox is not ready" if pod_state.had_sandbox else "No pod sandbox found"
         found.append(condition("PodReadyToStartContainers", False, "PodSandboxNotReady", why))
-    found.append(condition("Initialized", *_initialized(slots, phase)))
-    gates = _closed_gates(pod["spec"], current) if ready else ""
+    found.append(condition("Initialized", *_initialized(containers, phase)))
+    gates = _unsatisfied_gates(pod["spec"], current) if ready else ""
     if gates:
         found.append(condition("Ready", False, "ReadinessGatesNotReady", gates))
     else:
         found.append(condition("Ready", ready, reason, message))
     found.append(condition("ContainersReady", ready, reason, message))
     found.append(condition("PodScheduled", True))
-    if any(_may_restart_all(slot.spec) for slot in slots):
+    if any(_may_restart_all(container.spec) for container in containers):
         ending = {SUCCEEDED: "PodCompleted", FAILED: "PodFailed"}.get(phase, "")
         under_way = not ending and any(
-            slot.record is not None and slot.record.reason == RESTARTING_ALL and not slot.record.running
-            for slot in slots
+            container.record is not None and container.record.reason == RESTARTING_ALL and not container.record.running
+            for container in containers
         )
         if under_way:
             why = "container exited with restart policy rule"
@@ -221,36 +234,36 @@ def _conditions(
     return found
 
 
-def _may_restart_all(container: Mapping[str, Any]) -> bool:
-    rules = container.get("restartPolicyRules")
+def _may_restart_all(container_spec: Mapping[str, Any]) -> bool:
+    rules = container_spec.get("restartPolicyRules")
     return bool(rules) and any(rule.get("action") == "RestartAllContainers" for rule in rules or ())
 
 
-def _containers_ready(slots: Sequence[Slot], phase: str) -> tuple[bool, str, str]:
+def _containers_ready(containers: Sequence[ContainerState], phase: str) -> tuple[bool, str, str]:
     if phase in TERMINAL:
         return False, "PodCompleted" if phase == SUCCEEDED else "PodFailed", ""
-    unready = [slot.name for slot in slots if slot.kind in (SIDECAR, MAIN) and not slot.ready]
+    unready = [container.name for container in containers if container.kind in (SIDECAR, MAIN) and not container.ready]
     if unready:
         return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     return True, "", ""
 
 
-def _initialized(slots: Sequence[Slot], phase: str) -> tuple[bool, str, str]:
+def _initialized(containers: Sequence[ContainerState], phase: str) -> tuple[bool, str, str]:
     if phase == SUCCEEDED:
         return True, "PodCompleted", ""
-    if any(slot.kind == MAIN and slot.record is not None for slot in slots):
+    if any(container.kind == MAIN and container.record is not None for container in containers):
         return True, "", ""
     incomplete = [
-        slot.name
-        for slot in slots
-        if (slot.kind == SIDECAR and not slot.started) or (slot.kind == INIT and not slot.ready)
+        container.name
+        for container in containers
+        if (container.kind == SIDECAR and not container.started) or (container.kind == INIT and not container.ready)
     ]
     if incomplete:
         return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]"
     return True, "", ""
 
 
-def _closed_gates(spec: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+def _unsatisfied_gates(spec: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     closed = []
     for gate in spec.get("readinessGates") or ():
         kind = gate["conditionType"]
@@ -270,41 +283,43 @@ def terminated(record: ContainerRecord) -> Obj:
     found: Obj = {"exitCode": record.exit_code, "reason": record.reason}
     if record.message:
         found["message"] = record.message
-    found["startedAt"] = stamp(record.started_at)
-    found["finishedAt"] = stamp(record.finished_at)
+    found["startedAt"] = format_epoch(record.started_at)
+    found["finishedAt"] = format_epoch(record.finished_at)
     found["containerID"] = record.id
     return {"terminated": found}
 
 
-def _container(slot: Slot, spec: Mapping[str, Any], has_init: bool, ended: bool) -> Obj:
-    record, last = slot.record, slot.last or {}
-    status: Obj = {"name": slot.name, "state": {}, "lastState": last, "ready": slot.ready}
+def _container_status(container: ContainerState, spec: Mapping[str, Any], has_init: bool, ended: bool) -> Obj:
+    record, last = container.record, container.last_state or {}
+    status: Obj = {"name": container.name, "state": {}, "lastState": last, "ready": container.ready}
     if record is None:
-        reason, message = slot.waiting or ("PodInitializing" if has_init else "ContainerCreating", "")
+        reason, message = container.waiting or ("PodInitializing" if has_init else "ContainerCreating", "")
         status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-        status |= {"restartCount": 0, "image": slot.spec.get("image", ""), "imageID": ""}
+        status |= {"restartCount": 0, "image": container.spec.get("image", ""), "imageID": ""}
     else:
         if record.running:
-            status["state"] = {"running": {"startedAt": stamp(record.started_at)}}
-        elif slot.waiting is not None and not ended:
-            reason, message = slot.waiting
+            status["state"] = {"running": {"startedAt": format_epoch(record.started_at)}}
+        elif container.waiting is not None and not ended:
+            reason, message = container.waiting
             status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
             status["lastState"] = terminated(record)
         else:
             status["state"] = terminated(record)
         status |= {
-            "restartCount": record.attempt, "image": record.image, "imageID": record.image_id,
+            "restartCount": record.attempt,
+            "image": record.image,
+            "imageID": record.image_id,
             "containerID": record.id,
-        }  # fmt: skip
-    if slot.kind != EPHEMERAL:
-        status["started"] = slot.started
+        }
+    if container.kind != EPHEMERAL:
+        status["started"] = container.started
     if record is not None:
-        allocated = slot.allocated
+        allocated = container.allocated
         if allocated.get("requests"):
             status["allocatedResources"] = dict(allocated["requests"])
         status["resources"] = {key: dict(value) for key, value in allocated.items()}
-        status["user"] = {"linux": _user(slot.spec, spec)}
-    mounts = slot.spec.get("volumeMounts")
+        status["user"] = {"linux": _user(container.spec, spec)}
+    mounts = container.spec.get("volumeMounts")
     if mounts:
         status["volumeMounts"] = [_mount(each) for each in mounts]
     return status
@@ -317,8 +332,8 @@ def _mount(mount: Mapping[str, Any]) -> Obj:
     return found
 
 
-def _user(container: Mapping[str, Any], spec: Mapping[str, Any]) -> Obj:
-    own, pod = container.get("securityContext") or {}, spec.get("securityContext") or {}
+def _user(container_spec: Mapping[str, Any], spec: Mapping[str, Any]) -> Obj:
+    own, pod = container_spec.get("securityContext") or {}, spec.get("securityContext") or {}
     uid = own.get("runAsUser", pod.get("runAsUser", 0))
     gid = own.get("runAsGroup", pod.get("runAsGroup", 0))
     groups = [gid, *(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if "fsGroup" in pod else [])]

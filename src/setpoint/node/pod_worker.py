@@ -1,70 +1,98 @@
-"""One Pod on its node: what is to be done next, and when. No call waits; `step` does all that is due."""
+"""The worker of one Pod: decides what to do next, and when. No call suspends; `step` does everything that is due."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from setpoint.kinds.core.host_ports import host_ports
+from setpoint.kinds.core.pod_demand import host_ports
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
-from setpoint.node.admission import admission_problem, demand
-from setpoint.node.annotations import said
-from setpoint.node.environment import compose_environment
+from setpoint.node.allocation import PodResizer, admission_failure, requested_resources
+from setpoint.node.container_lifecycle import ContainerStarter, ContainerStopper
+from setpoint.node.container_state import (
+    EPHEMERAL,
+    INIT,
+    MAIN,
+    RESTARTING_ALL,
+    SIDECAR,
+    ContainerState,
+    container_states,
+    matching_action,
+)
+from setpoint.node.dependencies import PodWorkerDependencies
+from setpoint.node.environment import build_environment
 from setpoint.node.node_state import NodeState
-from setpoint.node.pod_status import TERMINAL, Situation, pod_status, terminated
-from setpoint.node.probing import Prober
+from setpoint.node.pod_status import TERMINAL, PodState, pod_status, terminated
+from setpoint.node.prober import Prober
 from setpoint.node.recovery import recover
-from setpoint.node.resizing import Resizer
-from setpoint.node.restarts import matching_action
 from setpoint.node.runtime.files import Mount
-from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, Slot, slots_of
-from setpoint.node.starting import Starter
-from setpoint.node.stopping import Stopper
-from setpoint.node.tools import Tools
-from setpoint.node.volumes import VolumeProblem, mount_problem, mounts_of
+from setpoint.node.simulation_annotations import simulation_annotation
+from setpoint.node.volumes import mount_error, mounts_of
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
-_FIRST_MOUNT_RETRY, _LONGEST_MOUNT_RETRY = 0.5, 122.0
+_MIN_MOUNT_BACKOFF, _MAX_MOUNT_BACKOFF = 0.5, 122.0
 _DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
 
 class PodWorker:
-    __slots__ = (
-        "_due_at", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "heard", "held", "initialized", "node",
-        "pod", "reported", "reported_version", "resizable", "seen", "situation", "slots", "tools", "uid",
-    )  # fmt: skip
+    """Drives one Pod from admission to termination; `step` is called whenever something may have changed."""
 
-    def __init__(self, pod: Mapping[str, Any], node: NodeState, tools: Tools, now: float) -> None:
+    __slots__ = (
+        "_mount_backoff",
+        "_mount_retry_at",
+        "_next_step_at",
+        "_volumes_mounted",
+        "admission_done",
+        "allocated_resources",
+        "containers",
+        "dependencies",
+        "initialized",
+        "may_need_resize",
+        "node",
+        "observed_versions",
+        "pod",
+        "pod_state",
+        "reported",
+        "reported_version",
+        "terminating",
+        "uid",
+    )
+
+    def __init__(self, pod: Pod, node: NodeState, dependencies: PodWorkerDependencies, now: float) -> None:
         self.pod = pod
         self.uid: str = pod["metadata"]["uid"]
         self.node = node
-        self.tools = tools
-        self.slots = slots_of(pod["spec"])
+        self.dependencies = dependencies
+        self.containers = container_states(pod["spec"])
         self.reported: Mapping[str, Any] = pod.get("status") or {}
-        """The status as the API has it."""
+        """The status as stored in the API."""
         self.reported_version = int(pod["metadata"]["resourceVersion"])
-        self.heard: list[int] | None = None
-        """While the API is being told: the versions that were seen meanwhile, of which one may be our own."""
-        self.situation = Situation(node.address)
-        self.seen = False
-        """Whether it was let in."""
-        self.ending = False
+        self.observed_versions: list[int] | None = None
+        """Resource versions that were observed during a status write, one of which may be that of the write; None
+        otherwise."""
+        self.pod_state = PodState(node.address)
+        self.admission_done = False
+        """Whether the node has admitted or rejected the Pod."""
+        self.terminating = False
+        """Whether all containers are being stopped for good."""
         self.initialized = False
-        """The init containers have done their part, and those after them were started."""
-        self.held: dict[str, int] = {}
-        """Of the node's resources."""
-        self.resizable = bool(self.reported.get("containerStatuses"))
-        """Its resources may have changed since they were given to it."""
-        self._mounted = False
-        self._mount_pause = 0.0
+        """Whether the init containers have completed and the main containers may start."""
+        self.allocated_resources: dict[str, int] = {}
+        """The node's resources that are allocated to the Pod, by resource."""
+        self.may_need_resize = bool(self.reported.get("containerStatuses"))
+        """Whether the requested resources may differ from the allocated ones."""
+        self._volumes_mounted = False
+        self._mount_backoff = 0.0
         self._mount_retry_at = 0.0
-        self._due_at = float("inf")
+        self._next_step_at = float("inf")
         if self.reported.get("containerStatuses") or self.reported.get("phase") in TERMINAL:
-            self.seen = True
+            self.admission_done = True
             recover(self, now)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -77,40 +105,42 @@ class PodWorker:
 
     @property
     def finished(self) -> bool:
-        """Nothing runs, nothing will."""
-        return self.situation.ended
+        """Return whether nothing runs and no container will be started again."""
+        return self.pod_state.ended
 
-    def slot(self, name: str) -> Slot:
-        return next(slot for slot in self.slots if slot.name == name)
+    def container(self, name: str) -> ContainerState:
+        return next(container for container in self.containers if container.name == name)
 
-    def due(self, at: float | None) -> None:
-        if at is not None and at < self._due_at:
-            self._due_at = at
+    def schedule(self, at: float | None) -> None:
+        """Take the next step at this time, unless it is scheduled earlier; None changes nothing."""
+        if at is not None and at < self._next_step_at:
+            self._next_step_at = at
 
     @property
-    def due_at(self) -> float | None:
-        return None if self._due_at == float("inf") else self._due_at
+    def next_step_at(self) -> float | None:
+        """The time of the next step; None if it depends on a change of the Pod or of the runtime."""
+        return None if self._next_step_at == float("inf") else self._next_step_at
 
-    def event(self, kind: str, reason: str, message: str, slot: Slot | None = None) -> None:
-        path = slot.field_path if slot is not None else ""
-        record = self.tools.events.normal if kind == "Normal" else self.tools.events.warning
+    def event(self, kind: str, reason: str, message: str, container: ContainerState | None = None) -> None:
+        path = container.field_path if container is not None else ""
+        record = self.dependencies.events.normal if kind == "Normal" else self.dependencies.events.warning
         record(self.pod, reason, message, field_path=path, host=self.node.name)
 
     def environment(self, container: Mapping[str, Any]) -> dict[str, str]:
-        self._look_at_node()
-        return compose_environment(self.pod, container, self.situation, self.tools.lookup)
+        self._refresh_allocatable()
+        return build_environment(self.pod, container, self.pod_state, self.dependencies.lister)
 
     def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
-        self._look_at_node()
+        self._refresh_allocatable()
         return mounts_of(self, container)
 
-    def _look_at_node(self) -> None:
-        self.situation.allocatable = ((self.node.object or {}).get("status") or {}).get("allocatable") or {}
+    def _refresh_allocatable(self) -> None:
+        self.pod_state.allocatable = ((self.node.object or {}).get("status") or {}).get("allocatable") or {}
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
-    def update(self, pod: Mapping[str, Any]) -> bool:
-        """The Pod as it is now; whether there is anything in it that we did not write ourselves."""
+    def update(self, pod: Pod) -> bool:
+        """Take over a new version of the Pod. Return whether it contains a change that this agent did not write."""
         old, self.pod = self.pod, pod
         version = int(pod["metadata"]["resourceVersion"])
         if version < self.reported_version:
@@ -119,246 +149,252 @@ class PodWorker:
         self.reported, self.reported_version = pod.get("status") or {}, version
         before, after = old["metadata"], pod["metadata"]
         if before.get("generation") != after.get("generation"):
-            self._new_spec()
-            self.resizable = True
+            self._apply_new_spec()
+            self.may_need_resize = True
         if before.get("annotations") != after.get("annotations"):
-            self.tools.runtime.update(self.uid, pod)
+            self.dependencies.runtime.update_pod(self.uid, pod)
             return True
-        if self.heard is not None and before.get("deletionTimestamp") == after.get("deletionTimestamp"):
-            self.heard.append(version)
+        if self.observed_versions is not None and before.get("deletionTimestamp") == after.get("deletionTimestamp"):
+            self.observed_versions.append(version)
             return False
         return not own
 
-    def _new_spec(self) -> None:
-        known = {slot.name: slot for slot in self.slots}
-        fresh = slots_of(self.spec)
-        for slot in fresh:
-            before = known.get(slot.name)
+    def _apply_new_spec(self) -> None:
+        known = {container.name: container for container in self.containers}
+        fresh = container_states(self.spec)
+        for container in fresh:
+            before = known.get(container.name)
             if before is not None:
-                if before.spec.get("image") != slot.spec.get("image"):
-                    before.pull = before.pulling = None  # its failures were another image's
-                before.spec = slot.spec
-        self.slots = [known.get(slot.name, slot) for slot in fresh]
+                if before.spec.get("image") != container.spec.get("image"):
+                    before.pull_backoff = before.pulling = None  # the failed pulls were of another image
+                before.spec = container.spec
+        self.containers = [known.get(container.name, container) for container in fresh]
 
     def status(self, now: float) -> Obj:
-        return pod_status(self.pod, self.slots, self.situation, self.reported, now)
+        return pod_status(self.pod, self.containers, self.pod_state, self.reported, now)
 
-    def shown(self, status: Mapping[str, Any], version: int) -> None:
-        """The API has been told."""
+    def status_written(self, status: Mapping[str, Any], version: int) -> None:
+        """Record that the API stores this status, as of this resource version."""
         if version > self.reported_version:
             self.reported, self.reported_version = status, version
-        for slot in self.slots:
-            if slot.record is not None:
-                slot.shown = (slot.record.id, not slot.record.running)
+        for container in self.containers:
+            if container.record is not None:
+                container.reported_run = (container.record.id, not container.record.running)
 
-    # -- acting -------------------------------------------------------------------------------------------------------
+    # -- step ----------------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> bool:
-        """Does what is due. True: what happened is to be told before anything else is done."""
-        self._due_at = float("inf")
+        """Do everything that is due. Return whether the status must be reported before the next step."""
+        self._next_step_at = float("inf")
         if self.finished:
             return False
-        self.due(self.tools.runtime.advance(self.uid, now))
-        if self._untold():
+        self.schedule(self.dependencies.runtime.advance(self.uid, now))
+        if self._has_unreported_exit():
             return True
-        over = self.reported.get("phase") in TERMINAL  # somebody else has said so
-        if self.ending or over or self.deleting or self._past_deadline(now):
+        is_terminal = self.reported.get("phase") in TERMINAL  # another client may have set the phase
+        if self.terminating or is_terminal or self.deleting or self._deadline_exceeded(now):
             return self._end(now)
-        if not self.seen and not self._admit(now):
+        if not self.admission_done and not self._admit(now):
             return False
-        if not self._mount(now) or not self._network():
+        if not self._mount_volumes(now):
             return False
+        self._ensure_sandbox()
         if Prober(self).run(now):
             return True
-        if self.resizable and Resizer(self).progress(now):
+        if self.may_need_resize and PodResizer(self).progress(now):
             return True
         self._replace_changed(now)
-        Stopper(self).progress(now)
+        ContainerStopper(self).progress(now)
         if self._restart_all(now):
             return True
         again = self._run_containers(now)
-        self.due(self.tools.runtime.advance(self.uid, now))
+        self.schedule(self.dependencies.runtime.advance(self.uid, now))
         return again
 
-    def _untold(self) -> bool:
-        """Whether a container ended that was last reported as running, or failed."""
-        for slot in self.slots:
-            record = slot.record
-            if record is None or record.running or slot.shown == (record.id, True):
+    def _has_unreported_exit(self) -> bool:
+        """Return whether a container ended that was last reported as running, or that failed."""
+        for container in self.containers:
+            record = container.record
+            if record is None or record.running or container.reported_run == (record.id, True):
                 continue
-            if slot.superseded:
-                continue  # it is told together with what takes its place
-            if record.exit_code or slot.shown == (record.id, False) or slot.kind == MAIN:
+            if container.superseded:
+                continue  # reported together with the container that replaces it
+            if record.exit_code or container.reported_run == (record.id, False) or container.kind == MAIN:
                 return True
         return False
 
-    def _past_deadline(self, now: float) -> bool:
+    def _deadline_exceeded(self, now: float) -> bool:
         seconds, started = self.spec.get("activeDeadlineSeconds"), self.reported.get("startTime")
         if seconds is None:
             return False
         at = (parse_time(started).timestamp() if started else int(now)) + seconds
         if now < at:
-            self.due(at)
+            self.schedule(at)
             return False
-        if self.situation.verdict is None:
-            self.situation.verdict = _DEADLINE
+        if self.pod_state.failure is None:
+            self.pod_state.failure = _DEADLINE
             self.event("Normal", *_DEADLINE)
         return True
 
     def _admit(self, now: float) -> bool:
-        self.seen = True
-        problem = admission_problem(self.pod, self.node, self.tools)
+        """Admit or reject the Pod. Return whether it is admitted."""
+        self.admission_done = True
+        problem = admission_failure(self.pod, self.node)
         if problem is None:
-            self.hold_resources()
-            for slot in self.slots:
-                for probe in slot.probes:
+            self.allocate_resources()
+            for container in self.containers:
+                for probe in container.probes:
                     probe.tick(now)
             return True
         reason, message = problem
         self.event("Warning", reason, message)
-        self.situation.verdict = (reason, f"Pod was rejected: {message}")
-        self.situation.ended = True
+        self.pod_state.failure = (reason, f"Pod was rejected: {message}")
+        self.pod_state.ended = True
         return False
 
-    def _mount(self, now: float) -> bool:
-        if self._mounted:
+    def _mount_volumes(self, now: float) -> bool:
+        """Return whether the volumes are mounted; otherwise schedule another attempt."""
+        if self._volumes_mounted:
             return True
         if now < self._mount_retry_at:
-            self.due(self._mount_retry_at)
+            self.schedule(self._mount_retry_at)
             return False
-        problem: VolumeProblem | None = mount_problem(self.pod, self.tools.lookup)
-        if problem is None:
-            self._mounted = True
+        problem = mount_error(self.pod, self.dependencies.lister)
+        if not problem:
+            self._volumes_mounted = True
             return True
-        self.event("Warning", "FailedMount", str(problem))
-        self._mount_pause = min(self._mount_pause * 2 or _FIRST_MOUNT_RETRY, _LONGEST_MOUNT_RETRY)
-        self._mount_retry_at = now + self._mount_pause
-        self.due(self._mount_retry_at)
+        self.event("Warning", "FailedMount", problem)
+        self._mount_backoff = min(self._mount_backoff * 2 or _MIN_MOUNT_BACKOFF, _MAX_MOUNT_BACKOFF)
+        self._mount_retry_at = now + self._mount_backoff
+        self.schedule(self._mount_retry_at)
         return False
 
-    def _network(self) -> bool:
-        situation = self.situation
-        if not situation.sandbox:
-            if situation.had_sandbox:
+    def _ensure_sandbox(self) -> None:
+        pod_state = self.pod_state
+        if not pod_state.sandbox_ready:
+            if pod_state.had_sandbox:
                 text = "Pod sandbox changed, it will be killed and re-created."
                 self.event("Normal", "SandboxChanged", text)
-            situation.sandbox = situation.had_sandbox = True
-            if not situation.pod_ips:
+            pod_state.sandbox_ready = pod_state.had_sandbox = True
+            if not pod_state.pod_ips:
                 address = self.node.address_for(self.pod)
-                situation.pod_ips = (address,)
-            self.be_found()
-        return True
+                pod_state.pod_ips = (address,)
+            self.register_address()
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def _run_containers(self, now: float) -> bool:
-        """True: something ended at once and is to be told."""
-        starter = Starter(self)
-        for slot in self.slots:
-            if slot.kind == EPHEMERAL and slot.record is None:
-                starter.start(slot, now)
+        """Start the containers that are due. Return whether the status must be reported before the next step."""
+        starter = ContainerStarter(self)
+        for container in self.containers:
+            if container.kind == EPHEMERAL and container.record is None:
+                starter.start(container, now)
         if not self._initialize(starter, now):
-            return self._untold() or Prober(self).begin(now)
+            return self._has_unreported_exit() or Prober(self).start(now)
         wanted = False
-        for slot in self.slots:
-            if slot.kind != MAIN:
+        for container in self.containers:
+            if container.kind != MAIN:
                 continue
-            if slot.stop is not None or slot.running:
+            if container.termination is not None or container.running:
                 wanted = True
-                if slot.hook is not None and not starter.hook_over(slot, now):
-                    return False  # the containers after it wait until its hook is done
-            elif slot.wants_start(self.spec):
+                if container.post_start_hook is not None and not starter.post_start_done(container, now):
+                    return False  # the following containers wait until the hook has completed
+            elif container.needs_start(self.spec):
                 wanted = True
-                starter.start(slot, now)
-                if slot.hook is not None:
+                starter.start(container, now)
+                if container.post_start_hook is not None:
                     return False
         if not wanted:
             return self._end(now)
-        if self._untold():
+        if self._has_unreported_exit():
             return True
-        return Prober(self).begin(now)
+        return Prober(self).start(now)
 
     def _replace_changed(self, now: float) -> None:
-        """A container that is no longer what the Pod asks for ends, and is started as it asks now."""
-        for slot in self.slots:
-            if slot.running and slot.stop is None and slot.image != slot.spec.get("image"):
-                if slot.kind == MAIN:
-                    text = f"Container {slot.name} definition changed, will be restarted"
-                elif slot.kind == SIDECAR:
-                    text = f"Init container {slot.name} definition changed"
+        """Stop containers whose image in the spec has changed, so that they restart with the new one."""
+        for container in self.containers:
+            if container.running and container.termination is None and container.image != container.spec.get("image"):
+                if container.kind == MAIN:
+                    text = f"Container {container.name} definition changed, will be restarted"
+                elif container.kind == SIDECAR:
+                    text = f"Init container {container.name} definition changed"
                 else:
                     continue
-                Stopper(self).stop(slot, now, text, None)
-                slot.replaced = True
+                ContainerStopper(self).stop(container, now, text, None)
+                container.replaced = True
 
-    def _initialize(self, starter: Starter, now: float) -> bool:
-        """Whether all init containers have done their part."""
-        begun = self.initialized
-        for slot in self.slots:
-            if slot.kind == SIDECAR:
-                if slot.stop is None and slot.wants_start(self.spec):
-                    starter.start(slot, now)
-                if slot.hook is not None:
-                    starter.hook_over(slot, now)
-                if not begun and not slot.started:
+    def _initialize(self, starter: ContainerStarter, now: float) -> bool:
+        """Start the init containers that are due. Return whether all have completed."""
+        was_initialized = self.initialized
+        for container in self.containers:
+            if container.kind == SIDECAR:
+                if container.termination is None and container.needs_start(self.spec):
+                    starter.start(container, now)
+                if container.post_start_hook is not None:
+                    starter.post_start_done(container, now)
+                if not was_initialized and not container.started:
                     return False
-            elif slot.kind == INIT and not begun:
-                if slot.ready:
+            elif container.kind == INIT and not was_initialized:
+                if container.ready:
                     continue
-                if slot.wants_start(self.spec):
-                    starter.start(slot, now)
-                elif not slot.running:
+                if container.needs_start(self.spec):
+                    starter.start(container, now)
+                elif not container.running:
                     self._end(now)
                     return False
-                if not slot.ready:
+                if not container.ready:
                     return False
         self.initialized = True
         return True
 
-    # -- from the beginning ----------------------------------------------------------------------------------------
+    # -- restarts of the whole Pod -------------------------------------------------------------------------------------
 
     def power_lost(self, now: float) -> None:
-        """The node goes down: everything ends as it is, and begins anew if the node comes back."""
+        """End all containers abruptly, as when the node loses power; they restart if the node comes back."""
         if self.finished:
             return
-        self.tools.runtime.halt(self.uid, now)
-        self.situation.sandbox = False
+        self.dependencies.runtime.power_off(self.uid, now)
+        self.pod_state.sandbox_ready = False
         if self.spec.get("restartPolicy") != "Never":
-            self._begin_anew()
+            self._restart_init_containers()
 
-    def _begin_anew(self) -> None:
-        """Init containers run again."""
+    def _restart_init_containers(self) -> None:
+        """Reset the init containers, so that they run again."""
         self.initialized = False
-        for slot in self.slots:
-            slot.stop = slot.hook = None
-            if slot.kind == INIT and slot.record is not None and not slot.record.running:
-                slot.last, slot.record = terminated(slot.record), None
+        for container in self.containers:
+            container.termination = container.post_start_hook = None
+            if container.kind == INIT and container.record is not None and not container.record.running:
+                container.last_state, container.record = terminated(container.record), None
 
     def _restart_all(self, now: float) -> bool:
-        """A container ended for which a rule says that all of the Pod begin anew."""
-        for slot in self.slots:
-            record = slot.record
+        """Restart all containers if one ended for which a restart rule demands it. Return whether that happened."""
+        for container in self.containers:
+            record = container.record
             if record is None or record.running or record.reason == RESTARTING_ALL:
                 continue
-            if matching_action(slot.spec, record.exit_code) == "RestartAllContainers" and slot.counted is not record:
+            if (
+                matching_action(container.spec, record.exit_code) == "RestartAllContainers"
+                and container.counted_run is not record
+            ):
                 break
         else:
             return False
-        for slot in self.slots:
-            if slot.record is not None and slot.kind != EPHEMERAL:
-                self.tools.runtime.kill(self.uid, slot.name, now, RESTARTING_ALL)
-                slot.record.reason = RESTARTING_ALL
-                slot.counted = slot.record  # none of them failed, so none backs off
-        self._begin_anew()
+        for container in self.containers:
+            if container.record is not None and container.kind != EPHEMERAL:
+                self.dependencies.runtime.kill_container(self.uid, container.name, now, RESTARTING_ALL)
+                container.record.reason = RESTARTING_ALL
+                container.counted_run = container.record  # no container failed, so there is no back-off
+        self._restart_init_containers()
         return True
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- termination ---------------------------------------------------------------------------------------------------
 
     def _end(self, now: float) -> bool:
-        stopper = Stopper(self)
-        if not self.ending:
-            self.ending = True
-            self.seen = True
+        """Stop all containers. Return whether the status must be reported before the next step."""
+        stopper = ContainerStopper(self)
+        if not self.terminating:
+            self.terminating = True
+            self.admission_done = True
         meta = self.pod["metadata"]
         if "deletionGracePeriodSeconds" in meta and self.deleting:
             grace = float(meta["deletionGracePeriodSeconds"])
@@ -366,35 +402,38 @@ class PodWorker:
             grace = float(self.spec.get("terminationGracePeriodSeconds", 30))
         stopper.stop_all(now, grace)
         stopper.progress(now)
-        self.due(self.tools.runtime.advance(self.uid, now))
+        self.schedule(self.dependencies.runtime.advance(self.uid, now))
         Prober(self).run(now)
-        if any(slot.running for slot in self.slots):
-            return self._untold()
-        self.situation.ended = True
-        self.situation.sandbox = False
-        self.give_back()
+        if any(container.running for container in self.containers):
+            return self._has_unreported_exit()
+        self.pod_state.ended = True
+        self.pod_state.sandbox_ready = False
+        self.release_resources()
         return False
 
-    def be_found(self) -> None:
-        """By those who ask for what is at its address; that of a node stands for many."""
-        if self.situation.pod_ips and not self.spec.get("hostNetwork"):
-            self.tools.runtime.place(self.uid, self.situation.pod_ips[0], self.node.name)
+    def register_address(self) -> None:
+        """Make the Pod reachable at its address. A Pod on the host network shares that of its node."""
+        if self.pod_state.pod_ips:
+            shared = bool(self.spec.get("hostNetwork"))
+            address = self.pod_state.pod_ips[0]
+            self.dependencies.runtime.register_address(self.uid, address, self.node.name, shared=shared)
 
-    def hold_resources(self, again: bool = False) -> None:
+    def allocate_resources(self, again: bool = False) -> None:
+        """Allocate the node's resources and ports that the Pod requests; with `again`, after a resize."""
         if again:
-            self.give_back()
+            self.release_resources()
         if self.uid not in self.node.pods:
-            self.held = demand(self.pod)
-            self.node.hold(self.uid, self.held)
+            self.allocated_resources = requested_resources(self.pod)
+            self.node.allocate_resources(self.uid, self.allocated_resources)
             ports = host_ports(self.spec)
             if ports:
                 self.node.ports[self.uid] = ports
 
-    def give_back(self) -> None:
-        """Others may have what it had."""
-        self.node.give_back(self.uid, self.held)
+    def release_resources(self) -> None:
+        """Release the resources that were allocated to the Pod."""
+        self.node.release_resources(self.uid, self.allocated_resources)
 
-    def exit_asked(self, slot: Slot) -> str:
-        """An annotation that tells a container to end, if it is a new one."""
-        text = said(self.pod, "exit-code", slot.name)
-        return text if text != slot.said_exit else ""
+    def requested_exit_code(self, container: ContainerState) -> str:
+        """Return the exit code that an annotation requests, or empty if there is no new request."""
+        text = simulation_annotation(self.pod, "exit-code", container.name)
+        return text if text != container.applied_exit_code else ""

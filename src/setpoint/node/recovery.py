@@ -1,4 +1,4 @@
-"""What an agent that starts again finds: containers have been running all the time, only it was away."""
+"""Restores Pod workers when the agent restarts: the containers kept running in the meantime."""
 
 from __future__ import annotations
 
@@ -6,62 +6,64 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.times import parse_time
+from setpoint.node.container_lifecycle import ContainerStarter
+from setpoint.node.container_state import MAIN, ContainerState
 from setpoint.node.pod_status import TERMINAL
 from setpoint.node.runtime.interface import ContainerRecord
-from setpoint.node.slots import MAIN, Slot
-from setpoint.node.starting import Starter
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
 
-_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_STATUS_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
 def recover(worker: PodWorker, now: float) -> None:
-    """From the status that was last reported."""
+    """Restore the state from the status that was last reported."""
     status = worker.reported
     known: dict[str, Mapping[str, Any]] = {
-        found["name"]: found for field in _FIELDS for found in status.get(field) or ()
+        found["name"]: found for field in _STATUS_FIELDS for found in status.get(field) or ()
     }
-    for slot in worker.slots:
-        found = known.get(slot.name)
+    for container in worker.containers:
+        found = known.get(container.name)
         if found is not None:
-            _recover_container(worker, slot, found, now)
-    situation = worker.situation
+            _recover_container(worker, container, found, now)
+    pod_state = worker.pod_state
     if status.get("podIP"):
-        situation.pod_ips = tuple(each["ip"] for each in status.get("podIPs") or ({"ip": status["podIP"]},))
-        situation.had_sandbox = True
+        pod_state.pod_ips = tuple(each["ip"] for each in status.get("podIPs") or ({"ip": status["podIP"]},))
+        pod_state.had_sandbox = True
         worker.node.address_for(worker.pod)
     if status.get("phase") in TERMINAL:
-        situation.ended = worker.ending = True
+        pod_state.ended = worker.terminating = True
         if status.get("reason"):
-            situation.verdict = (status["reason"], status.get("message", ""))
+            pod_state.failure = (status["reason"], status.get("message", ""))
     else:
-        worker.hold_resources()
-        situation.sandbox = situation.had_sandbox
-        worker.be_found()
-        worker.initialized = any(slot.kind == MAIN and slot.record is not None for slot in worker.slots)
+        worker.allocate_resources()
+        pod_state.sandbox_ready = pod_state.had_sandbox
+        worker.register_address()
+        worker.initialized = any(
+            container.kind == MAIN and container.record is not None for container in worker.containers
+        )
 
 
-def _recover_container(worker: PodWorker, slot: Slot, found: Mapping[str, Any], now: float) -> None:
+def _recover_container(worker: PodWorker, container: ContainerState, found: Mapping[str, Any], now: float) -> None:
     state = found.get("state") or {}
-    slot.attempt = found.get("restartCount", 0)
-    slot.last = found.get("lastState") or None
+    container.attempt = found.get("restartCount", 0)
+    container.last_state = found.get("lastState") or None
     if found.get("resources") is not None:
-        slot.allocated = found["resources"]
+        container.allocated = found["resources"]
     container_id = found.get("containerID") or ""
     if "running" in state:
         began = parse_time(state["running"]["startedAt"]).timestamp() if state["running"].get("startedAt") else now
-        facts = worker.tools.runtime.images.facts(slot.spec.get("image", ""))
-        if facts is None:
+        info = worker.dependencies.runtime.images.info(container.spec.get("image", ""))
+        if info is None:
             return
-        launch = Starter(worker).launch_of(slot, facts, container_id)
-        slot.record = worker.tools.runtime.start(worker.uid, launch, began)
-        slot.attempt += 1
-        slot.shown = (slot.record.id, False)
-        slot.image = slot.spec.get("image", "")
-        worker.node.add_image(facts.name, facts.id, facts.size_bytes)
-        for probe in slot.probes:
+        config = ContainerStarter(worker).container_config(container, info, container_id)
+        container.record = worker.dependencies.runtime.start_container(worker.uid, config, began)
+        container.attempt += 1
+        container.reported_run = (container.record.id, False)
+        container.image = container.spec.get("image", "")
+        worker.node.add_image(info.name, info.id, info.size_bytes)
+        for probe in container.probes:
             probe.tick(now)
             if found.get("ready") or probe.kind == "liveness" or found.get("started"):
                 probe.success = probe.kind != "readiness" or bool(found.get("ready"))
@@ -70,19 +72,26 @@ def _recover_container(worker: PodWorker, slot: Slot, found: Mapping[str, Any], 
     ended = state.get("terminated") or (found.get("lastState") or {}).get("terminated")
     if ended is None or not container_id:
         return
-    slot.record = ContainerRecord(
-        slot.name, container_id, found.get("image", ""), found.get("imageID", ""), slot.attempt,
-        _time(ended.get("startedAt"), now), _time(ended.get("finishedAt"), now), ended.get("exitCode", 0),
-        ended.get("reason", ""), ended.get("message", ""),
-    )  # fmt: skip
-    slot.shown = (container_id, True)
-    slot.attempt += 1
+    container.record = ContainerRecord(
+        container.name,
+        container_id,
+        found.get("image", ""),
+        found.get("imageID", ""),
+        container.attempt,
+        _time(ended.get("startedAt"), now),
+        _time(ended.get("finishedAt"), now),
+        ended.get("exitCode", 0),
+        ended.get("reason", ""),
+        ended.get("message", ""),
+    )
+    container.reported_run = (container_id, True)
+    container.attempt += 1
     waiting = state.get("waiting")
     if waiting is not None:
-        slot.last = None
-        slot.waiting = (waiting.get("reason", ""), waiting.get("message", ""))
+        container.last_state = None
+        container.waiting = (waiting.get("reason", ""), waiting.get("message", ""))
         if waiting.get("reason") != "CrashLoopBackOff":
-            slot.waiting = None
+            container.waiting = None
 
 
 def _time(text: str | None, now: float) -> float:

@@ -1,4 +1,4 @@
-"""The Node object and the Lease of a simulated node. Pure."""
+"""Builds the Node, CSINode and Lease objects of a simulated node. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from hashlib import sha256
 from typing import Any
 
 from setpoint.kinds.core.resources import is_extended
+from setpoint.meta.node_labels import HOSTNAME, ZONE
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_micro, format_time
 from setpoint.node.options import NodeTemplate, VolumeDriver
 
-Obj = dict[str, Any]
-
 LEASE_NAMESPACE = "kube-node-lease"
-STATUS_EVERY, CHANGE_EVERY = 300.0, 10.0
-"""A status that says nothing new is written every five minutes, one that does within ten seconds."""
-ZONE = "topology.kubernetes.io/zone"
-MANAGED_ATTACHING = "volumes.kubernetes.io/controller-managed-attach-detach"
-"""Annotation of a Node: a controller attaches its volumes, not the node itself."""
+STATUS_REPORT_PERIOD, STATUS_UPDATE_PERIOD = 300.0, 10.0
+"""Seconds between periodic status reports, and between checks for changes that are reported sooner."""
+MANAGED_ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
+"""An annotation of Nodes: the attach/detach controller attaches volumes, not the kubelet."""
 
 CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -26,25 +25,25 @@ CONDITIONS = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
-EVENTS = ("NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady")
+START_EVENTS = ("NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady")
 
 
 def default_labels(name: str) -> dict[str, str]:
-    """Return the labels that a kubelet sets on its Node, also on one that others created."""
+    """Return the labels that a kubelet sets on its Node, also on one that another client created."""
     labels: dict[str, str] = {}
     for prefix in ("beta.kubernetes.io", "kubernetes.io"):
         labels |= {f"{prefix}/arch": "amd64", f"{prefix}/os": "linux"}
-    labels["kubernetes.io/hostname"] = name
+    labels[HOSTNAME] = name
     return labels
 
 
 def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> Obj:
-    """As it registers; `number` decides its zone."""
+    """Return the Node for the registration; `number` determines its zone."""
     labels = default_labels(name)
     labels |= {key: name for driver in template.drivers for key in driver.topology_keys}
     if template.zones:
         labels[ZONE] = template.zones[number % len(template.zones)]
-    annotations = {MANAGED_ATTACHING: "true"}
+    annotations = {MANAGED_ATTACH_ANNOTATION: "true"}
     if template.drivers:
         ids = ",".join(f'"{driver.name}":"{name}"' for driver in template.drivers)
         annotations["csi.volume.kubernetes.io/nodeid"] = f"{{{ids}}}"
@@ -59,14 +58,14 @@ def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> 
     return made
 
 
-def extended(amounts: Mapping[str, str]) -> dict[str, str]:
+def extended_resources(amounts: Mapping[str, str]) -> dict[str, str]:
     """Return the extended resources among the amounts."""
     return {name: amount for name, amount in amounts.items() if is_extended(name)}
 
 
-def lacks_allocatable(status: Mapping[str, Any]) -> bool:
+def allocatable_outdated(status: Mapping[str, Any]) -> bool:
     """Return whether the extended resources in capacity and allocatable differ."""
-    return extended(status.get("capacity") or {}) != extended(status.get("allocatable") or {})
+    return extended_resources(status.get("capacity") or {}) != extended_resources(status.get("allocatable") or {})
 
 
 def node_status(
@@ -80,17 +79,17 @@ def node_status(
     now: datetime,
     endpoint: tuple[str, int] | None = None,
 ) -> Obj:
-    """`current` is the status so far, `versions` those of the kubelet and of its runtime. At `endpoint` all nodes of
-    a fleet can be asked: that is then the name by which servers find each of them."""
+    """Return the status of a node. `current` is the present status, `versions` are those of the kubelet and of the
+    runtime. All nodes of a fleet share `endpoint`, if there is one; its address is then the hostname of each."""
     conditions = {found["type"]: found for found in current.get("conditions") or ()}
     machine = sha256(name.encode()).hexdigest()
-    door, port = endpoint or (name, 10250)
+    hostname, port = endpoint or (name, 10250)
     return {
         "capacity": dict(capacity),
-        # The status is merged into the Node: what is no longer there has to be named to go.
-        "allocatable": {**dict.fromkeys(extended(current.get("allocatable") or {})), **capacity},
-        "conditions": node_conditions(now, conditions),
-        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": door}],
+        # The status is merged into the Node: to remove a resource, the patch must set it to null.
+        "allocatable": {**dict.fromkeys(extended_resources(current.get("allocatable") or {})), **capacity},
+        "conditions": _node_conditions(now, conditions),
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": hostname}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "machineID": machine[:32],
@@ -112,8 +111,8 @@ def _uuid(digest: str) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
-    """All well; `current` by type says since when."""
+def _node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
+    """Return the conditions of a healthy node; transition times are taken from `current`, which is by type."""
     stamp = format_time(now)
     made = []
     for kind, status, reason, message in CONDITIONS:
@@ -132,7 +131,7 @@ def node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
     return made
 
 
-def csi_node(node: Mapping[str, Any], drivers: Iterable[VolumeDriver]) -> Obj:
+def csi_node(node: ObjView, drivers: Iterable[VolumeDriver]) -> Obj:
     """Return the CSINode of a node on which these drivers have registered."""
     name = node["metadata"]["name"]
     return {
@@ -143,9 +142,8 @@ def csi_node(node: Mapping[str, Any], drivers: Iterable[VolumeDriver]) -> Obj:
     }
 
 
-def resumed_csi_node(found: Obj, fresh: Obj) -> Obj:
-    """Return an existing CSINode as a restarted node leaves it: listed drivers stay unchanged, and the present Node
-    becomes its owner."""
+def updated_csi_node(found: Obj, fresh: Obj) -> Obj:
+    """Return an existing CSINode with missing drivers added, and the present Node as its owner."""
     listed = (found.get("spec") or {}).get("drivers") or []
     names = {driver["name"] for driver in listed}
     missing = [driver for driver in fresh["spec"]["drivers"] if driver["name"] not in names]
@@ -153,11 +151,11 @@ def resumed_csi_node(found: Obj, fresh: Obj) -> Obj:
     return {**found, "metadata": metadata, "spec": {**(found.get("spec") or {}), "drivers": [*listed, *missing]}}
 
 
-def _owner(node: Mapping[str, Any]) -> Obj:
+def _owner(node: ObjView) -> Obj:
     return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
 
 
-def lease_object(node: Mapping[str, Any], seconds: int, now: datetime) -> Obj:
+def lease_object(node: ObjView, seconds: int, now: datetime) -> Obj:
     name = node["metadata"]["name"]
     return {
         "apiVersion": "coordination.k8s.io/v1",

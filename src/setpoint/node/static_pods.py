@@ -1,29 +1,30 @@
-"""Pods that a node runs by itself, and the mirrors by which the API shows them.
+"""Static Pods of a node, and the mirror Pods by which the API shows them.
 
-What runs is not touched through the API: a mirror that is deleted comes back, one that shows something else is
-replaced. Here the control plane's own components are such Pods, and their logs are what the components really say.
-"""
+The API does not change what runs: a deleted mirror Pod is created again, and one that differs is replaced. The control
+plane's components are static Pods, and the logs of these Pods are the components' real logs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.kinds.core.podspec.annotations import MIRROR
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
+from setpoint.meta.objects import ObjView
 from setpoint.meta.times import format_micro, format_time
 from setpoint.node.pod_status import differs
 from setpoint.node.runtime.interface import ContainerLog
 from setpoint.reconcile import Controller, Informer, key_of
 
-Obj = Mapping[str, Any]
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
 _PODS, _NODES = builtin("pods"), builtin("nodes")
 _NAMESPACE = "kube-system"
@@ -32,39 +33,39 @@ _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersR
 
 
 class StaticPod(NamedTuple):
-    """A component of the control plane."""
+    """A component of the control plane, run as a static Pod."""
 
     component: str
     image: str
     command: tuple[str, ...]
     started_at: datetime
-    """When this run of it began; another run is another Pod."""
+    """The time at which this run of the component began; another run is another Pod."""
     log: ContainerLog
 
     @property
     def hash(self) -> str:
-        """Two with the same are the same run of the same thing."""
-        told = (self.component, self.image, self.command, format_micro(self.started_at))
-        return sha256(json.dumps(told).encode()).hexdigest()[:32]
+        """A hash that identifies the component and its run."""
+        identity = (self.component, self.image, self.command, format_micro(self.started_at))
+        return sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     @property
     def container_id(self) -> str:
         return f"setpoint://{sha256(self.hash.encode()).hexdigest()}"
 
 
-def is_mirror(pod: Obj) -> bool:
+def is_mirror(pod: Pod) -> bool:
     return MIRROR in (pod["metadata"].get("annotations") or ())
 
 
 class StaticPods:
-    """Those of one node."""
+    """The static Pods of one node."""
 
     def __init__(
         self,
         node: str,
         address: str,
         statics: Sequence[StaticPod],
-        pods: Informer,
+        pods: Informer[Pod],
         client_for: Callable[[str], Client],
         clock: Clock,
     ) -> None:
@@ -81,40 +82,40 @@ class StaticPods:
         for key in self._statics:
             self.controller.enqueue(key)
 
-    def _changed(self, old: Obj | None, new: Obj | None) -> None:
+    def _changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old or {}
         if pod["spec"].get("nodeName") == self._node and is_mirror(pod):
             self.controller.enqueue(key_of(pod))
 
     def set(self, statics: Sequence[StaticPod]) -> None:
-        """Run these from now on, and no others."""
+        """Run these static Pods from now on, and no others."""
         found = {f"{_NAMESPACE}/{each.component}-{self._node}": each for each in statics}
         changed = [key for key in {**self._statics, **found} if self._statics.get(key) != found.get(key)]
         self._statics = found
         for key in changed:
             self.controller.enqueue(key)
 
-    # -- for those who ask the node -----------------------------------------------------------------------------------
+    # -- for the kubelet's API -----------------------------------------------------------------------------------------
 
-    def pod(self, namespace: str, name: str) -> Obj | None:
+    def pod(self, namespace: str, name: str) -> Pod | None:
         key = f"{namespace}/{name}"
         return self._pods.get(key) if key in self._statics else None
 
-    def pods_on(self, node: str) -> list[Obj]:
+    def pods_on(self, node: str) -> list[Pod]:
         found = (self._pods.get(key) for key in self._statics) if node == self._node else ()
         return [pod for pod in found if pod is not None]
 
-    def log_of(self, pod: Obj, container_id: str) -> ContainerLog | None:
+    def log_of(self, pod: Pod, container_id: str) -> ContainerLog | None:
         static = self._statics.get(key_of(pod))
         return static.log if static is not None and static.container_id == container_id else None
 
-    # -- the loop -----------------------------------------------------------------------------------------------------
+    # -- reconcile -----------------------------------------------------------------------------------------------------
 
     async def sync(self, key: str) -> None:
         static, mirror = self._statics.get(key), self._pods.get(key)
         if mirror is not None and not is_mirror(mirror):
-            return  # somebody else's, of the same name
-        if mirror is not None and (static is None or not self._fits(mirror, static)):
+            return  # a Pod of the same name that is not a mirror Pod
+        if mirror is not None and (static is None or not self._matches(mirror, static)):
             meta = mirror["metadata"]
             with suppress(NotFound, Conflict):
                 await self._client.delete(_PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
@@ -124,16 +125,16 @@ class StaticPods:
             await self._report(mirror, static)
 
     @staticmethod
-    def _fits(mirror: Obj, static: StaticPod) -> bool:
+    def _matches(mirror: Pod, static: StaticPod) -> bool:
         meta = mirror["metadata"]
         return "deletionTimestamp" not in meta and meta["annotations"].get(MIRROR) == static.hash
 
     async def _create(self, name: str, static: StaticPod) -> None:
         node = await self._client.get(_NODES, self._node)
         with suppress(AlreadyExists):
-            await self._client.create(mirror_pod(name, static, node))
+            await self._client.create(_mirror_pod(name, static, node))
 
-    async def _report(self, mirror: Obj, static: StaticPod) -> None:
+    async def _report(self, mirror: Pod, static: StaticPod) -> None:
         meta = mirror["metadata"]
         status = _status(mirror, static, self._address)
         if differs(mirror.get("status") or {}, status):
@@ -144,7 +145,7 @@ class StaticPods:
                 )
 
 
-def mirror_pod(name: str, static: StaticPod, node: Obj) -> dict[str, Any]:
+def _mirror_pod(name: str, static: StaticPod, node: ObjView) -> dict[str, Any]:
     owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
     return {
         "apiVersion": "v1",
@@ -182,7 +183,7 @@ def mirror_pod(name: str, static: StaticPod, node: Obj) -> dict[str, Any]:
     }
 
 
-def _status(pod: Obj, static: StaticPod, address: str) -> dict[str, Any]:
+def _status(pod: Pod, static: StaticPod, address: str) -> dict[str, Any]:
     since = format_time(static.started_at)
     generation = pod["metadata"].get("generation")
     observed = {"observedGeneration": generation} if generation is not None else {}

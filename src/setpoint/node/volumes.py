@@ -1,79 +1,217 @@
-"""The volumes of a Pod: whether what they need is there, and the files that containers see in them."""
+"""The volumes of a Pod: whether they can be mounted, the files that containers see in them, and service account tokens.
+
+Tokens of projected volumes are requested as the kubelet does, bound to one Pod. Most simulated containers never read
+their token: it is requested when a program is about to run whose arguments contain the path where it is mounted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from setpoint.node.environment import EnvironmentProblem
-from setpoint.node.projection import KINDS, missing, project
-from setpoint.node.runtime.expansion import expand
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import ObjView
+from setpoint.meta.selectors import from_label_selector
+from setpoint.meta.x509.pem import blocks, encode
+from setpoint.node.environment import (
+    ContainerConfigError,
+    decoded_data,
+    expand,
+    field_value,
+    resource_value,
+)
 from setpoint.node.runtime.files import Mount, Volume
-from setpoint.node.runtime.given_files import NODE_FILES, control_group
+from setpoint.node.runtime.managed_files import NODE_FILES, cgroup_files
 
 if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
+    from setpoint.node.dependencies import ObjectLister, PodWorkerDependencies
+    from setpoint.node.pod_status import PodState
     from setpoint.node.pod_worker import PodWorker
-    from setpoint.node.tools import Lookup
-
-Obj = Mapping[str, Any]
 
 
-class VolumeProblem(Exception):
-    """What the kubelet says about a volume that cannot be mounted."""
+_PROJECTED_KINDS = ("configMap", "secret", "downwardAPI", "projected")
+
+_CGROUP_PATH = "/sys/fs/cgroup"
+_ROOT_CA = "kube-root-ca.crt"
+"""The ConfigMap with the cluster's CA. It is not required, so that Pods run in clusters without the controller that
+publishes it."""
+_ACCOUNTS = builtin("serviceaccounts")
+_MAX_LIFETIME = 24 * 3600.0
 
 
-def mount_problem(pod: Obj, lookup: Lookup) -> VolumeProblem | None:
+def _missing_source(source: ObjView, namespace: str, lister: ObjectLister) -> str:
+    """Return the kubelet's message if a source or one of its keys does not exist; empty otherwise."""
+    for key, secret in (("configMap", False), ("secret", True)):
+        wanted = source.get(key)
+        if wanted is None:
+            continue
+        name = wanted.get("name") or wanted.get("secretName") or ""
+        if wanted.get("optional") or name == _ROOT_CA:
+            return ""
+        obj = (lister.secret if secret else lister.config_map)(namespace, name)
+        if obj is None:
+            return f'{"secret" if secret else "configmap"} "{name}" not found'
+        data = {**(obj.get("data") or {}), **(obj.get("binaryData") or {})}
+        for item in wanted.get("items") or ():
+            if item["key"] not in data:
+                kind = (
+                    "references non-existent secret key" if secret else "configmap references non-existent config key"
+                )
+                return f"{kind}: {item['key']}"
+    wanted = source.get("clusterTrustBundle")
+    if wanted is not None and not wanted.get("optional") and not _matching_bundles(wanted, lister):
+        if wanted.get("name"):
+            return (
+                f'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "{wanted["name"]}" not found'
+            )
+        return "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+    return ""
+
+
+def _project(
+    pod: Pod, container: ObjView, volume: ObjView, pod_state: PodState, dependencies: PodWorkerDependencies
+) -> Volume:
+    """Return the current content of a projected volume; missing sources are left out."""
+    projection: ObjView = next(volume[kind] for kind in _PROJECTED_KINDS if volume.get(kind) is not None)
+    # ConfigMaps are written to the node's disk, all other sources to memory.
+    file_system = "ext4" if volume.get("configMap") is not None else "tmpfs"
+    found = Volume(mode=0o777 | 0o1000, file_system=file_system, read_only=True)
+    default = projection.get("defaultMode", 0o644)
+    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+    sources = projection.get("sources") or () if volume.get("projected") is not None else (volume,)
+    for source in sources:
+        for name, text, mode in _source_files(source, pod, container, pod_state, dependencies):
+            found.files[name] = text
+            if (mode or default) != 0o644:
+                found.modes[name] = mode or default
+        wanted = source.get("serviceAccountToken") or {}
+        token = pod_state.tokens.get((volume["name"], wanted.get("path", "")))
+        if token is not None:
+            found.files[wanted["path"]] = token[0]
+            user = _common_user(pod["spec"])
+            if user is not None or group is not None:
+                found.modes[wanted["path"]] = 0o600
+                found.owners[wanted["path"]] = (user or 0, 0)
+            elif default != 0o644:
+                found.modes[wanted["path"]] = default
+    if group is not None:
+        found.apply_fs_group(group)
+    return found
+
+
+def _common_user(spec: ObjView) -> int | None:
+    """Return the user that all containers run as; None if it is not set or differs."""
+    default = (spec.get("securityContext") or {}).get("runAsUser")
+    users = {
+        (each.get("securityContext") or {}).get("runAsUser", default)
+        for field in ("initContainers", "containers", "ephemeralContainers")
+        for each in spec.get(field) or ()
+    }
+    return users.pop() if len(users) == 1 else None
+
+
+def _source_files(
+    source: ObjView, pod: Pod, container: ObjView, pod_state: PodState, dependencies: PodWorkerDependencies
+) -> Sequence[tuple[str, str, int | None]]:
+    lister, found = dependencies.lister, []
+    for key, secret in (("configMap", False), ("secret", True)):
+        wanted = source.get(key)
+        if wanted is not None:
+            name = wanted.get("name") or wanted.get("secretName") or ""
+            obj = (lister.secret if secret else lister.config_map)(pod["metadata"]["namespace"], name)
+            data = decoded_data(obj, secret) if obj is not None else {}
+            items = wanted.get("items") or [{"key": each, "path": each} for each in data]
+            found += [(item["path"], data[item["key"]], item.get("mode")) for item in items if item["key"] in data]
+    for item in (source.get("downwardAPI") or {}).get("items") or ():
+        text = ""
+        if item.get("fieldRef"):
+            text = field_value(pod, item["fieldRef"].get("fieldPath", ""), pod_state)
+        elif item.get("resourceFieldRef"):
+            text = resource_value(pod, container, item["resourceFieldRef"], pod_state)
+        found.append((item["path"], text, item.get("mode")))
+    wanted = source.get("clusterTrustBundle")
+    if wanted is not None:
+        found.append((wanted["path"], _trust_anchors(_matching_bundles(wanted, lister)), None))
+    return found
+
+
+def _matching_bundles(wanted: ObjView, lister: ObjectLister) -> list[ObjView]:
+    if wanted.get("name"):
+        return [each for each in lister.trust_bundles() if each["metadata"]["name"] == wanted["name"]]
+    selector = wanted.get("labelSelector")
+    return [
+        each
+        for each in lister.trust_bundles()
+        if selector is not None
+        and each["spec"].get("signerName") == wanted.get("signerName")
+        and from_label_selector(selector).matches(each["metadata"].get("labels") or {})
+    ]
+
+
+def _trust_anchors(bundles: Sequence[ObjView]) -> str:
+    """Return each certificate of the bundles once, without headers and comments."""
+    texts = [(each["spec"].get("trustBundle") or "").encode() for each in bundles]
+    certificates = {block.data for text in texts for block in blocks(text) if block.type == "CERTIFICATE"}
+    return "".join(sorted(encode("CERTIFICATE", each) for each in certificates))
+
+
+def mount_error(pod: Pod, lister: ObjectLister) -> str:
+    """Return the kubelet's message if a volume of the Pod cannot be mounted; empty otherwise."""
     volumes = pod["spec"].get("volumes")
     if not volumes:
-        return None
+        return ""
     namespace = pod["metadata"]["namespace"]
     for volume in volumes:
         for source in (volume.get("projected") or {}).get("sources") or (volume,):
-            problem = missing(source, namespace, lookup)
+            problem = _missing_source(source, namespace, lister)
             if problem:
-                return VolumeProblem(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
-    return None
+                return f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}'
+    return ""
 
 
-def check_mounts(worker: PodWorker, container: Obj) -> None:
-    """Raises EnvironmentProblem when a path within a volume cannot be used."""
+def check_mounts(worker: PodWorker, container: ObjView) -> None:
+    """Raise ContainerConfigError if the sub-path of a mount is invalid."""
     for mount in container.get("volumeMounts") or ():
         if mount.get("subPath") or mount.get("subPathExpr"):
-            _below(worker, container, mount)
+            _sub_path(worker, container, mount)
 
 
-_CONTROL_GROUP = "/sys/fs/cgroup"
-
-
-def mounts_of(worker: PodWorker, container: Obj) -> list[Mount]:
-    """Where the container sees its volumes. Volumes that Pods write to are shared by its containers."""
+def mounts_of(worker: PodWorker, container: ObjView) -> list[Mount]:
+    """Return the mounts of a container. The containers of a Pod share writable volumes."""
     volumes = {each["name"]: each for each in worker.spec.get("volumes") or ()}
     found: list[Mount] = []
     for mount in container.get("volumeMounts") or ():
         volume = volumes.get(mount["name"])
         if volume is None:
             continue
-        path, read_only, below = mount["mountPath"], bool(mount.get("readOnly")), _below(worker, container, mount)
-        if any(volume.get(kind) is not None for kind in KINDS):
-            kept = _Kept(worker, container, volume)
-            # What is below a path is mounted as it was when the container started.
-            found.append(Mount(path, (lambda fixed: lambda: fixed)(kept()) if below else kept, below, read_only))
+        path, read_only, sub_path = mount["mountPath"], bool(mount.get("readOnly")), _sub_path(worker, container, mount)
+        if any(volume.get(kind) is not None for kind in _PROJECTED_KINDS):
+            projected = _ProjectedVolume(worker, container, volume)
+            # A sub-path is mounted with the content at the start of the container.
+            found.append(
+                Mount(path, (lambda fixed: lambda: fixed)(projected()) if sub_path else projected, sub_path, read_only)
+            )
         else:
-            shared = _shared(worker, volume)
-            found.append(Mount(path, (lambda one: lambda: one)(shared), below, read_only))
-            if below and below not in shared.files:
-                shared.directories.add(below)
-    if not any(each.path.rstrip("/") == _CONTROL_GROUP for each in found):
-        slot = worker.slot(container["name"])
-        limits = lambda: Volume(control_group(slot.allocated), file_system="cgroup2fs", read_only=True)  # noqa: E731
-        found.append(Mount(_CONTROL_GROUP, limits))
+            shared = _shared_volume(worker, volume)
+            found.append(Mount(path, (lambda one: lambda: one)(shared), sub_path, read_only))
+            if sub_path and sub_path not in shared.files:
+                shared.directories.add(sub_path)
+    if not any(each.path.rstrip("/") == _CGROUP_PATH for each in found):
+        state = worker.container(container["name"])
+        limits = lambda: Volume(cgroup_files(state.allocated), file_system="cgroup2fs", read_only=True)  # noqa: E731
+        found.append(Mount(_CGROUP_PATH, limits))
     return found
 
 
-class _Kept:
-    """A volume that follows what it is made of. What goes missing, and may not, stays as it was."""
+class _ProjectedVolume:
+    """A volume that follows the objects it is projected from. It keeps its content while a required source is
+    missing."""
 
-    def __init__(self, worker: PodWorker, container: Obj, volume: Obj) -> None:
+    def __init__(self, worker: PodWorker, container: ObjView, volume: ObjView) -> None:
         self._worker = worker
         self._container = container
         self._volume = volume
@@ -83,28 +221,30 @@ class _Kept:
         worker, volume = self._worker, self._volume
         namespace = worker.pod["metadata"]["namespace"]
         sources = (volume.get("projected") or {}).get("sources") or (volume,)
-        if self._last is None or not any(missing(each, namespace, worker.tools.lookup) for each in sources):
-            self._last = project(worker.pod, self._container, volume, worker.situation, worker.tools)
+        if self._last is None or not any(
+            _missing_source(each, namespace, worker.dependencies.lister) for each in sources
+        ):
+            self._last = _project(worker.pod, self._container, volume, worker.pod_state, worker.dependencies)
         return self._last
 
 
-def _below(worker: PodWorker, container: Obj, mount: Obj) -> str:
+def _sub_path(worker: PodWorker, container: ObjView, mount: ObjView) -> str:
     path: str = mount.get("subPath") or ""
     if mount.get("subPathExpr"):
         path = expand(mount["subPathExpr"], worker.environment(container))
         if "$(" in path:
             name = path.partition("$(")[2].partition(")")[0]
-            raise EnvironmentProblem(f'missing value for "{name}"')
+            raise ContainerConfigError(f'missing value for "{name}"')
     if path.startswith("/"):
-        raise EnvironmentProblem(f"error SubPath `{path}` must not be an absolute path")
+        raise ContainerConfigError(f"error SubPath `{path}` must not be an absolute path")
     if ".." in path.split("/"):
-        raise EnvironmentProblem(f"unable to provision SubPath `{path}`: must not contain '..'")
+        raise ContainerConfigError(f"unable to provision SubPath `{path}`: must not contain '..'")
     return path
 
 
-def _shared(worker: PodWorker, volume: Obj) -> Volume:
+def _shared_volume(worker: PodWorker, volume: ObjView) -> Volume:
     pod = worker.pod
-    found = worker.tools.runtime.shared_volume(*_whose(pod, volume, worker.tools.lookup))
+    found = worker.dependencies.runtime.shared_volume(*_volume_key(pod, volume, worker.dependencies.lister))
     host = volume.get("hostPath")
     if host is not None and host.get("type") in ("File", "FileOrCreate"):
         found.files.setdefault("", NODE_FILES.get(host.get("path", ""), ""))
@@ -114,22 +254,91 @@ def _shared(worker: PodWorker, volume: Obj) -> Volume:
             found.file_system = "tmpfs"
         group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         if group is not None and not found.group:
-            found.give_to_group(group)
+            found.apply_fs_group(group)
     return found
 
 
-def _whose(pod: Obj, volume: Obj, lookup: Lookup) -> tuple[str, str]:
-    """The owner of a volume, with which it goes, and its name there. A claim or a path on the node outlives the Pod,
-    and others may see it too."""
+def _volume_key(pod: Pod, volume: ObjView, lister: ObjectLister) -> tuple[str, str]:
+    """Return the owner of a volume and its name there. Volumes of a claim or a host path outlive the Pod and may be
+    shared with other Pods."""
     if volume.get("persistentVolumeClaim"):
         namespace, name = pod["metadata"]["namespace"], volume["persistentVolumeClaim"].get("claimName", "")
-        claim = lookup.claim(namespace, name)
+        claim = lister.claim(namespace, name)
         return claim["metadata"]["uid"] if claim is not None else f"{namespace}/{name}", ""
     if volume.get("hostPath"):
-        return node_owner(pod["spec"].get("nodeName", "")), volume["hostPath"].get("path", "")
+        return node_volumes_owner(pod["spec"].get("nodeName", "")), volume["hostPath"].get("path", "")
     return pod["metadata"]["uid"], volume["name"]
 
 
-def node_owner(node: str) -> str:
-    """The owner of the directories of a node."""
+def node_volumes_owner(node: str) -> str:
+    """Return the owner of the host path volumes of a node."""
     return f"node/{node}"
+
+
+class TokenManager:
+    """Requests and renews the tokens of a fleet's Pods."""
+
+    def __init__(self, client_for: Callable[[str], Client], clock: Clock) -> None:
+        self._client_for = client_for
+        self._clock = clock
+
+    async def ensure_tokens(self, worker: PodWorker, command: Sequence[str] = ()) -> None:
+        """Request the tokens that a command, or the Pod's containers, may read. A command of one word is an interactive
+        shell."""
+        spec = worker.spec
+        sources = [*_token_sources(spec)]
+        if not sources:
+            return
+        words = [*(command or _command_words(spec))]
+        if not words:
+            return
+        mount_paths = {
+            mount["name"]: mount["mountPath"] for each in _containers(spec) for mount in each["volumeMounts"]
+        }
+        now = self._clock.now().timestamp()
+        for volume, source in sources:
+            mount_path, cached = mount_paths.get(volume, ""), worker.pod_state.tokens.get((volume, source["path"]))
+            first = mount_path.strip("/").partition("/")[0]
+            is_used = len(command) == 1 or any(first in each for each in words)
+            if first and is_used and (cached is None or now >= cached[1]):
+                token = await self._request(worker, source)
+                if token:
+                    lifetime = min(0.8 * (source.get("expirationSeconds") or 3600), _MAX_LIFETIME)
+                    worker.pod_state.tokens[(volume, source["path"])] = (token, now + lifetime)
+
+    async def _request(self, worker: PodWorker, source: ObjView) -> str:
+        meta = worker.pod["metadata"]
+        request_spec: dict[str, Any] = {
+            "audiences": [source["audience"]] if source.get("audience") else [],
+            "expirationSeconds": source.get("expirationSeconds") or 3600,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]},
+        }
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": request_spec}
+        name = worker.spec.get("serviceAccountName") or "default"
+        try:
+            made = await self._client_for(worker.node.name).create(
+                request, resource=_ACCOUNTS, namespace=meta["namespace"], name=name, subresource="token"
+            )
+        except ApiError:
+            return ""  # the service account may have been deleted; the container then finds no token
+        return str(made["status"]["token"])
+
+
+def _token_sources(spec: ObjView) -> Iterator[tuple[str, ObjView]]:
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if source.get("serviceAccountToken"):
+                yield volume["name"], source["serviceAccountToken"]
+
+
+def _containers(spec: ObjView) -> Iterator[ObjView]:
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        yield from (each for each in spec.get(field) or () if each.get("volumeMounts"))
+
+
+def _command_words(spec: ObjView) -> Iterator[str]:
+    for container in _containers(spec):
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        if words:
+            yield from words
+            yield from (each["value"] for each in container.get("env") or () if each.get("value"))

@@ -1,5 +1,4 @@
-"""What a node answers to those who ask it directly: logs, commands, usage. The paths are the kubelet's.
+"""The kubelet's HTTP API of a node: logs, exec, attach, port forwarding, usage and metrics, under the kubelet's paths.
 
-Nothing here listens: whoever composes the cluster carries requests in, from the same process or from a socket. Who may
-ask is that one's business too.
-"""
+This package has no listener and does not authorize: the composition root passes authorized requests in, from the same
+process or from a socket."""

@@ -1,48 +1,55 @@
-"""From the path of a request to the one who answers it."""
+"""Routes requests by their path to the handlers of the kubelet's API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from setpoint.meta.clock import Clock
-from setpoint.node.kubelet_api import metrics, stats
-from setpoint.node.kubelet_api.commands import attach_to_container, exec_in_container
-from setpoint.node.kubelet_api.container_logs import container_logs
-from setpoint.node.kubelet_api.host import NodeHost
-from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Refused, Whole
-from setpoint.node.kubelet_api.port_forwarding import port_forward
+from setpoint.node.kubelet_api import metrics
+from setpoint.node.kubelet_api.interface import (
+    BufferedResponse,
+    KubeletApiError,
+    NodeHost,
+    NodeRequest,
+    NodeResponse,
+)
+from setpoint.node.kubelet_api.logs import container_logs
+from setpoint.node.kubelet_api.port_forward import port_forward
+from setpoint.node.kubelet_api.remote_command import attach_to_container, exec_in_container
 
-Answerer = Callable[[NodeRequest, NodeHost, Clock, list[str]], NodeAnswer]
+Handler = Callable[[NodeRequest, NodeHost, Clock, list[str]], NodeResponse]
 
-_ROUTES: dict[tuple[str, int], Answerer] = {
+_ROUTES: dict[tuple[str, int], Handler] = {
     ("containerLogs", 3): container_logs,
     ("exec", 3): exec_in_container,
     ("attach", 3): attach_to_container,
     ("portForward", 2): port_forward,
-    ("healthz", 0): stats.healthz,
-    ("pods", 0): stats.pods,
-    ("stats", 1): stats.summary,
+    ("healthz", 0): metrics.healthz,
+    ("pods", 0): metrics.pods,
+    ("stats", 1): metrics.summary,
     ("metrics", 0): metrics.metrics,
     ("metrics", 1): metrics.metrics,
 }
-"""By the first part of the path and how many follow."""
+"""Handlers by the first segment of the path and the number of segments that follow."""
 
 
 def _is_served(first: str, rest: list[str]) -> bool:
-    return rest == ["summary"] if first == "stats" else first != "metrics" or metrics.served(rest)
+    return rest == ["summary"] if first == "stats" else first != "metrics" or metrics.is_served(rest)
 
 
 class KubeletApi:
+    """The request handler of the kubelet's API for one or more nodes."""
+
     def __init__(self, host: NodeHost, clock: Clock) -> None:
         self._host = host
         self._clock = clock
 
-    def handle(self, request: NodeRequest) -> NodeAnswer:
+    def handle(self, request: NodeRequest) -> NodeResponse:
         first, *rest = request.path.strip("/").split("/")
-        answerer = _ROUTES.get((first, len(rest)))
-        if answerer is None or not _is_served(first, rest):
-            return Whole(404, b"404 page not found\n")
+        handler = _ROUTES.get((first, len(rest)))
+        if handler is None or not _is_served(first, rest):
+            return BufferedResponse(404, b"404 page not found\n")
         try:
-            return answerer(request, self._host, self._clock, rest)
-        except Refused as error:
-            return Whole(error.status, error.text.encode())
+            return handler(request, self._host, self._clock, rest)
+        except KubeletApiError as error:
+            return BufferedResponse(error.status, error.text.encode())

@@ -1,1 +1,1 @@
-"""What actually runs containers, or pretends to."""
+"""Container runtimes: the interface that the agent uses, and the simulated runtime."""

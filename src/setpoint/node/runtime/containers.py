@@ -1,40 +1,265 @@
-"""Simulated containers while the runtime has them, and the programs that run in them."""
+"""Simulated containers, the processes that run in them, and their logs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from setpoint.meta.clock import Clock
 from setpoint.node.runtime.files import Files
-from setpoint.node.runtime.interface import ContainerRecord, Launch
-from setpoint.node.runtime.log import BoundedLog
-from setpoint.node.runtime.process import KILLED, Process
+from setpoint.node.runtime.interface import ContainerConfig, ContainerRecord, LogLine
+from setpoint.node.runtime.shell.session import (
+    WAIT_FOR_INPUT,
+    WAIT_FOR_JOBS,
+    WAIT_FOR_TEXT,
+    Exit,
+    ProgramRun,
+    Return,
+    Session,
+)
 
+_MAX_LINES = 2000
+_NEVER = float("inf")
+_MAX_STEPS_AT_TIME = 500
+"""Steps without a pause. A program that makes more spins and is resumed once a second."""
+_SPIN_PAUSE = 1.0
+KILLED, TERMINATED = 137, 143
+"""The exit codes of programs that SIGKILL and SIGTERM ended."""
+_FIRST_JOB_NUMBER = 7
+"""The process id of the first background job."""
 START_ERROR = "StartError"
 """The reason of a container whose program does not exist."""
 
 
-class Container:
-    __slots__ = ("files", "kill_at", "launch", "log", "process", "record", "serving")
+class BoundedLog:
+    """A log in memory that drops its oldest lines."""
 
-    def __init__(self, launch: Launch, record: ContainerRecord) -> None:
-        self.launch = launch
+    def __init__(self) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=_MAX_LINES)
+        self._written = 0
+        """The number of lines written so far, including dropped ones."""
+        self._closed = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def write(self, at: float, stream: str, text: str) -> None:
+        for line in text.splitlines(keepends=True):
+            self._lines.append(LogLine(at, stream, line))
+            self._written += 1
+        self._wake()
+
+    def close(self) -> None:
+        """End the log: nothing will be written any more."""
+        self._closed = True
+        self._wake()
+
+    def lines(self) -> Sequence[LogLine]:
+        return tuple(self._lines)
+
+    def text(self) -> str:
+        return "".join(line.text for line in self._lines)
+
+    async def follow(self) -> AsyncIterator[LogLine]:
+        read_count = self._written - len(self._lines)
+        while True:
+            behind = self._written - read_count
+            read_count = self._written
+            if behind:
+                for line in tuple(self._lines)[-behind:]:
+                    yield line
+            elif self._closed:
+                return
+            else:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.append(waiter)
+                await waiter
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+
+class _Job:
+    """A program in the foreground or background of a process."""
+
+    __slots__ = ("at", "number", "running", "waits_for")
+
+    def __init__(self, running: ProgramRun, at: float, number: int) -> None:
+        self.number = number
+        self.running = running
+        self.at = at
+        """The time at which the job resumes; infinite if it does not wait for a time."""
+        self.waits_for = 0.0
+        """The value that the program yielded last: seconds, or one of the WAIT_FOR constants."""
+
+
+class Process:
+    """A simulated process. It is advanced on demand, from the time it has reached to the present."""
+
+    def __init__(self, start: Callable[[Process], tuple[Session, ProgramRun]], at: float, output: BoundedLog) -> None:
+        """Create the process. `start` returns the session and the main program, which becomes the first job."""
+        self.time = at
+        """The time up to which the program has run; never in the future."""
+        self.output = output
+        self.exit_code: int | None = None
+        self.ended_at = at
+        self._jobs: list[_Job] = []
+        self._current: _Job | None = None
+        """The job that runs now, or ran last; None before the first step."""
+        self._steps_at_time = 0
+        self._end_waiters: list[asyncio.Future[None]] = []
+        session, running = start(self)
+        self._session: Session | None = session
+        """The session; None once the program has ended, because the session refers to this process and would form a
+        cycle."""
+        self.stdin_buffer = session.stdin_buffer
+        self._jobs.append(_Job(running, at, 1))
+        self._next_job_number = _FIRST_JOB_NUMBER
+
+    @property
+    def next_wakeup(self) -> float | None:
+        """Return when the process does something next without input, or None."""
+        if self.exit_code is not None:
+            return None
+        earliest = min(job.at for job in self._jobs)
+        return None if earliest == _NEVER else earliest
+
+    @property
+    def waits_for_input(self) -> bool:
+        return any(job.waits_for in (WAIT_FOR_INPUT, WAIT_FOR_TEXT) for job in self._jobs)
+
+    def spawn(self, running: ProgramRun) -> int:
+        """Start a background job and return its process id."""
+        number, self._next_job_number = self._next_job_number, self._next_job_number + 1
+        if len(self._jobs) < 50:
+            self._jobs.append(_Job(running, self.time, number))
+        return number
+
+    def has_job(self, number: int) -> bool:
+        return any(job.number == number for job in self._jobs[1:])
+
+    def kill_job(self, number: int) -> None:
+        """End a background job, unless it is the one that runs now."""
+        for job in [each for each in self._jobs[1:] if each.number == number]:
+            if job is not self._current:
+                job.running.close()
+                self._jobs.remove(job)
+                self._wake_main_job()
+
+    def advance(self, now: float) -> None:
+        while self.exit_code is None:
+            job = min(self._jobs, key=lambda each: each.at)
+            if job.at > now:
+                return
+            if job.at > self.time:
+                self.time, self._steps_at_time = job.at, 0
+            self._steps_at_time += 1
+            if self._steps_at_time > _MAX_STEPS_AT_TIME:
+                self._steps_at_time = 0
+                for each in self._jobs:
+                    each.at = max(each.at, self.time + _SPIN_PAUSE)
+                continue
+            self._resume(job)
+
+    def _resume(self, job: _Job) -> None:
+        self._current = job
+        try:
+            pause = next(job.running)
+        except StopIteration as end:
+            self._job_ended(job, int(end.value or 0))
+        except (Exit, Return) as end:
+            self._job_ended(job, end.code)
+        except RecursionError:
+            self._job_ended(job, 2)
+        else:
+            job.waits_for = pause
+            job.at = self.time + pause if pause >= 0 else _NEVER
+            if pause == WAIT_FOR_JOBS:
+                self._wake_main_job()
+            elif pause in (WAIT_FOR_INPUT, WAIT_FOR_TEXT):
+                self.input_changed()
+
+    def _job_ended(self, job: _Job, code: int) -> None:
+        if job is self._jobs[0]:
+            self.end(code, self.time)
+        else:
+            self._jobs.remove(job)
+            self._wake_main_job()
+
+    def _wake_main_job(self) -> None:
+        main = self._jobs[0]
+        if main.waits_for == WAIT_FOR_JOBS and len(self._jobs) == 1:
+            main.at, main.waits_for = self.time, 0.0
+
+    def input_changed(self) -> None:
+        """Resume the jobs that wait for input, if there is enough."""
+        stdin_buffer = self.stdin_buffer
+        for job in self._jobs:
+            if job.waits_for == WAIT_FOR_INPUT:
+                woken = stdin_buffer.closed or "\n" in stdin_buffer.text
+            else:
+                woken = job.waits_for == WAIT_FOR_TEXT and (stdin_buffer.closed or stdin_buffer.text != "")
+            if woken:
+                job.at, job.waits_for = self.time, 0.0
+
+    def signal(self, name: str, now: float) -> bool:
+        """Deliver a signal. Return whether the program has a trap for it."""
+        self.advance(now)
+        session = self._session
+        if session is None or name not in session.traps:
+            return False
+        session.signal = name
+        main = self._jobs[0]
+        if main.waits_for == WAIT_FOR_JOBS:
+            main.at, main.waits_for = now, 0.0
+        self.advance(now)
+        return True
+
+    def end(self, code: int, at: float) -> None:
+        if self.exit_code is not None:
+            return
+        self.exit_code, self.ended_at, self._session = code, at, None
+        for job in self._jobs:
+            job.running.close()
+        del self._jobs[1:]
+        self.output.close()
+        for waiter in self._end_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._end_waiters.clear()
+
+    async def wait_ended(self) -> None:
+        while self.exit_code is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._end_waiters.append(waiter)
+            await waiter
+
+
+class Container:
+    """A run of a simulated container."""
+
+    __slots__ = ("config", "files", "kill_at", "log", "process", "record", "server_argv")
+
+    def __init__(self, config: ContainerConfig, record: ContainerRecord) -> None:
+        self.config = config
         self.record = record
         self.process: Process | None = None
-        """None: a server, which does nothing by itself."""
+        """The process; None if the container is a server, which is not executed."""
         self.log: BoundedLog | None = None
-        self.serving: list[str] | None = None
-        """The command line of the server that its shell has started."""
+        self.server_argv: list[str] | None = None
+        """The command line of the server that the container's shell has started; None if it has not."""
         self.files: Files | None = None
         self.kill_at: float | None = None
 
     @property
-    def serves(self) -> bool:
-        """Whether a server runs in it, and not only a script."""
-        return self.process is None or self.serving is not None
+    def runs_server(self) -> bool:
+        """Return whether a server runs in the container, and not only a script."""
+        return self.process is None or self.server_argv is not None
 
-    def settle(self) -> None:
-        """What the process did is what the container did."""
+    def sync_record(self) -> None:
+        """Copy the end of the process to the record of the container."""
         process = self.process
         if process is not None and process.exit_code is not None and self.record.running:
             self._record_end(process.exit_code, process.ended_at)
@@ -47,7 +272,7 @@ class Container:
         self._record_end(code, at)
 
     def fail_to_start(self, program: str, at: float) -> None:
-        """There is no such program, so the runtime cannot start the container."""
+        """Record that the container could not start because the program does not exist."""
         self.record.started_at, self.record.finished_at = 0.0, at
         self.record.exit_code, self.record.reason = 128, START_ERROR
         self.record.message = (
@@ -57,7 +282,7 @@ class Container:
         )
 
     def _record_end(self, code: int, at: float) -> None:
-        record, spec = self.record, self.launch.spec
+        record, spec = self.record, self.config.spec
         record.finished_at, record.exit_code = at, code
         record.reason = "Error" if code else "Completed"
         message = self.files.read(spec.get("terminationMessagePath") or "/dev/termination-log") if self.files else ""
@@ -68,22 +293,22 @@ class Container:
 
 
 class PodContainers:
-    """Those of one Pod."""
+    """The containers of one Pod."""
 
-    __slots__ = ("address", "commands", "current", "node", "previous")
+    __slots__ = ("address", "current", "executions", "node", "previous")
 
     def __init__(self) -> None:
         self.address = ""
         self.node = ""
-        """The name of the node that the Pod is on."""
+        """The name of the Pod's node."""
         self.current: dict[str, Container] = {}
         self.previous: dict[str, Container] = {}
-        self.commands: list[tuple[str, Process]] = []
-        """Started in a running container from outside, by its name."""
+        self.executions: list[tuple[str, Process]] = []
+        """Processes started by exec, each with the name of its container."""
 
 
-class Command:
-    """A program that somebody started in a container, or watches there."""
+class SimulatedExecution:
+    """Implements Execution for a process that a client started in a container or attached to."""
 
     def __init__(self, process: Process, clock: Clock, changed: Callable[[], None]) -> None:
         self._process = process
@@ -103,18 +328,18 @@ class Command:
         return self._process.output
 
     def write(self, text: str) -> None:
-        self._process.typed.text += text
-        self._fed()
+        self._process.stdin_buffer.text += text
+        self._input_changed()
 
     def close_input(self) -> None:
-        self._process.typed.closed = True
-        self._fed()
+        self._process.stdin_buffer.closed = True
+        self._input_changed()
 
-    def _fed(self) -> None:
+    def _input_changed(self) -> None:
         now = self._clock.now().timestamp()
         self._process.advance(now)
         self._process.time = now
-        self._process.fed()
+        self._process.input_changed()
         self._process.advance(now)
         self._changed()
 
@@ -122,5 +347,5 @@ class Command:
         self._process.end(KILLED, self._clock.now().timestamp())
 
     async def wait(self) -> int:
-        await self._process.ended()
+        await self._process.wait_ended()
         return self._process.exit_code or 0

@@ -1,4 +1,4 @@
-"""The files that a simulated container sees: its own, and those of the volumes mounted into it."""
+"""The file system of a simulated container: its own files, and those of the mounted volumes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,45 @@ from dataclasses import dataclass, field
 from posixpath import dirname, normpath
 from typing import NamedTuple
 
-_MOST_BYTES = 1 << 20
-_MOST_NAMES = 1000
-_MOST_LINKS = 8
-"""How many symbolic links are followed, one after the other."""
-_ALWAYS = ("/", "/tmp", "/etc", "/var", "/bin", "/dev", "/home", "/root", "/usr", "/opt", "/proc", "/sys", "/run")
+_MAX_FILE_BYTES = 1 << 20
+_MAX_FILES = 1000
+_MAX_LINK_DEPTH = 8
+"""The maximum number of symbolic links that are followed."""
+_STANDARD_DIRECTORIES = (
+    "/",
+    "/tmp",
+    "/etc",
+    "/var",
+    "/bin",
+    "/dev",
+    "/home",
+    "/root",
+    "/usr",
+    "/opt",
+    "/proc",
+    "/sys",
+    "/run",
+)
 _ALWAYS_WRITABLE = ("/dev/", "/etc/hosts")
-"""Even where the root file system is read-only."""
+"""Paths that are writable even if the root file system is read-only."""
 
 SET_GROUP, STICKY = 0o2000, 0o1000
 
 
 class User(NamedTuple):
-    """Whom a program runs as."""
+    """The user that a program runs as."""
 
     uid: int = 0
     gid: int = 0
     groups: tuple[int, ...] = ()
-    """Further ones."""
+    """Supplementary groups."""
     privileged: bool = False
-    may_rise: bool = True
-    """To the rights of a program's owner, where the program says so."""
+    allow_privilege_escalation: bool = True
+    """Whether a setuid program may run with the rights of its owner."""
 
 
-class Status(NamedTuple):
-    """What is to be known of a file or directory besides its content."""
+class FileStatus(NamedTuple):
+    """The metadata of a file or directory."""
 
     mode: int
     uid: int
@@ -42,23 +56,23 @@ class Status(NamedTuple):
 
 @dataclass(slots=True)
 class Volume:
-    """Files that belong together. Names map to texts; the name of a file that is mounted by itself is empty."""
+    """The files of a volume by name. A file that is mounted by itself has an empty name."""
 
     files: dict[str, str] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)
-    """Those that were made: others are there because something is in them."""
+    """Directories that were created explicitly; others exist because they contain files."""
     modes: dict[str, int] = field(default_factory=dict)
-    """Of files that have not the usual one."""
+    """The modes of files that differ from 0644."""
     owners: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """User and group of files that are not the volume's own."""
+    """User and group of files that differ from those of the volume."""
     mode: int = 0o755
-    """Of the directories."""
+    """The mode of the directories."""
     group: int = 0
     file_system: str = "ext4"
     read_only: bool = False
 
-    def give_to_group(self, group: int) -> None:
-        """As the kubelet does for a Pod with an fsGroup."""
+    def apply_fs_group(self, group: int) -> None:
+        """Change group and modes as the kubelet does for a Pod with an fsGroup."""
         self.group = group
         self.mode |= SET_GROUP | (0o550 if self.read_only else 0o770)
         for name in self.files:
@@ -67,53 +81,56 @@ class Volume:
 
 
 class Mount(NamedTuple):
-    """Where a container sees a volume, or what is below some path in it. What is asked for may change over time."""
+    """A volume, or a sub-path of it, at a path of a container. `volume` returns the current content."""
 
     path: str
     volume: Callable[[], Volume]
-    below: str = ""
+    sub_path: str = ""
     read_only: bool = False
 
 
 class Files:
-    """A directory is there when something is in it, when it was made, or by nature."""
+    """The files that a container sees. A directory exists if it was created, contains something, or is a standard
+    one."""
 
     def __init__(
         self,
         mounts: Callable[[], list[Mount]] = list,
-        given: dict[str, str] | None = None,
+        initial: dict[str, str] | None = None,
         user: User = User(),  # noqa: B008 (it never changes)
         read_only: bool = False,
     ) -> None:
-        self._asked = mounts
+        self._list_mounts = mounts
         self._mounts: list[Mount] | None = None
-        self._own = Volume(dict(given or {}), {dirname(each) for each in given or ()}, file_system="overlay")
-        self._own.read_only = read_only
+        self._container_layer = Volume(
+            dict(initial or {}), {dirname(each) for each in initial or ()}, file_system="overlay"
+        )
+        self._container_layer.read_only = read_only
         self._links: dict[str, str] = {}
-        """Symbolic links, by path: what they lead to. They belong to the container, also within volumes."""
+        """The targets of symbolic links by path. Links belong to the container, even those within volumes."""
         self.user = user
 
     def read(self, path: str) -> str | None:
-        volume, name, _ = self._place(path)
+        volume, name, _ = self._locate(path)
         return volume.files.get(name)
 
-    def refusal(self, path: str) -> str:
-        """Why nothing can be written there; empty when it can."""
-        path = _clean(path)
-        volume, _, read_only = self._place(path)
-        own_exception = volume is self._own and path.startswith(_ALWAYS_WRITABLE)
-        return "Read-only file system" if read_only and not own_exception else ""
+    def write_error(self, path: str) -> str:
+        """Return why the path cannot be written; empty if it can."""
+        path = _normalize(path)
+        volume, _, read_only = self._locate(path)
+        always_writable = volume is self._container_layer and path.startswith(_ALWAYS_WRITABLE)
+        return "Read-only file system" if read_only and not always_writable else ""
 
     def write(self, path: str, text: str, append: bool = False, mode: int = 0o644) -> bool:
-        """False when it is refused, or there is no room."""
+        """Write a file. Return False if the path is read-only or a size limit is exceeded."""
         if path in ("/dev/null", "/dev/stdout", "/dev/stderr"):
             return True
-        if self.refusal(path):
+        if self.write_error(path):
             return False
-        volume, name, _ = self._place(path)
+        volume, name, _ = self._locate(path)
         if append:
             text = volume.files.get(name, "") + text
-        if len(text) > _MOST_BYTES or len(volume.files) > _MOST_NAMES:
+        if len(text) > _MAX_FILE_BYTES or len(volume.files) > _MAX_FILES:
             return False
         if name not in volume.files:
             if mode != 0o644:
@@ -124,44 +141,47 @@ class Files:
         return True
 
     def link(self, path: str, target: str) -> None:
-        if len(self._links) < _MOST_NAMES:
-            self._links[_clean(path)] = target
+        if len(self._links) < _MAX_FILES:
+            self._links[_normalize(path)] = target
 
     def link_at(self, path: str) -> str:
-        """Return what a symbolic link leads to; empty if there is none."""
-        return self._links.get(_clean(path), "")
+        """Return the target of a symbolic link; empty if there is none."""
+        return self._links.get(_normalize(path), "")
 
     def remove(self, path: str, recursive: bool = False) -> bool:
-        if self._links.pop(_clean(path), ""):
+        if self._links.pop(_normalize(path), ""):
             return True
-        volume, name, _ = self._place(path)
-        if self.refusal(path):
+        volume, name, _ = self._locate(path)
+        if self.write_error(path):
             return False
-        gone = [name] if name in volume.files else []
+        removed = [name] if name in volume.files else []
         if recursive:
-            gone += [each for each in volume.files if each.startswith(name.rstrip("/") + "/")]
-            made = {each for each in volume.directories if each == name or each.startswith(name.rstrip("/") + "/")}
-            volume.directories -= made
-        for each in gone:
+            removed += [each for each in volume.files if each.startswith(name.rstrip("/") + "/")]
+            removed_directories = {
+                each for each in volume.directories if each == name or each.startswith(name.rstrip("/") + "/")
+            }
+            volume.directories -= removed_directories
+        for each in removed:
             del volume.files[each]
             volume.modes.pop(each, None)
             volume.owners.pop(each, None)
-        return bool(gone) or (recursive and bool(made))
+        return bool(removed) or (recursive and bool(removed_directories))
 
     def make_directory(self, path: str) -> None:
-        if not self.refusal(path):
-            volume, name, _ = self._place(path)
-            if len(volume.directories) <= _MOST_NAMES:
+        if not self.write_error(path):
+            volume, name, _ = self._locate(path)
+            if len(volume.directories) <= _MAX_FILES:
                 volume.directories.add(name)
 
     def change_mode(self, path: str, mode: int) -> None:
-        volume, name, _ = self._place(path)
-        if name in volume.files and not self.refusal(path):
+        volume, name, _ = self._locate(path)
+        if name in volume.files and not self.write_error(path):
             volume.modes[name] = mode
 
     def change_owner(self, path: str, user: int | None, group: int | None, recursive: bool = False) -> None:
-        """None leaves the user or the group as it is. Directories have no owner of their own."""
-        volume, name, _ = self._place(path)
+        """Change the owner of files; None leaves the user or the group unchanged. Directories have no owner of their
+        own."""
+        volume, name, _ = self._locate(path)
         inside = name.rstrip("/") + "/"
         for each in volume.files:
             if each == name or (recursive and each.startswith(inside)):
@@ -173,74 +193,77 @@ class Files:
 
     def is_directory(self, path: str) -> bool:
         path = self.resolved(path)
-        return path in _ALWAYS or any(each.startswith(path.rstrip("/") + "/") for each in self._everything())
+        return path in _STANDARD_DIRECTORIES or any(
+            each.startswith(path.rstrip("/") + "/") for each in self._all_paths()
+        )
 
     def entries(self, path: str) -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         inside = self.resolved(path).rstrip("/") + "/"
-        everything = (*self._everything(), *self._links)
+        everything = (*self._all_paths(), *self._links)
         names = {each[len(inside) :].partition("/")[0] for each in everything if each.startswith(inside)}
         return sorted(name for name in names if name)
 
-    def status(self, path: str) -> Status | None:
-        volume, name, _ = self._place(path)
+    def status(self, path: str) -> FileStatus | None:
+        volume, name, _ = self._locate(path)
         if name in volume.files:
             owner = volume.owners.get(name, (0, volume.group))
-            return Status(volume.modes.get(name, 0o644), *owner, False, volume.file_system)
+            return FileStatus(volume.modes.get(name, 0o644), *owner, False, volume.file_system)
         if not self.is_directory(path):
             return None
-        mode = 0o777 | STICKY if _clean(path) == "/tmp" else volume.mode
-        return Status(mode, 0, volume.group, True, volume.file_system)
+        mode = 0o777 | STICKY if _normalize(path) == "/tmp" else volume.mode
+        return FileStatus(mode, 0, volume.group, True, volume.file_system)
 
     def mount_points(self) -> list[tuple[str, str]]:
-        """The kind of each file system, and where it is."""
-        mounted = sorted((mount.volume().file_system, mount.path) for mount in self._mounted())
-        return [(self._own.file_system, "/"), *mounted]
+        """Return type and path of each mounted file system."""
+        mounted = sorted((mount.volume().file_system, mount.path) for mount in self._sorted_mounts())
+        return [(self._container_layer.file_system, "/"), *mounted]
 
-    def _everything(self) -> list[str]:
-        found = [*self._own.files, *(f"{each}/" for each in sorted(self._own.directories))]
-        for mount in self._mounted():
+    def _all_paths(self) -> list[str]:
+        found = [*self._container_layer.files, *(f"{each}/" for each in sorted(self._container_layer.directories))]
+        for mount in self._sorted_mounts():
             found.append(f"{mount.path}/")
-            volume, inside = mount.volume(), f"{mount.below}/" if mount.below else ""
+            volume, inside = mount.volume(), f"{mount.sub_path}/" if mount.sub_path else ""
             for name in (*volume.files, *(f"{each}/" for each in sorted(volume.directories))):
-                if name == mount.below:
+                if name == mount.sub_path:
                     found[-1] = mount.path
                 elif name.startswith(inside):
                     found.append(f"{mount.path}/{name[len(inside) :]}")
         return found
 
     def resolved(self, path: str) -> str:
-        """Return the path behind symbolic links, as far as they lead somewhere."""
-        path = _clean(path)
-        for _ in range(_MOST_LINKS if self._links else 0):
+        """Return the path with symbolic links resolved."""
+        path = _normalize(path)
+        for _ in range(_MAX_LINK_DEPTH if self._links else 0):
             for link, target in self._links.items():
                 if path == link or path.startswith(f"{link}/"):
                     absolute = target if target.startswith("/") else f"{dirname(link)}/{target}"
-                    path = _clean(absolute + path[len(link) :])
+                    path = _normalize(absolute + path[len(link) :])
                     break
             else:
                 return path
         return path
 
-    def _mounted(self) -> list[Mount]:
+    def _sorted_mounts(self) -> list[Mount]:
         if self._mounts is None:
             self._mounts = sorted(
-                (mount._replace(path=_clean(mount.path)) for mount in self._asked()), key=lambda each: -len(each.path)
+                (mount._replace(path=_normalize(mount.path)) for mount in self._list_mounts()),
+                key=lambda each: -len(each.path),
             )
         return self._mounts
 
-    def _place(self, path: str) -> tuple[Volume, str, bool]:
-        """The volume, the name in it, and whether it is read-only there."""
+    def _locate(self, path: str) -> tuple[Volume, str, bool]:
+        """Return the volume of a path, the name there, and whether it is read-only."""
         path = self.resolved(path)
-        for mount in self._mounted():
+        for mount in self._sorted_mounts():
             if path == mount.path or path.startswith(mount.path + "/"):
                 volume = mount.volume()
-                # The kubelet writes those it keeps up to date behind a link.
+                # The kubelet writes projected volumes behind a link.
                 name = path[len(mount.path) + 1 :].removeprefix("..data/")
-                name = "/".join(part for part in (mount.below, name) if part)
+                name = "/".join(part for part in (mount.sub_path, name) if part)
                 return volume, name, volume.read_only or mount.read_only
-        return self._own, path, self._own.read_only
+        return self._container_layer, path, self._container_layer.read_only
 
 
-def _clean(path: str) -> str:
+def _normalize(path: str) -> str:
     return normpath(path if path.startswith("/") else f"/{path}").replace("//", "/")

@@ -1,21 +1,23 @@
-"""What runs containers, as the agent of a node sees it, and as those do who show logs, run commands or read usage.
+"""The interface of container runtimes, in the terms of the Container Runtime Interface (CRI).
 
-Times are seconds since the epoch, as the clock of the cluster has them.
-"""
+Times are seconds since the epoch, by the clock of the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from setpoint.node.runtime.files import Mount
+
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
 
 STDOUT, STDERR = "stdout", "stderr"
 
 
 class LogLine(NamedTuple):
-    """What was written in one go, with its line end if it had one."""
+    """The text of one write, including its line end if it has one."""
 
     at: float
     stream: str
@@ -23,18 +25,18 @@ class LogLine(NamedTuple):
 
 
 class ContainerLog(Protocol):
-    """What one run of a container has written, as far as it is still kept: the oldest lines go first."""
+    """The log of one run of a container; the oldest lines are dropped."""
 
     def lines(self) -> Sequence[LogLine]: ...
 
     def follow(self) -> AsyncIterator[LogLine]:
-        """Everything that is kept, then what comes, until the run is over and all is read."""
+        """Yield the retained lines, then new ones until the run has ended."""
         ...
 
 
 @dataclass(slots=True)
 class ContainerRecord:
-    """One run of a container. Running: started and not finished."""
+    """A run of a container, which lasts until `finished_at` is set."""
 
     name: str
     id: str
@@ -53,23 +55,23 @@ class ContainerRecord:
 
 
 class Execution(Protocol):
-    """A command that was started in a container."""
+    """A command that was executed in a container."""
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the command runs."""
         ...
 
     @property
     def waits_for_input(self) -> bool:
-        """It has read all that was written to it and can do nothing until there is more."""
+        """Whether the command has read all its input and waits for more."""
         ...
 
     @property
     def output(self) -> ContainerLog: ...
 
     def write(self, text: str) -> None:
-        """To its standard input."""
+        """Write to the command's standard input."""
         ...
 
     def close_input(self) -> None: ...
@@ -77,24 +79,26 @@ class Execution(Protocol):
     def kill(self) -> None: ...
 
     async def wait(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait until the command has ended and return its exit code."""
         ...
 
 
 class Usage(NamedTuple):
+    """The resource usage of a container."""
+
     cpu_nano: int
-    """Cores, in billionths."""
+    """CPU usage in billionths of a core."""
     memory_bytes: int
     cpu_seconds: float
-    """Used since the container was started."""
+    """CPU time in seconds since the container was started."""
 
 
 class NoSuchContainer(LookupError):
-    """Nothing of that name runs or has run there."""
+    """There is no such container, or it does not run."""
 
 
-class Home(Protocol):
-    """What a container finds around it; asked for at most once, and only for those who look."""
+class EnvironmentProvider(Protocol):
+    """Provides environment and mounts of a container; called at most once per container, when a program needs them."""
 
     def environment(self, container: Mapping[str, Any]) -> dict[str, str]: ...
 
@@ -102,67 +106,69 @@ class Home(Protocol):
 
 
 @dataclass(slots=True)
-class Launch:
-    """What a container is to be started as."""
+class ContainerConfig:
+    """The configuration of a container to start."""
 
     name: str
     image: str
     image_id: str
     attempt: int
     spec: Mapping[str, Any]
-    """The container as the Pod has it."""
-    pod: Mapping[str, Any]
-    home: Home
+    """The container in the Pod's spec."""
+    pod: Pod
+    provider: EnvironmentProvider
     container_id: str = ""
-    """Of a run that outlived the agent: it is found again rather than started."""
+    """The id of a run that outlived the agent, which is restored instead of started; empty otherwise."""
 
 
 @dataclass(slots=True)
-class PodRuns:
-    """The containers of a Pod as the runtime knows them."""
+class PodRecords:
+    """The containers of a Pod in the runtime, by name."""
 
     current: dict[str, ContainerRecord] = field(default_factory=dict)
     previous: dict[str, ContainerRecord] = field(default_factory=dict)
     """The run before the current one."""
 
 
-class Runtime(Protocol):
-    """Pods are known by their uid. No call waits: what takes time is found in the records later on."""
+class ContainerRuntime(Protocol):
+    """A container runtime. Pods are identified by uid. No call suspends: the records show the results of operations
+    that take time."""
 
     version: str
 
-    # -- for the agent ------------------------------------------------------------------------------------------------
+    # -- containers ----------------------------------------------------------------------------------------------------
 
-    def start(self, uid: str, launch: Launch, at: float) -> ContainerRecord: ...
+    def start_container(self, uid: str, config: ContainerConfig, at: float) -> ContainerRecord: ...
 
-    def stop(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
-        """Asks it to end, and ends it after the grace period."""
+    def stop_container(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
+        """Send SIGTERM, and SIGKILL after the grace period."""
         ...
 
     def advance(self, uid: str, now: float) -> float | None:
-        """Brings the records up to date; returns when something will happen next by itself."""
+        """Bring the records of a Pod up to date. Return when they change next, or None."""
         ...
 
-    def runs(self, uid: str) -> PodRuns: ...
+    def records(self, uid: str) -> PodRecords: ...
 
-    def halt(self, uid: str, at: float) -> None:
-        """Everything of the Pod ends at once, as when its machine loses power."""
+    def power_off(self, uid: str, at: float) -> None:
+        """End all containers of the Pod abruptly, as when its node loses power."""
         ...
 
-    def forget(self, uid: str) -> None:
-        """The Pod is gone for good."""
+    def remove_pod(self, uid: str) -> None:
+        """Remove all containers and volumes of a deleted Pod."""
         ...
 
-    # -- for everybody ------------------------------------------------------------------------------------------------
+    # -- logs, exec, usage ---------------------------------------------------------------------------------------------
 
     def log(self, uid: str, container: str, previous: bool = False) -> ContainerLog:
-        """Raises NoSuchContainer."""
+        """Return the log of the current or previous run. Raise NoSuchContainer."""
         ...
 
-    def run_command(self, uid: str, container: str, argv: Sequence[str], *, stdin: bool = False) -> Execution:
-        """Raises NoSuchContainer if the container does not run. With `stdin`, input is read until it is closed."""
+    def exec(self, uid: str, container: str, argv: Sequence[str], *, stdin: bool = False) -> Execution:
+        """Execute a command. With `stdin`, its input stays open until it is closed. Raise NoSuchContainer if the
+        container does not run."""
         ...
 
     def usage(self, uid: str) -> dict[str, Usage]:
-        """Of the running containers, by name."""
+        """Return the usage of the running containers by name."""
         ...

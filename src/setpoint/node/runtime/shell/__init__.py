@@ -1,4 +1,4 @@
-"""A small shell: what the commands of simulated containers are understood with.
+"""A small shell that interprets the commands of simulated containers.
 
-It knows lists, conditions, loops, variables, substitutions, redirections into simulated files, and a few dozen common
-programs. Nothing it runs leaves the process: no file, no network, no other program is touched."""
+It supports lists, conditions, loops, variables, substitutions, redirections into simulated files, and a few dozen
+common programs. Programs do not access files, processes or the network outside of the simulation."""

@@ -1,4 +1,4 @@
-"""Runs the tree of a script, step by step; who drives it decides how fast time passes."""
+"""Interprets the syntax tree of a script step by step; the caller determines how fast time passes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from setpoint.node.runtime.shell import wrapping
-from setpoint.node.runtime.shell.programs import NOT_SIMULATED, PROGRAMS, SERVERS, TASKS
-from setpoint.node.runtime.shell.redirections import redirected
+from setpoint.node.runtime.shell import builtins
+from setpoint.node.runtime.shell.expansion import expand, redirected
+from setpoint.node.runtime.shell.programs import COMPLETING_PROGRAMS, NOT_SIMULATED, PROGRAMS, SERVERS
 from setpoint.node.runtime.shell.session import (
     FOREVER,
     WAIT_FOR_INPUT,
@@ -16,13 +16,12 @@ from setpoint.node.runtime.shell.session import (
     Break,
     Continue,
     Exit,
+    ProgramRun,
     Return,
-    Running,
     Session,
     Streams,
 )
-from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
-from setpoint.node.runtime.shell.tree import (
+from setpoint.node.runtime.shell.syntax import (
     Case,
     Command,
     For,
@@ -34,44 +33,49 @@ from setpoint.node.runtime.shell.tree import (
     Pipeline,
     Redirection,
     Script,
+    ShellSyntaxError,
     Simple,
     Word,
+    parse,
 )
-from setpoint.node.runtime.shell.words import expand
 
 _SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")
-_NO_TIME = 0.0
-"""A pause after each round of a loop in which nothing passes: rounds can be counted, and one that spins be slowed."""
+_NO_DELAY = 0.0
+"""The pause after each iteration of a loop, by which the caller counts iterations and slows down busy loops."""
+_INTERPRETER_BUILTINS = ("exec", "eval", "trap", "wait", ".", "source")
+"""Builtins that the interpreter implements itself."""
+_LOOKUPS = ("which", "type", "command")
+_WRAPPERS = {"timeout": builtins.timeout, "xargs": builtins.xargs, "su": builtins.su}
 
 
 def _expand(session: Session, word: Word, streams: Streams) -> Generator[float, None, list[str]]:
-    return expand(run_script, session, word, streams)
+    return expand(_run_script, session, word, streams)
 
 
 def _redirected(
     session: Session, redirections: tuple[Redirection, ...], streams: Streams
 ) -> Generator[float, None, Streams | None]:
-    return redirected(run_script, session, redirections, streams)
+    return redirected(_run_script, session, redirections, streams)
 
 
 def is_shell(program: str) -> bool:
     return program in _SHELLS
 
 
-def run_argv(session: Session, argv: list[str], streams: Streams) -> Running:
-    """A program as the kernel would start it."""
+def run_argv(session: Session, argv: list[str], streams: Streams) -> ProgramRun:
+    """Run a program as the kernel would start it."""
     return (yield from _program(session, argv, streams))
 
 
-def run_text(session: Session, text: str, streams: Streams) -> Running:
-    """A whole script; its `exit` ends it."""
+def _run_text(session: Session, text: str, streams: Streams) -> ProgramRun:
+    """Run a whole script, which `exit` ends."""
     try:
         script = parse(text)
-    except SyntaxProblem as problem:
+    except ShellSyntaxError as problem:
         streams.err(f"sh: {problem}\n")
         return 2
     try:
-        code = yield from run_script(session, script, streams)
+        code = yield from _run_script(session, script, streams)
     except Exit as ended:
         code = ended.code
     except Return as ended:
@@ -79,11 +83,11 @@ def run_text(session: Session, text: str, streams: Streams) -> Running:
     except (Break, Continue):
         code = 0
     if handler := session.traps.pop("EXIT", ""):
-        yield from run_text(session, handler, streams)
+        yield from _run_text(session, handler, streams)
     return code
 
 
-def run_script(session: Session, script: Script, streams: Streams) -> Running:
+def _run_script(session: Session, script: Script, streams: Streams) -> ProgramRun:
     for item in script.items:
         if item.background:
             session.last_job = session.spawn(_background(session, item, streams))
@@ -91,11 +95,11 @@ def run_script(session: Session, script: Script, streams: Streams) -> Running:
         else:
             yield from _item(session, item, streams)
         if session.signal:
-            yield from _trapped(session, streams)
+            yield from _run_trap(session, streams)
     return session.status
 
 
-def _background(session: Session, item: Item, streams: Streams) -> Running:
+def _background(session: Session, item: Item, streams: Streams) -> ProgramRun:
     inner = replace(session, traps={}, signal="")
     try:
         yield from _item(inner, item, streams)
@@ -106,15 +110,15 @@ def _background(session: Session, item: Item, streams: Streams) -> Running:
     return inner.status
 
 
-def _trapped(session: Session, streams: Streams) -> Running:
+def _run_trap(session: Session, streams: Streams) -> ProgramRun:
     handler = session.traps.get(session.signal, "")
     session.signal = ""
     if handler:
-        yield from _within(session, handler, streams)
+        yield from _eval(session, handler, streams)
     return session.status
 
 
-def _item(session: Session, item: Item, streams: Streams) -> Running:
+def _item(session: Session, item: Item, streams: Streams) -> ProgramRun:
     for number, step in enumerate(item.steps):
         if step.joined == "&&" and session.status:
             continue
@@ -127,22 +131,22 @@ def _item(session: Session, item: Item, streams: Streams) -> Running:
     return session.status
 
 
-def _pipeline(session: Session, pipeline: Pipeline, streams: Streams) -> Running:
-    status, fed = 0, streams.stdin
+def _pipeline(session: Session, pipeline: Pipeline, streams: Streams) -> ProgramRun:
+    status, piped = 0, streams.stdin
     for number, command in enumerate(pipeline.commands):
         if number == len(pipeline.commands) - 1:
-            io = Streams(streams.out, streams.err, fed)
+            io = Streams(streams.out, streams.err, piped)
             status = yield from _command(session, command, io)
             if number == 0:
                 streams.stdin = io.stdin
         else:
-            caught: list[str] = []
-            status = yield from _command(session, command, Streams(caught.append, streams.err, fed))
-            fed = "".join(caught)
+            captured: list[str] = []
+            status = yield from _command(session, command, Streams(captured.append, streams.err, piped))
+            piped = "".join(captured)
     return int(not status) if pipeline.negated else status
 
 
-def _command(session: Session, command: Command, streams: Streams) -> Running:
+def _command(session: Session, command: Command, streams: Streams) -> ProgramRun:
     match command:
         case Simple():
             return (yield from _simple(session, command, streams))
@@ -150,7 +154,7 @@ def _command(session: Session, command: Command, streams: Streams) -> Running:
             with_files = yield from _redirected(session, redirections, streams)
             if with_files is None:
                 return 1
-            run = _subshell if subshell else run_script
+            run = _subshell if subshell else _run_script
             return (yield from run(session, body, with_files))
         case If(branches, otherwise):
             return (yield from _if(session, branches, otherwise, streams))
@@ -167,53 +171,53 @@ def _command(session: Session, command: Command, streams: Streams) -> Running:
             return 0
 
 
-def _subshell(session: Session, body: Script, streams: Streams) -> Running:
+def _subshell(session: Session, body: Script, streams: Streams) -> ProgramRun:
     inner = replace(session, traps={}, _variables=dict(session.variables))
     try:
-        return (yield from run_script(inner, body, streams))
+        return (yield from _run_script(inner, body, streams))
     except (Exit, Return) as ended:
         return ended.code
 
 
 def _if(
     session: Session, branches: Iterable[tuple[Script, Script]], otherwise: Script | None, streams: Streams
-) -> Running:
+) -> ProgramRun:
     for condition, body in branches:
-        if (yield from _quietly(session, condition, streams)) == 0:
-            return (yield from run_script(session, body, streams))
+        if (yield from _without_errexit(session, condition, streams)) == 0:
+            return (yield from _run_script(session, body, streams))
     if otherwise is None:
         return 0
-    return (yield from run_script(session, otherwise, streams))
+    return (yield from _run_script(session, otherwise, streams))
 
 
-def _quietly(session: Session, condition: Script, streams: Streams) -> Running:
-    """A condition may fail without ending the shell."""
-    kept, session.exit_on_failure = session.exit_on_failure, False
+def _without_errexit(session: Session, condition: Script, streams: Streams) -> ProgramRun:
+    """Run a condition, whose failure does not end the shell."""
+    saved, session.exit_on_failure = session.exit_on_failure, False
     try:
-        return (yield from run_script(session, condition, streams))
+        return (yield from _run_script(session, condition, streams))
     finally:
-        session.exit_on_failure = kept
+        session.exit_on_failure = saved
 
 
-def _loop(session: Session, loop: Loop, streams: Streams) -> Running:
+def _loop(session: Session, loop: Loop, streams: Streams) -> ProgramRun:
     with_files = yield from _redirected(session, loop.redirections, streams)
     if with_files is None:
         return 1
     status = 0
     while True:
-        held = yield from _quietly(session, loop.condition, with_files)
-        if (held == 0) == loop.until:
+        condition_status = yield from _without_errexit(session, loop.condition, with_files)
+        if (condition_status == 0) == loop.until:
             return status
         try:
-            status = yield from run_script(session, loop.body, with_files)
+            status = yield from _run_script(session, loop.body, with_files)
         except Break:
             return 0
         except Continue:
             pass
-        yield _NO_TIME
+        yield _NO_DELAY
 
 
-def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, streams: Streams) -> Running:
+def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, streams: Streams) -> ProgramRun:
     status = 0
     values: list[str] = []
     for word in words:
@@ -221,51 +225,51 @@ def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, str
     for value in values:
         session.variables[name] = value
         try:
-            status = yield from run_script(session, body, streams)
+            status = yield from _run_script(session, body, streams)
         except Break:
             return 0
         except Continue:
             continue
-        yield _NO_TIME
+        yield _NO_DELAY
     return status
 
 
 def _case(
     session: Session, subject: str, branches: Iterable[tuple[tuple[Word, ...], Script]], streams: Streams
-) -> Running:
+) -> ProgramRun:
     for patterns, body in branches:
         for pattern in patterns:
             texts = yield from _expand(session, pattern, streams)
             if fnmatchcase(subject, texts[0] if texts else ""):
-                return (yield from run_script(session, body, streams))
+                return (yield from _run_script(session, body, streams))
     return 0
 
 
 # -- simple commands --------------------------------------------------------------------------------------------------
 
 
-def _simple(session: Session, command: Simple, streams: Streams) -> Running:
+def _simple(session: Session, command: Simple, streams: Streams) -> ProgramRun:
     words: list[str] = []
     for word in command.words:
         words += yield from _expand(session, word, streams)
     io = yield from _redirected(session, command.redirections, streams)
     if io is None:
         return 1
-    kept: dict[str, str | None] = {}
+    saved: dict[str, str | None] = {}
     status = 0
     for name, value in command.assignments:
         texts = yield from _expand(session, value, io)
         if any(part.kind == "command" for part in value):
             status = session.status
         if words:
-            kept[name] = session.variables.get(name)
+            saved[name] = session.variables.get(name)
         session.variables[name] = " ".join(texts)
     if not words:
         return status
     try:
         status = yield from _program(session, words, io)
     finally:
-        for name, before in kept.items():
+        for name, before in saved.items():
             if before is None:
                 session.variables.pop(name, None)
             else:
@@ -275,7 +279,7 @@ def _simple(session: Session, command: Simple, streams: Streams) -> Running:
     return status
 
 
-def _program(session: Session, words: list[str], streams: Streams) -> Running:
+def _program(session: Session, words: list[str], streams: Streams) -> ProgramRun:
     name, arguments = words[0], words[1:]
     if name in session.functions:
         return (yield from _call(session, name, arguments, streams))
@@ -287,13 +291,13 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
             return 0
         raise Exit((yield from _program(session, arguments, streams)))
     if name == "eval":
-        return (yield from _within(session, " ".join(arguments), streams))
+        return (yield from _eval(session, " ".join(arguments), streams))
     if name in (".", "source"):
         return (yield from _source(session, name, arguments, streams))
     if base in _LOOKUPS and (base != "command" or arguments[:1] in (["-v"], ["-V"])):
-        return _look_up(session, base, arguments, streams)
-    if base in wrapping.PREFIXES and (arguments or base != "env"):
-        return (yield from wrapping.prefixed(_program, session, arguments, streams))
+        return _locate_programs(session, base, arguments, streams)
+    if base in builtins.PREFIXES and (arguments or base != "env"):
+        return (yield from builtins.prefixed(_program, session, arguments, streams))
     if base in _WRAPPERS:
         return (yield from _WRAPPERS[base](_program, session, arguments, streams))
     if name == "trap":
@@ -308,16 +312,16 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
     script = session.files.read(session.path(name)) if "/" in name else None
     if script is not None:
         return (yield from _shell(session, [name, *arguments], streams))
-    if session.complete and "/" not in name and name not in SERVERS:
-        return _not_there(session, name, streams)
-    if base in TASKS or base in NOT_SIMULATED or not session.unknown_runs:
+    if session.image_fully_known and "/" not in name and name not in SERVERS:
+        return _command_not_found(session, name, streams)
+    if base in COMPLETING_PROGRAMS or base in NOT_SIMULATED or not session.unknown_programs_run:
         return 0
-    session.serve(words)
+    session.on_server_start(words)
     yield FOREVER
     return 0
 
 
-def _not_there(session: Session, name: str, streams: Streams) -> int:
+def _command_not_found(session: Session, name: str, streams: Streams) -> int:
     if name in NOT_SIMULATED:
         streams.err(f"{name}: this program is not simulated\n")
         return 126
@@ -326,18 +330,18 @@ def _not_there(session: Session, name: str, streams: Streams) -> int:
     return 127
 
 
-def _call(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
-    kept, session.arguments = session.arguments, tuple(arguments)
+def _call(session: Session, name: str, arguments: list[str], streams: Streams) -> ProgramRun:
+    saved, session.arguments = session.arguments, tuple(arguments)
     try:
-        return (yield from run_script(session, session.functions[name], streams))
+        return (yield from _run_script(session, session.functions[name], streams))
     except Return as ended:
         return ended.code
     finally:
-        session.arguments = kept
+        session.arguments = saved
 
 
-def _shell(session: Session, arguments: list[str], streams: Streams, name: str = "sh") -> Running:
-    """A shell within a shell has its own variables, and its exit is not ours."""
+def _shell(session: Session, arguments: list[str], streams: Streams, name: str = "sh") -> ProgramRun:
+    """Run a nested shell, which has its own variables and its own exit."""
     inner = replace(
         session, traps={}, functions={}, exit_on_failure=False, name=name, _variables=dict(session.variables)
     )
@@ -356,74 +360,74 @@ def _shell(session: Session, arguments: list[str], streams: Streams, name: str =
             streams.err("sh: -c: option requires an argument\n")
             return 2
         inner.arguments = tuple(rest[2:])
-        return (yield from _joined(session, inner, rest[0], streams))
+        return (yield from _run_inner_shell(session, inner, rest[0], streams))
     if rest:
         text = session.files.read(session.path(rest[0]))
         if text is None:
             streams.err(f"sh: {rest[0]}: not found\n")
             return 127
         inner.arguments = tuple(rest[1:])
-        return (yield from _joined(session, inner, text, streams))
+        return (yield from _run_inner_shell(session, inner, text, streams))
     return (yield from _interactive(inner, streams))
 
 
-def _joined(session: Session, inner: Session, text: str, streams: Streams) -> Running:
-    running = run_text(inner, text, streams)
+def _run_inner_shell(session: Session, inner: Session, text: str, streams: Streams) -> ProgramRun:
+    running = _run_text(inner, text, streams)
     while True:
         try:
             pause = next(running)
         except StopIteration as ended:
             return int(ended.value)
-        # A signal to the container is for its first process, which this shell may be.
+        # Signals to the container are for its first process, which this shell may be.
         session.traps.update(inner.traps)
         yield pause
         if session.signal:
             inner.signal, session.signal = session.signal, ""
 
 
-def _interactive(session: Session, streams: Streams) -> Running:
-    """Reads commands until there is nothing more to read."""
-    status = yield from run_text(session, streams.stdin, streams)
+def _interactive(session: Session, streams: Streams) -> ProgramRun:
+    """Read and run commands until the end of the input."""
+    status = yield from _run_text(session, streams.stdin, streams)
     while True:
-        line, newline, rest = session.typed.text.partition("\n")
-        if newline or (session.typed.closed and line):
-            session.typed.text = rest
+        line, newline, rest = session.stdin_buffer.text.partition("\n")
+        if newline or (session.stdin_buffer.closed and line):
+            session.stdin_buffer.text = rest
             try:
-                status = yield from run_script(session, parse(line), streams)
-            except SyntaxProblem as problem:
+                status = yield from _run_script(session, parse(line), streams)
+            except ShellSyntaxError as problem:
                 streams.err(f"sh: {problem}\n")
                 status = 2
             except (Exit, Return) as ended:
                 return ended.code
             except (Break, Continue):
                 pass
-        elif session.typed.closed:
+        elif session.stdin_buffer.closed:
             return status
         else:
             yield WAIT_FOR_INPUT
 
 
-def _source(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
-    """A script that runs in this very shell."""
+def _source(session: Session, name: str, arguments: list[str], streams: Streams) -> ProgramRun:
+    """Run a script in the current shell."""
     text = session.files.read(session.path(arguments[0])) if arguments else None
     if text is None:
         streams.err(f"{session.name}: {name}: can't open '{arguments[0] if arguments else ''}'\n")
         return 2
-    return (yield from _within(session, text, streams))
+    return (yield from _eval(session, text, streams))
 
 
-def _within(session: Session, text: str, streams: Streams) -> Running:
-    """Run a text as if it stood here; one that cannot be read ends with 2."""
+def _eval(session: Session, text: str, streams: Streams) -> ProgramRun:
+    """Run a text in the current shell; return 2 if it has a syntax error."""
     try:
         script = parse(text)
-    except SyntaxProblem as problem:
+    except ShellSyntaxError as problem:
         streams.err(f"{session.name}: {problem}\n")
         return 2
-    return (yield from run_script(session, script, streams))
+    return (yield from _run_script(session, script, streams))
 
 
-def _look_up(session: Session, how: str, arguments: list[str], streams: Streams) -> int:
-    """Where programs are, as `which`, `type` and `command -v` tell it."""
+def _locate_programs(session: Session, how: str, arguments: list[str], streams: Streams) -> int:
+    """Locate programs, as `which`, `type` and `command -v` do."""
     status = 0
     for name in (each for each in arguments if not each.startswith("-")):
         found = name in session.functions or exists(name) or session.files.is_file(session.path(name))
@@ -438,16 +442,10 @@ def _look_up(session: Session, how: str, arguments: list[str], streams: Streams)
 
 
 def exists(program: str) -> bool:
-    """Whether the programs that are simulated include it."""
+    """Return whether the program is simulated."""
     name = program.rpartition("/")[2]
     known = is_shell(program) or is_shell(name) or name in PROGRAMS or name in _WRAPPERS or name in _LOOKUPS
-    return known or name in wrapping.PREFIXES or name in _OWN
-
-
-_OWN = ("exec", "eval", "trap", "wait", ".", "source")
-"""What only a shell can do itself."""
-_LOOKUPS = ("which", "type", "command")
-_WRAPPERS = {"timeout": wrapping.timeout, "xargs": wrapping.xargs, "su": wrapping.su}
+    return known or name in builtins.PREFIXES or name in _INTERPRETER_BUILTINS
 
 
 def _trap(session: Session, arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Programs that make text of nothing, or something else of text."""
+"""Programs that produce or encode text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import base64
 import hashlib
 import re
 
-from setpoint.node.runtime.shell.session import Program, Session, Streams, number, texts
-from setpoint.node.runtime.shell.typed_input import reading
+from setpoint.node.runtime.shell.session import Program, Session, Streams, parse_integer, reads_stdin, texts
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0", "a": "\a", "b": "\b", '"': '"', "'": "'"}
 
@@ -45,7 +44,7 @@ def _printf(session: Session, arguments: list[str], streams: Streams) -> int:
             return "%"
         value, kind = next_value(), found[2]
         if kind in "di":
-            return ("%" + found[1] + "d") % number(value or "0")
+            return ("%" + found[1] + "d") % parse_integer(value or "0")
         return ("%" + found[1] + "s") % (_unescaped(value) if kind == "b" else value)
 
     while True:
@@ -56,7 +55,7 @@ def _printf(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _seq(session: Session, arguments: list[str], streams: Streams) -> int:
-    numbers = [number(each) for each in arguments]
+    numbers = [parse_integer(each) for each in arguments]
     first, step, last = 1, 1, 0
     match numbers:
         case [last]:
@@ -72,7 +71,7 @@ def _seq(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _hexdump(session: Session, arguments: list[str], streams: Streams) -> int:
-    """The canonical form, whatever is asked for."""
+    """Print the canonical form, regardless of the options."""
     for text in texts(session, [each for each in arguments if not each.startswith("-")], streams, "hexdump"):
         if text is None:
             return 1
@@ -113,10 +112,10 @@ def _base64(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _perl(session: Session, arguments: list[str], streams: Streams) -> int:
-    """The one program in it that everybody runs: the digits of pi."""
-    asked = re.search(r"bpi\((\d{1,4})\)", " ".join(arguments))
-    if asked is not None:
-        streams.out(f"{_pi(int(asked[1]))}\n")
+    """Print digits of pi, which is the one program of perl that is simulated."""
+    requested = re.search(r"bpi\((\d{1,4})\)", " ".join(arguments))
+    if requested is not None:
+        streams.out(f"{_pi(int(requested[1]))}\n")
     return 0
 
 
@@ -138,6 +137,11 @@ def _pi(digits: int) -> str:
 
 
 PRINTING_PROGRAMS: dict[str, Program] = {
-    "echo": _echo, "printf": _printf, "seq": _seq, "hexdump": reading(_hexdump), "base64": reading(_base64),
-    "perl": _perl, **{name: reading(_digest(name)) for name in ("md5sum", "sha1sum", "sha256sum", "sha512sum")},
-}  # fmt: skip
+    "echo": _echo,
+    "printf": _printf,
+    "seq": _seq,
+    "hexdump": reads_stdin(_hexdump),
+    "base64": reads_stdin(_base64),
+    "perl": _perl,
+    **{name: reads_stdin(_digest(name)) for name in ("md5sum", "sha1sum", "sha256sum", "sha512sum")},
+}

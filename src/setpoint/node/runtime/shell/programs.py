@@ -1,65 +1,295 @@
-"""The programs that a simulated container has, as functions of their arguments."""
+"""The table of the programs that a simulated container has, as functions of their arguments.
+
+Programs that need what is outside of the cluster, or a part of the machine that is not simulated, fail with their own
+message and exit code, as they do in a cluster without access to the internet.
+"""
 
 from __future__ import annotations
 
-from setpoint.node.runtime.shell.account_programs import ACCOUNT_PROGRAMS
-from setpoint.node.runtime.shell.agnhost import AGNHOST_PROGRAMS
+import re
+
 from setpoint.node.runtime.shell.archive_programs import ARCHIVE_PROGRAMS
-from setpoint.node.runtime.shell.connection_programs import CONNECTION_PROGRAMS
-from setpoint.node.runtime.shell.control_programs import CONTROL_PROGRAMS
+from setpoint.node.runtime.shell.builtins import BUILTIN_PROGRAMS
 from setpoint.node.runtime.shell.file_programs import FILE_PROGRAMS
-from setpoint.node.runtime.shell.http_programs import HTTP_PROGRAMS
-from setpoint.node.runtime.shell.interface_programs import INTERFACE_PROGRAMS
-from setpoint.node.runtime.shell.line_programs import LINE_PROGRAMS
-from setpoint.node.runtime.shell.looking_programs import LOOKING_PROGRAMS
-from setpoint.node.runtime.shell.machine_programs import MACHINE_PROGRAMS
-from setpoint.node.runtime.shell.name_programs import NAME_PROGRAMS
-from setpoint.node.runtime.shell.outside_programs import OUTSIDE_PROGRAMS
-from setpoint.node.runtime.shell.postgres_programs import POSTGRES_PROGRAMS
+from setpoint.node.runtime.shell.http_programs import HTTP_PROGRAMS, parse_url
+from setpoint.node.runtime.shell.network_programs import NETWORK_PROGRAMS
 from setpoint.node.runtime.shell.printing_programs import PRINTING_PROGRAMS
-from setpoint.node.runtime.shell.session import Program
-from setpoint.node.runtime.shell.small_programs import SMALL_PROGRAMS
-from setpoint.node.runtime.shell.stress import STRESS_PROGRAMS
+from setpoint.node.runtime.shell.session import Program, Session, Streams
+from setpoint.node.runtime.shell.system_programs import SYSTEM_PROGRAMS
+from setpoint.node.runtime.shell.test_image_programs import TEST_IMAGE_PROGRAMS
 from setpoint.node.runtime.shell.text_programs import TEXT_PROGRAMS
 
-TASKS = frozenset((
-    "go", "make", "cmake", "gcc", "cc", "cargo", "mvn", "gradle", "yq", "file", "helm",
-))  # fmt: skip
-"""Programs of images whose contents nobody knows that do some work and end: they are taken to have done it."""
-
-NOT_SIMULATED = frozenset((
-    "ar", "arping", "at", "base32", "bc", "blkid", "cal", "chattr", "chroot", "cksum", "column", "comm", "cpio",
-    "crontab", "csplit", "dc", "dmesg", "dos2unix", "dpkg", "ed", "expand", "factor", "fallocate", "fdisk", "flock",
-    "fmt", "fold", "fuser", "getconf", "getopt", "getopts", "install", "iostat", "ipcs", "join", "jq", "let",
-    "less", "locale", "login", "lsattr", "lsblk", "lscpu", "lsmod", "lsof", "lspci", "lsusb", "lzma", "man",
-    "mapfile", "mkpasswd", "modinfo", "more", "mountpoint", "mpstat", "netstat", "nsenter", "numfmt", "od",
-    "openssl", "passwd", "paste", "patch", "pivot_root", "pmap", "popd", "pstree", "pushd", "readarray", "renice",
-    "rsync", "run-parts", "scp", "script", "sha3sum", "shred", "shuf", "split", "ss", "ssh", "strace", "strings",
-    "sum", "taskset", "tcpdump", "tftp", "traceroute", "tree", "tsort", "unexpand", "unshare", "unxz", "unzip",
-    "uptime", "uudecode", "uuencode", "vi", "vmstat", "watch", "who", "xxd", "xz", "yes", "zip",
-))  # fmt: skip
-"""What well-known images have, or people look for in them, and nothing here can do: there it says so."""
-
+_DEBIAN, _ALPINE = "deb.debian.org", "dl-cdn.alpinelinux.org"
 SERVERS = frozenset(("httpd", "crond", "cron", "syslogd", "telnetd", "ftpd", "udhcpd", "inetd", "sshd"))
 """Programs of well-known images that run until they are stopped."""
 
+
+def _words(arguments: list[str]) -> list[str]:
+    return [each for each in arguments if not each.startswith("-")]
+
+
+def _apt(session: Session, arguments: list[str], streams: Streams) -> int:
+    command, *packages = _words(arguments) or [""]
+    if command == "update":
+        index = f"http://{_DEBIAN}/debian stable InRelease"
+        why = f"Temporary failure resolving '{_DEBIAN}'"
+        streams.out(f"Ign:1 {index}\nErr:1 {index}\n  {why}\nReading package lists...\n")
+        streams.err(
+            f"W: Failed to fetch http://{_DEBIAN}/debian/dists/stable/InRelease  {why}\n"
+            "W: Some index files failed to download. They have been ignored, or old ones used instead.\n"
+        )
+        return 0
+    if command in ("clean", "autoclean", "autoremove"):
+        return 0
+    streams.out("Reading package lists...\nBuilding dependency tree...\nReading state information...\n")
+    for package in packages if command == "install" else ():
+        streams.err(f"E: Unable to locate package {package}\n")
+    return 100 if command == "install" and packages else 0
+
+
+def _apk(session: Session, arguments: list[str], streams: Streams) -> int:
+    command, *packages = _words(arguments) or [""]
+    url = f"https://{_ALPINE}/alpine/latest-stable/main"
+    if command in ("update", "add", "upgrade"):
+        streams.out(f"fetch {url}/x86_64/APKINDEX.tar.gz\n")
+        streams.err(f"WARNING: updating and opening {url}: DNS: name does not exist\n")
+    if command == "update":
+        streams.err("1 unavailable, 0 stale; 14 distinct packages available\n")
+        return 1
+    if command == "add" and packages:
+        named = "".join(f"  {each} (no such package):\n    required by: world[{each}]\n" for each in packages)
+        streams.err(f"ERROR: unable to select packages:\n{named}")
+        return len(packages)
+    return 0
+
+
+def _dnf(session: Session, arguments: list[str], streams: Streams) -> int:
+    streams.err(
+        "Error: Failed to download metadata for repo 'baseos': Cannot prepare internal mirrorlist: Curl error (6): "
+        "Could not resolve hostname for https://mirrors.example.org/mirrorlist [Could not resolve host: "
+        "mirrors.example.org]\n"
+    )
+    return 1
+
+
+def _pip(session: Session, arguments: list[str], streams: Streams) -> int:
+    command, *packages = _words(arguments) or [""]
+    if command not in ("install", "download") or not packages:
+        return 0
+    streams.err(
+        f"ERROR: Could not find a version that satisfies the requirement {packages[0]} (from versions: none)\n"
+        f"ERROR: No matching distribution found for {packages[0]}\n"
+    )
+    return 1
+
+
+def _npm(session: Session, arguments: list[str], streams: Streams) -> int:
+    command, *packages = _words(arguments) or [""]
+    if command not in ("install", "i", "ci", "add", "update"):
+        streams.err("npm error code ENOENT\nnpm error Could not read package.json\n")
+        return 254
+    package = packages[0] if packages else ""
+    streams.err(
+        "npm error code EAI_AGAIN\nnpm error syscall getaddrinfo\nnpm error errno EAI_AGAIN\nnpm error request to "
+        f"https://registry.npmjs.org/{package} failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org\n"
+    )
+    return 1
+
+
+def _git(session: Session, arguments: list[str], streams: Streams) -> int:
+    words = _words(arguments)
+    if "--version" in arguments or words == ["version"]:
+        streams.out("git version 2.47.1\n")
+        return 0
+    url = next((each for each in words if "://" in each or re.match(r"[\w.-]+@[\w.-]+:", each)), "")
+    if words[:1] in (["clone"], ["ls-remote"]) and url:
+        if words[0] == "clone":
+            target = words[-1] if words[-1] != url else url.rstrip("/").rpartition("/")[2].removesuffix(".git")
+            streams.err(f"Cloning into '{target}'...\n")
+        found = parse_url(url)
+        host = found.host if found is not None and "://" in url else url.partition("@")[2].partition(":")[0]
+        if url.startswith("http"):
+            streams.err(f"fatal: unable to access '{url.rstrip('/')}/': Could not resolve host: {host}\n")
+        else:
+            streams.err(
+                f"ssh: Could not resolve hostname {host}: Name or service not known\n"
+                "fatal: Could not read from remote repository.\n"
+            )
+        return 128
+    streams.err("fatal: not a git repository (or any of the parent directories: .git)\n")
+    return 128
+
+
+def _failing(text: str, code: int) -> Program:
+    """Return a program that always fails in the same way; {0} is its first argument."""
+
+    def program(session: Session, arguments: list[str], streams: Streams) -> int:
+        words = _words(arguments)
+        streams.err(text.format(words[0] if words else "") + "\n")
+        return code
+
+    return program
+
+
+_UNAVAILABLE_PROGRAMS: dict[str, Program] = {
+    "apt": _apt,
+    "apt-get": _apt,
+    "apk": _apk,
+    "yum": _dnf,
+    "dnf": _dnf,
+    "microdnf": _dnf,
+    "pip": _pip,
+    "pip3": _pip,
+    "npm": _npm,
+    "git": _git,
+    "kubectl": _failing("kubectl: this program is not simulated", 126),
+    "umount": _failing("umount: can't unmount {0}: Operation not permitted", 1),
+    "mknod": _failing("mknod: {0}: Operation not permitted", 1),
+    "mkfifo": _failing("mkfifo: {0}: Operation not supported", 1),
+    "iptables": _failing("iptables: Permission denied (you must be root)", 4),
+    "top": _failing("top: no process info in /proc", 1),
+    "free": _failing("free: can't open '/proc/meminfo': No such file or directory", 1),
+    "stty": _failing("stty: standard input: Inappropriate ioctl for device", 1),
+}
+
+
+COMPLETING_PROGRAMS = frozenset(
+    (
+        "go",
+        "make",
+        "cmake",
+        "gcc",
+        "cc",
+        "cargo",
+        "mvn",
+        "gradle",
+        "yq",
+        "file",
+        "helm",
+    )
+)
+"""Programs that do some work and end. In images whose content is not known, they succeed."""
+
+NOT_SIMULATED = frozenset(
+    (
+        "ar",
+        "arping",
+        "at",
+        "base32",
+        "bc",
+        "blkid",
+        "cal",
+        "chattr",
+        "chroot",
+        "cksum",
+        "column",
+        "comm",
+        "cpio",
+        "crontab",
+        "csplit",
+        "dc",
+        "dmesg",
+        "dos2unix",
+        "dpkg",
+        "ed",
+        "expand",
+        "factor",
+        "fallocate",
+        "fdisk",
+        "flock",
+        "fmt",
+        "fold",
+        "fuser",
+        "getconf",
+        "getopt",
+        "getopts",
+        "install",
+        "iostat",
+        "ipcs",
+        "join",
+        "jq",
+        "let",
+        "less",
+        "locale",
+        "login",
+        "lsattr",
+        "lsblk",
+        "lscpu",
+        "lsmod",
+        "lsof",
+        "lspci",
+        "lsusb",
+        "lzma",
+        "man",
+        "mapfile",
+        "mkpasswd",
+        "modinfo",
+        "more",
+        "mountpoint",
+        "mpstat",
+        "netstat",
+        "nsenter",
+        "numfmt",
+        "od",
+        "openssl",
+        "passwd",
+        "paste",
+        "patch",
+        "pivot_root",
+        "pmap",
+        "popd",
+        "pstree",
+        "pushd",
+        "readarray",
+        "renice",
+        "rsync",
+        "run-parts",
+        "scp",
+        "script",
+        "sha3sum",
+        "shred",
+        "shuf",
+        "split",
+        "ss",
+        "ssh",
+        "strace",
+        "strings",
+        "sum",
+        "taskset",
+        "tcpdump",
+        "tftp",
+        "traceroute",
+        "tree",
+        "tsort",
+        "unexpand",
+        "unshare",
+        "unxz",
+        "unzip",
+        "uptime",
+        "uudecode",
+        "uuencode",
+        "vi",
+        "vmstat",
+        "watch",
+        "who",
+        "xxd",
+        "xz",
+        "yes",
+        "zip",
+    )
+)
+"""Programs of well-known images that are not simulated; they fail with a message that says so."""
+
+
 PROGRAMS: dict[str, Program] = {
-    **CONTROL_PROGRAMS,
+    **BUILTIN_PROGRAMS,
     **FILE_PROGRAMS,
-    **LINE_PROGRAMS,
-    **LOOKING_PROGRAMS,
-    **MACHINE_PROGRAMS,
-    **PRINTING_PROGRAMS,
-    **TEXT_PROGRAMS,
-    **HTTP_PROGRAMS,
-    **NAME_PROGRAMS,
-    **CONNECTION_PROGRAMS,
-    **OUTSIDE_PROGRAMS,
-    **POSTGRES_PROGRAMS,
-    **ACCOUNT_PROGRAMS,
     **ARCHIVE_PROGRAMS,
-    **INTERFACE_PROGRAMS,
-    **SMALL_PROGRAMS,
-    **STRESS_PROGRAMS,
-    **AGNHOST_PROGRAMS,
+    **TEXT_PROGRAMS,
+    **PRINTING_PROGRAMS,
+    **SYSTEM_PROGRAMS,
+    **HTTP_PROGRAMS,
+    **NETWORK_PROGRAMS,
+    **_UNAVAILABLE_PROGRAMS,
+    **TEST_IMAGE_PROGRAMS,
 }

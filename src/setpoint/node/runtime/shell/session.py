@@ -1,4 +1,4 @@
-"""What a running shell has: variables, files, streams, and how it waits."""
+"""The state of a running shell: variables, files, streams, standard input, and how a program waits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.network import Network, NoNetwork
 
 if TYPE_CHECKING:
-    from setpoint.node.runtime.shell.tree import Script
+    from setpoint.node.runtime.shell.syntax import Script
+
 
 FOREVER = float("inf")
 WAIT_FOR_JOBS = -1.0
 WAIT_FOR_INPUT = -2.0
-"""Until a whole line is there, or the end of the input."""
+"""Wait for a whole line, or the end of the input."""
 WAIT_FOR_TEXT = -3.0
-"""Until any input is there, or its end."""
+"""Wait for any input, or its end."""
 
-Running = Generator[float, None, int]
-"""Yields how long it waits: seconds, or one of the special values above. Returns the exit code."""
+ProgramRun = Generator[float, None, int]
+"""A running program. It yields how long it waits, in seconds or as one of the values above, and returns its exit
+code."""
 
 
 class Exit(Exception):
-    """The shell ends."""
+    """Ends the shell."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -46,14 +48,16 @@ class Return(Exception):
 
 @dataclass(slots=True)
 class Streams:
+    """The standard streams of a program."""
+
     out: Callable[[str], None]
     err: Callable[[str], None]
     stdin: str = ""
 
 
 @dataclass(slots=True)
-class Input:
-    """What somebody types, as far as it was not read yet."""
+class StdinBuffer:
+    """Input of an attached client that no program has read yet."""
 
     text: str = ""
     closed: bool = True
@@ -61,34 +65,36 @@ class Input:
 
 @dataclass(slots=True)
 class Session:
+    """The environment of a shell and of the programs that it runs."""
+
     environment: Callable[[], dict[str, str]]
     files: Files
     hostname: str
     now: Callable[[], float]
-    spawn: Callable[[Running], int]
-    """Runs something beside what runs already, and returns its process number."""
-    unknown_runs: bool = True
-    """What an unknown program does: runs for ever (as servers do), or succeeds at once."""
-    complete: bool = False
-    """Everything that the image has is known: a program that is not simulated does not exist."""
-    typed: Input = field(default_factory=Input)
+    spawn: Callable[[ProgramRun], int]
+    """Starts a background job and returns its process id."""
+    unknown_programs_run: bool = True
+    """Whether an unknown program runs forever, as a server does, or succeeds at once."""
+    image_fully_known: bool = False
+    """Whether the image has no programs besides the simulated ones."""
+    stdin_buffer: StdinBuffer = field(default_factory=StdinBuffer)
     directory: str = "/"
     network: Network = field(default_factory=NoNetwork)
-    serve: Callable[[list[str]], None] = lambda argv: None
-    """Is called with the command line of a server when the shell starts one."""
+    on_server_start: Callable[[list[str]], None] = lambda argv: None
+    """Called with the command line of a server when the shell starts one."""
     kill: Callable[[int, str], bool] = lambda pid, signal: False
-    """Sends a signal to a process of the container; false if there is none of that number."""
+    """Sends a signal to a process of the container; returns False if the process does not exist."""
     processes: Callable[[], Sequence[str]] = tuple
-    """What runs in the container already, the first process first."""
+    """Returns the command lines of the container's processes, the first process first."""
     name: str = "sh"
-    """By which the shell was called."""
+    """The name by which the shell was called."""
     status: int = 0
     last_job: int = 0
-    """The process number of what was last started in the background."""
+    """The process id of the last background job; 0 if there was none."""
     arguments: tuple[str, ...] = ()
     traps: dict[str, str] = field(default_factory=dict)
     signal: str = ""
-    """A signal that came and has a trap that did not run yet."""
+    """A pending signal whose trap has not run yet; empty if there is none."""
     functions: dict[str, Script] = field(default_factory=dict)
     exit_on_failure: bool = False
     _variables: dict[str, str] | None = None
@@ -109,11 +115,11 @@ class Session:
 
 
 Program = Callable[[Session, list[str], Streams], Any]
-"""Either returns its exit code, or is a generator that does."""
+"""A program: returns its exit code, or a generator that does."""
 
 
 def texts(session: Session, names: list[str], streams: Streams, who: str) -> Iterator[str | None]:
-    """The contents of the files, or of the input; None, after a complaint, for one that is missing."""
+    """Yield the contents of the files, or of the input; None, after an error message, for a missing file."""
     for name in names or ["-"]:
         if name == "-":
             yield streams.stdin
@@ -126,6 +132,97 @@ def texts(session: Session, names: list[str], streams: Streams, who: str) -> Ite
         yield text
 
 
-def number(text: str) -> int:
-    """As programs read it; what is none is 2, the code of bad usage."""
+def parse_integer(text: str) -> int:
+    """Parse an integer; return 2, the exit code of wrong usage, for anything else."""
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else 2
+
+
+def parse_options(arguments: list[str], with_value: frozenset[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options, with values for those in `with_value`, and the operands."""
+    found: dict[str, str] = {}
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        each = rest.pop(0)
+        if each.startswith("--") and len(each) > 2:
+            name, equals, value = each[2:].partition("=")
+            found[name] = value if equals or name not in with_value or not rest else rest.pop(0)
+        elif each.startswith("-") and len(each) > 1:
+            letters = each[1:]
+            while letters:
+                letter, letters = letters[0], letters[1:]
+                found[letter] = ""
+                if letter in with_value:
+                    found[letter], letters = letters or (rest.pop(0) if rest else ""), ""
+        else:
+            words.append(each)
+    return found, words
+
+
+def reads_stdin(program: Program, max_operands: int = 0) -> Program:
+    """Let a program read the input of an attached client up to its end, if nothing is piped to it. It reads files
+    instead if it has more than `max_operands` operands."""
+
+    def run(session: Session, arguments: list[str], streams: Streams) -> Any:
+        named = sum(not each.startswith("-") for each in arguments)
+        if streams.stdin or session.stdin_buffer.closed or named > max_operands:
+            return program(session, arguments, streams)
+        return _after_stdin_closed(program, session, arguments, streams)
+
+    return run
+
+
+def _after_stdin_closed(program: Program, session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
+    stdin_buffer, text = session.stdin_buffer, ""
+    while True:
+        text, stdin_buffer.text = text + stdin_buffer.text, ""
+        if stdin_buffer.closed:
+            break
+        yield WAIT_FOR_INPUT
+    streams.stdin = text
+    result = program(session, arguments, streams)
+    return int(result) if isinstance(result, int) else (yield from result)
+
+
+def streams_stdin(program: Program, max_operands: int = 0) -> Program:
+    """Like `reads_stdin`, for a program that processes its input as it arrives."""
+
+    def run(session: Session, arguments: list[str], streams: Streams) -> Any:
+        named = sum(not each.startswith("-") for each in arguments)
+        if streams.stdin or session.stdin_buffer.closed or named > max_operands:
+            return program(session, arguments, streams)
+        return _as_stdin_arrives(program, session, arguments, streams)
+
+    return run
+
+
+def _as_stdin_arrives(program: Program, session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
+    stdin_buffer, status = session.stdin_buffer, 0
+    while True:
+        if stdin_buffer.text:
+            streams.stdin, stdin_buffer.text = stdin_buffer.text, ""
+            status = int(program(session, arguments, streams))
+        if stdin_buffer.closed:
+            return status
+        yield WAIT_FOR_TEXT
+
+
+def reads_stdin_line(program: Program) -> Program:
+    """Like `reads_stdin`, for a program that reads a single line."""
+
+    def run(session: Session, arguments: list[str], streams: Streams) -> Any:
+        if streams.stdin or session.stdin_buffer.closed:
+            return program(session, arguments, streams)
+        return _after_stdin_line(program, session, arguments, streams)
+
+    return run
+
+
+def _after_stdin_line(program: Program, session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
+    stdin_buffer = session.stdin_buffer
+    while "\n" not in stdin_buffer.text and not stdin_buffer.closed:
+        yield WAIT_FOR_INPUT
+    line, newline, stdin_buffer.text = stdin_buffer.text.partition("\n")
+    streams.stdin = line + newline
+    result = program(session, arguments, streams)
+    return int(result) if isinstance(result, int) else (yield from result)

@@ -1,47 +1,118 @@
-"""From the text of a shell script to its tree."""
+"""The syntax tree of a shell script, and the parser that creates it."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from setpoint.meta.memoize import memoized
-from setpoint.node.runtime.shell.tree import (
-    Case,
-    Command,
-    For,
-    Function,
-    Group,
-    If,
-    Item,
-    Loop,
-    Part,
-    Pipeline,
-    Redirection,
-    Script,
-    Simple,
-    Step,
-    Word,
-)
+from setpoint.meta.caching import memoized
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _BRACED = re.compile(r"\$\{(#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?#$@*!]))(:?[-=+?]|##?|%%?)?")
 _BREAKS = " \t\n;&|<>()"
 _CLOSERS = ("then", "do", "done", "fi", "else", "elif", "esac", "}", ")")
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
-class SyntaxProblem(ValueError):
-    """The script cannot be understood."""
+class Part(NamedTuple):
+    """A part of a word; its kind is text, variable, command or arithmetic."""
+
+    kind: str
+    value: str
+    quoted: bool
+    script: Script | None = None
+    operator: str = ""
+    argument: Word | None = None
+
+
+Word = tuple[Part, ...]
+
+
+class Redirection(NamedTuple):
+    descriptor: int
+    operator: str
+    """The operator: `>`, `>>`, `<`, `>&`, or `<<`, whose target is the text itself."""
+    target: Word
+
+
+class Simple(NamedTuple):
+    assignments: tuple[tuple[str, Word], ...]
+    words: tuple[Word, ...]
+    redirections: tuple[Redirection, ...]
+
+
+class Pipeline(NamedTuple):
+    commands: tuple[Command, ...]
+    negated: bool
+
+
+class Loop(NamedTuple):
+    condition: Script
+    body: Script
+    until: bool
+    redirections: tuple[Redirection, ...] = ()
+
+
+class For(NamedTuple):
+    name: str
+    words: tuple[Word, ...]
+    body: Script
+    redirections: tuple[Redirection, ...] = ()
+
+
+class If(NamedTuple):
+    branches: tuple[tuple[Script, Script], ...]
+    otherwise: Script | None
+
+
+class Case(NamedTuple):
+    subject: Word
+    branches: tuple[tuple[tuple[Word, ...], Script], ...]
+
+
+class Group(NamedTuple):
+    body: Script
+    subshell: bool
+    """Whether the group is in parentheses and runs in a subshell."""
+    redirections: tuple[Redirection, ...] = ()
+
+
+class Function(NamedTuple):
+    name: str
+    body: Script
+
+
+Command = Simple | Loop | For | If | Case | Group | Function
+
+
+class Step(NamedTuple):
+    """A pipeline of a list, and the operator that joins it to the previous one: `;`, `&&` or `||`."""
+
+    joined: str
+    pipeline: Pipeline
+
+
+class Item(NamedTuple):
+    steps: tuple[Step, ...]
+    background: bool = False
+
+
+class Script(NamedTuple):
+    items: tuple[Item, ...] = ()
+
+
+class ShellSyntaxError(ValueError):
+    """The script has a syntax error."""
 
 
 @memoized(maxsize=1024)
 def parse(text: str) -> Script:
-    """Raises SyntaxProblem."""
+    """Parse a script. Raise ShellSyntaxError."""
     parser = _Parser(text)
     script = parser.script(())
     if parser.at < len(parser.text):
-        raise SyntaxProblem(f'syntax error: unexpected "{parser.text[parser.at]}"')
+        raise ShellSyntaxError(f'syntax error: unexpected "{parser.text[parser.at]}"')
     return script
 
 
@@ -71,7 +142,7 @@ class _Parser:
                 return
 
     def _reserved(self) -> str:
-        """The reserved word here, if one is."""
+        """Return the reserved word at the current position; empty if there is none."""
         match = re.compile(r"[a-z]+|[{}!]").match(self.text, self.at)
         if match is None:
             return ""
@@ -81,22 +152,22 @@ class _Parser:
     def _expect(self, word: str) -> None:
         self._blanks(lines=True)
         if self._reserved() != word:
-            raise SyntaxProblem(f'syntax error: expecting "{word}"')
+            raise ShellSyntaxError(f'syntax error: expecting "{word}"')
         self.at += len(word)
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
     def script(self, closers: tuple[str, ...]) -> Script:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise SyntaxProblem("syntax error: nested too deeply")
+        if self._depth > _MAX_DEPTH:
+            raise ShellSyntaxError("syntax error: nested too deeply")
         items = []
         while True:
             self._blanks(lines=True)
             if self.at >= len(self.text) or self._peek(")") or self._peek(";;") or self._reserved() in closers:
                 break
             if self._reserved() in _CLOSERS:
-                raise SyntaxProblem(f'syntax error: unexpected "{self._reserved()}"')
+                raise ShellSyntaxError(f'syntax error: unexpected "{self._reserved()}"')
             items.append(self._item())
         self._depth -= 1
         return Script(tuple(items))
@@ -167,7 +238,7 @@ class _Parser:
 
     def _close(self) -> None:
         if not self._peek(")"):
-            raise SyntaxProblem('syntax error: expecting ")"')
+            raise ShellSyntaxError('syntax error: expecting ")"')
         self.at += 1
 
     def _do(self) -> Script:
@@ -181,7 +252,7 @@ class _Parser:
         self._blanks()
         match = _NAME.match(self.text, self.at)
         if match is None:
-            raise SyntaxProblem("syntax error: bad for loop variable")
+            raise ShellSyntaxError("syntax error: bad for loop variable")
         self.at = match.end()
         self._blanks(lines=True)
         words: list[Word] = []
@@ -209,7 +280,7 @@ class _Parser:
                 otherwise = self.script(("fi",))
                 self._expect("fi")
             elif word != "fi":
-                raise SyntaxProblem('syntax error: expecting "fi"')
+                raise ShellSyntaxError('syntax error: expecting "fi"')
             return If(tuple(branches), otherwise)
 
     def _case(self) -> Case:
@@ -256,7 +327,7 @@ class _Parser:
                 words.append(self._word())
         if not (assignments or words or redirections):
             here = self.text[self.at : self.at + 1] or "end of file"
-            raise SyntaxProblem(f'syntax error: unexpected "{here}"')
+            raise ShellSyntaxError(f'syntax error: unexpected "{here}"')
         return Simple(tuple(assignments), tuple(words), tuple(redirections))
 
     def _redirections(self) -> tuple[Redirection, ...]:
@@ -285,7 +356,7 @@ class _Parser:
         literal, end = any(part.quoted for part in mark), "".join(part.value for part in mark)
         start = self.text.find("\n", self.at)
         if start < 0:
-            raise SyntaxProblem("syntax error: here-document without a body")
+            raise ShellSyntaxError("syntax error: here-document without a body")
         lines = self.text[start + 1 :].split("\n")
         body = []
         for number, line in enumerate(lines):
@@ -296,7 +367,7 @@ class _Parser:
         else:
             rest = ""
         content = "".join(f"{line}\n" for line in body)
-        # What follows on the line of the command comes first, then what follows the document.
+        # The rest of the command's line comes first, then what follows the document.
         self.text = self.text[:start] + ("\n" + rest if rest else "")
         if literal:
             return (Part("text", content, True),)
@@ -314,7 +385,7 @@ class _Parser:
             if char == "'":
                 stop = text.find("'", self.at + 1)
                 if stop < 0:
-                    raise SyntaxProblem("syntax error: unterminated quoted string")
+                    raise ShellSyntaxError("syntax error: unterminated quoted string")
                 parts.append(Part("text", text[self.at + 1 : stop], True))
                 self.at = stop + 1
             elif char == '"':
@@ -336,7 +407,7 @@ class _Parser:
                 self.at = stop
         if self.at == start and not empty:
             here = text[self.at : self.at + 1] or "end of file"
-            raise SyntaxProblem(f'syntax error: unexpected "{here}"')
+            raise ShellSyntaxError(f'syntax error: unexpected "{here}"')
         return tuple(parts)
 
     def _double_quoted(self, stop: str) -> list[Part]:
@@ -345,7 +416,7 @@ class _Parser:
         while True:
             if self.at >= len(text):
                 if stop:
-                    raise SyntaxProblem("syntax error: unterminated quoted string")
+                    raise ShellSyntaxError("syntax error: unterminated quoted string")
                 break
             char = text[self.at]
             if char == stop:
@@ -371,14 +442,14 @@ class _Parser:
         if text[self.at] == "`":
             stop = text.find("`", self.at + 1)
             if stop < 0:
-                raise SyntaxProblem("syntax error: unterminated quoted string")
+                raise ShellSyntaxError("syntax error: unterminated quoted string")
             inner = text[self.at + 1 : stop]
             self.at = stop + 1
             return Part("command", inner, quoted, script=parse(inner))
         if self._peek("$(("):
             stop = text.find("))", self.at)
             if stop < 0:
-                raise SyntaxProblem("syntax error: missing '))'")
+                raise ShellSyntaxError("syntax error: missing '))'")
             inner = text[self.at + 3 : stop]
             self.at = stop + 2
             return Part("arithmetic", inner, quoted)
@@ -401,12 +472,12 @@ class _Parser:
     def _braced(self, quoted: bool) -> Part:
         match = _BRACED.match(self.text, self.at)
         if match is None:
-            raise SyntaxProblem("syntax error: bad substitution")
+            raise ShellSyntaxError("syntax error: bad substitution")
         self.at = match.end()
         argument: list[Part] = []
         if match[2]:
             argument = self._double_quoted(stop="}")
         if not self._peek("}"):
-            raise SyntaxProblem("syntax error: bad substitution")
+            raise ShellSyntaxError("syntax error: bad substitution")
         self.at += 1
         return Part("variable", match[1], quoted, operator=match[2] or "", argument=tuple(argument))

@@ -1,4 +1,4 @@
-"""Programs that work on text and on names, as far as scripts in containers commonly use them."""
+"""Programs that select, count and transform lines of text, as far as scripts in containers commonly use them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,122 @@ from posixpath import dirname as without_last_part
 
 import re2
 
-from setpoint.node.runtime.shell.session import Program, Session, Streams, texts
-from setpoint.node.runtime.shell.typed_input import reading
+from setpoint.node.runtime.shell.session import (
+    FOREVER,
+    Program,
+    ProgramRun,
+    Session,
+    Streams,
+    parse_integer,
+    reads_stdin,
+    texts,
+)
 
-_RANGES = re.compile(r"(.)-(.)", re.DOTALL)
-_CLASSES = {
-    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "[:lower:]": "abcdefghijklmnopqrstuvwxyz", "[:digit:]": "0123456789",
+_FOLLOW_EVERY = 1.0
+"""Seconds between two reads of the files that `tail -f` follows."""
+_TR_RANGES = re.compile(r"(.)-(.)", re.DOTALL)
+_TR_CLASSES = {
+    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "[:lower:]": "abcdefghijklmnopqrstuvwxyz",
+    "[:digit:]": "0123456789",
     "[:space:]": " \t\n\r\v\f",
-}  # fmt: skip
+}
+
+
+def _count_of(arguments: list[str]) -> tuple[int, list[str]]:
+    count, names = 10, []
+    rest = list(arguments)
+    while rest:
+        each = rest.pop(0)
+        if each in ("-n", "-c") and rest:
+            count = abs(parse_integer(rest.pop(0)))
+        elif re.fullmatch(r"-[nc]?\d+", each):
+            count = parse_integer(each.lstrip("-nc"))
+        elif not each.startswith("-"):
+            names.append(each)
+    return count, names
+
+
+def _head(session: Session, arguments: list[str], streams: Streams) -> int:
+    count, names = _count_of(arguments)
+    for text in texts(session, names, streams, "head"):
+        if text is None:
+            return 1
+        if any(re.fullmatch(r"-c\d*", each) for each in arguments):
+            data = text.encode("utf-8", "surrogateescape")[:count]
+            streams.out(data.decode("utf-8", "surrogateescape"))
+        else:
+            streams.out("".join(text.splitlines(keepends=True)[:count]))
+    return 0
+
+
+def _tail(session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
+    count, names = _count_of(arguments)
+    follows = any(re.fullmatch("-[a-zA-Z0-9]*[fF][a-zA-Z0-9]*", each) for each in arguments)
+    from_line = next(
+        (parse_integer(each.lstrip("-n+")) for each in arguments if re.fullmatch(r"(-n)?\+\d+", each)), None
+    )
+    names = [each for each in names if not re.fullmatch(r"\+\d+", each)]
+    if follows and names == ["/dev/null"]:
+        yield FOREVER
+    shown: dict[str, int] = {}
+    for name, text in zip(names or ["-"], texts(session, names, streams, "tail"), strict=True):
+        if text is None and not follows:
+            return 1
+        lines = (text or "").splitlines(keepends=True)
+        streams.out("".join(lines[from_line - 1 if from_line else max(len(lines) - count, 0) :]))
+        shown[name] = len(text or "")
+    while follows:
+        yield _FOLLOW_EVERY
+        for name, seen in shown.items():
+            text = session.files.read(session.path(name)) or ""
+            if len(text) != seen:
+                # A file that became shorter was written again.
+                streams.out(text[seen:] if len(text) > seen else text)
+                shown[name] = len(text)
+    return 0
+
+
+def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
+    flags = "".join(each[1:] for each in arguments if re.fullmatch("-[a-zA-Z]+", each))
+    words = [each for each in arguments if not re.fullmatch("-[a-zA-Z]+", each)]
+    if not words:
+        return 2
+    options = re2.Options()
+    options.case_sensitive = "i" not in flags
+    options.log_errors = False
+    try:
+        pattern = re2.compile(re2.escape(words[0]) if "F" in flags else words[0], options)
+    except re2.error:
+        return 2
+    lines = [
+        line
+        for text in texts(session, words[1:], streams, "grep")
+        for line in (text or "").splitlines()
+        if (pattern.search(line) is not None) != ("v" in flags)
+    ]
+    if "c" in flags:
+        streams.out(f"{len(lines)}\n")
+    elif "q" not in flags:
+        streams.out("".join(f"{line}\n" for line in lines))
+    return 0 if lines else 1
+
+
+def _wc(session: Session, arguments: list[str], streams: Streams) -> int:
+    flags = "".join(each[1:] for each in arguments if each.startswith("-"))
+    names, status = [each for each in arguments if not each.startswith("-")], 0
+    for name, text in zip(names or [""], texts(session, names, streams, "wc"), strict=True):
+        if text is None:
+            status = 1
+            continue
+        counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode("utf-8", "surrogateescape"))}
+        shown = [str(counts[kind]) for kind in "lwc" if kind in (flags or "lwc")]
+        streams.out(" ".join([*shown, *([name] if name else [])]) + "\n")
+    return status
 
 
 def _options(arguments: list[str], with_value: str) -> tuple[dict[str, str], list[str]]:
-    """Options of one letter; those in `with_value` are followed by one. Then the other words."""
+    """Return the options of one letter, with values for those in `with_value`, and the operands."""
     found: dict[str, str] = {}
     words: list[str] = []
     rest = list(arguments)
@@ -41,11 +145,11 @@ def _lines(session: Session, names: list[str], streams: Streams, who: str) -> li
 
 
 def awk(session: Session, arguments: list[str], streams: Streams) -> int:
-    """`{print $1, $3}` and its like: fields, texts, NF and NR, for all lines or those that match /a pattern/."""
+    """Support `{print $1, $3}`: fields, strings, NF and NR, for all lines or those that match /a pattern/."""
     options, words = _options(arguments, "Fv")
     program = re.fullmatch(r"\s*(?:/(.*)/)?\s*\{\s*print\b\s*(.*?)\s*;?\s*\}\s*", words[0] if words else "")
     if program is None:
-        streams.err("awk: only printing fields is understood here\n")
+        streams.err("awk: the simulation supports only printing of fields\n")
         return 2
     wanted = _pattern(program[1] or "", streams, "awk")
     lines = _lines(session, words[1:], streams, "awk")
@@ -70,7 +174,7 @@ def awk(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def sed(session: Session, arguments: list[str], streams: Streams) -> int:
-    """Replacing: `s/this/that/g`, several with -e, in place with -i."""
+    """Support substitutions: `s/this/that/g`, several with -e, in place with -i."""
     options, words = _options(arguments, "")
     scripts = [words.pop(0)] if words else []
     edits: list[Callable[[str], str]] = []
@@ -78,7 +182,7 @@ def sed(session: Session, arguments: list[str], streams: Streams) -> int:
         found = re.fullmatch(r"\s*s(.)(.*?)(?<!\\)\1(.*?)(?<!\\)\1([gI]*)\s*", script, re.DOTALL)
         pattern = _pattern(found[2], streams, "sed") if found is not None else None
         if found is None or pattern is None:
-            streams.err("sed: only replacing is understood here\n")
+            streams.err("sed: the simulation supports only substitutions\n")
             return 1
         edits.append(_replacing(pattern, found[3], 0 if "g" in found[4] else 1))
     for name in words or ["-"]:
@@ -123,20 +227,20 @@ def _pattern(text: str, streams: Streams, who: str) -> re2._Regexp[str] | None:
 
 def cut(session: Session, arguments: list[str], streams: Streams) -> int:
     options, words = _options(arguments, "dfc")
-    asked = options.get("f") or options.get("c") or ""
+    ranges = options.get("f") or options.get("c") or ""
     lines = _lines(session, words, streams, "cut")
-    if lines is None or not re.fullmatch(r"\d*(-\d*)?(,\d*(-\d*)?)*", asked) or not asked:
+    if lines is None or not re.fullmatch(r"\d*(-\d*)?(,\d*(-\d*)?)*", ranges) or not ranges:
         return 1
     mark = options.get("d") or "\t"
     for line in lines:
         pieces = line.split(mark) if "f" in options else [*line]
         chosen: set[int] = set()
-        for part in asked.split(","):
+        for part in ranges.split(","):
             first, dash, last = part.partition("-")
             chosen |= {*range(int(first or 1), int(last or (len(pieces) if dash else first)) + 1)}
-        kept = [piece for at, piece in enumerate(pieces, 1) if at in chosen]
+        selected = [piece for at, piece in enumerate(pieces, 1) if at in chosen]
         streams.out(
-            (line if "f" in options and mark not in line else (mark if "f" in options else "").join(kept)) + "\n"
+            (line if "f" in options and mark not in line else (mark if "f" in options else "").join(selected)) + "\n"
         )
     return 0
 
@@ -157,10 +261,10 @@ def tr(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _characters(text: str) -> str:
-    for name, members in _CLASSES.items():
+    for name, members in _TR_CLASSES.items():
         text = text.replace(name, members)
     text = text.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r")
-    return _RANGES.sub(
+    return _TR_RANGES.sub(
         lambda ends: "".join(map(chr, range(ord(ends[1]), min(ord(ends[2]), ord(ends[1]) + 255) + 1))), text
     )
 
@@ -196,7 +300,7 @@ def uniq(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def expr(session: Session, arguments: list[str], streams: Streams) -> int:
-    """One operator between two operands."""
+    """Evaluate one operator with two operands."""
     if len(arguments) == 1:
         result = arguments[0]
     elif len(arguments) != 3:
@@ -249,6 +353,19 @@ def dirname(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 TEXT_PROGRAMS: dict[str, Program] = {
-    "awk": reading(awk, 1), "cut": reading(cut), "sed": reading(sed, 1), "tr": reading(tr, 9), "sort": reading(sort),
-    "uniq": reading(uniq), "expr": expr, "basename": basename, "dirname": dirname,
-}  # fmt: skip
+    "head": reads_stdin(_head, 1),
+    "tail": reads_stdin(_tail, 1),
+    "grep": reads_stdin(_grep, 1),
+    "egrep": reads_stdin(_grep, 1),
+    "fgrep": reads_stdin(lambda session, arguments, streams: _grep(session, ["-F", *arguments], streams), 1),
+    "wc": reads_stdin(_wc),
+    "awk": reads_stdin(awk, 1),
+    "cut": reads_stdin(cut),
+    "sed": reads_stdin(sed, 1),
+    "tr": reads_stdin(tr, 9),
+    "sort": reads_stdin(sort),
+    "uniq": reads_stdin(uniq),
+    "expr": expr,
+    "basename": basename,
+    "dirname": dirname,
+}

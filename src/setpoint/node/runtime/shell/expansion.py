@@ -1,0 +1,268 @@
+"""Expands the words of a script (variables, substitutions, arithmetic, fields) and opens redirections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from setpoint.node.runtime.shell.session import Exit, ProgramRun, Return, Session, Streams
+from setpoint.node.runtime.shell.syntax import Part, Redirection, Script, Word
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|\$?([A-Za-z_]\w*)|(\*\*|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
+_LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
+    {"||": lambda a, b: int(bool(a or b))},
+    {"&&": lambda a, b: int(bool(a and b))},
+    {"==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b)},
+    {
+        "<": lambda a, b: int(a < b),
+        ">": lambda a, b: int(a > b),
+        "<=": lambda a, b: int(a <= b),
+        ">=": lambda a, b: int(a >= b),
+    },
+    {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
+    {"*": lambda a, b: a * b, "/": lambda a, b: _divide(a, b), "%": lambda a, b: a - b * _divide(a, b)},
+)
+
+
+class ShellArithmeticError(ValueError):
+    pass
+
+
+def _divide(left: int, right: int) -> int:
+    if right == 0:
+        raise ShellArithmeticError("divide by zero")
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def evaluate(text: str, variables: Mapping[str, str]) -> int:
+    """Evaluate an arithmetic expression. Raise ShellArithmeticError."""
+    tokens: list[str] = []
+    at = 0
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ShellArithmeticError(f"arithmetic syntax error: {text.strip()}")
+        at = match.end()
+        if match[2]:
+            text_value = variables.get(match[2], "0") or "0"
+            if not re.fullmatch(r"[-+]?\d{1,18}", text_value.strip()):
+                raise ShellArithmeticError(f"bad number: {text_value}")
+            tokens.append(str(int(text_value)) if int(text_value) >= 0 else f"({int(text_value)})")
+        else:
+            tokens.append(match[1] or match[3])
+    tokens = [part for token in tokens for part in re.findall(r"\d+|[()]|[^\d()]+", token)]
+    value, rest = _level(tokens, 0)
+    if rest or not -(2**63) <= value < 2**63:
+        raise ShellArithmeticError(f"arithmetic syntax error: {text.strip()}")
+    return value
+
+
+def _level(tokens: list[str], depth: int) -> tuple[int, list[str]]:
+    if depth == len(_LEVELS):
+        return _unary(tokens)
+    value, rest = _level(tokens, depth + 1)
+    while rest and rest[0] in _LEVELS[depth]:
+        operator = rest[0]
+        right, rest = _level(rest[1:], depth + 1)
+        value = _LEVELS[depth][operator](value, right)
+    return value, rest
+
+
+def _unary(tokens: list[str]) -> tuple[int, list[str]]:
+    if not tokens:
+        raise ShellArithmeticError("arithmetic syntax error")
+    first = tokens[0]
+    if first.isdigit():
+        return int(first[:19]), tokens[1:]
+    if first == "(":
+        value, rest = _level(tokens[1:], 0)
+        if not rest or rest[0] != ")":
+            raise ShellArithmeticError("arithmetic syntax error: missing )")
+        return value, rest[1:]
+    if first in "+-!":
+        value, rest = _unary(tokens[1:])
+        return {"+": value, "-": -value, "!": int(not value)}[first], rest
+    raise ShellArithmeticError(f"arithmetic syntax error near {first}")
+
+
+RunScript = Callable[[Session, Script, Streams], ProgramRun]
+"""Runs a script, for its output."""
+
+
+def expand(
+    run: RunScript, session: Session, word: Word, streams: Streams, split: bool = True
+) -> Generator[float, None, list[str]]:
+    """Return the fields that a word expands to."""
+    fields: list[str] = []
+    current: str | None = None
+    for part in word:
+        if part.kind == "text":
+            current = (current or "") + part.value
+            continue
+        if part.kind == "variable" and part.value == "@" and part.quoted:
+            for number, argument in enumerate(session.arguments):
+                if number:
+                    fields.append(current or "")
+                    current = argument
+                else:
+                    current = (current or "") + argument
+            continue
+        value = yield from _value(run, session, part, streams)
+        if part.quoted or not split:
+            current = (current or "") + value
+            continue
+        pieces = value.split()
+        if not pieces:
+            continue
+        if value[0].isspace() and current is not None:
+            fields.append(current)
+            current = None
+        for number, piece in enumerate(pieces):
+            if number:
+                fields.append(current or "")
+                current = piece
+            else:
+                current = (current or "") + piece
+        if value[-1].isspace() and current is not None:
+            fields.append(current)
+            current = None
+    if current is not None:
+        fields.append(current)
+    return fields
+
+
+def _value(run: RunScript, session: Session, part: Part, streams: Streams) -> Generator[float, None, str]:
+    if part.kind == "command":
+        assert part.script is not None
+        captured: list[str] = []
+        inner = replace(session, traps={}, _variables=dict(session.variables))
+        try:
+            session.status = yield from run(inner, part.script, Streams(captured.append, streams.err))
+        except (Exit, Return) as ended:
+            session.status = ended.code
+        return "".join(captured).rstrip("\n")
+    if part.kind == "arithmetic":
+        try:
+            return str(evaluate(part.value, session.variables))
+        except ShellArithmeticError as problem:
+            streams.err(f"sh: {problem}\n")
+            raise Exit(2) from None
+    return (yield from _variable(run, session, part, streams))
+
+
+def _variable(run: RunScript, session: Session, part: Part, streams: Streams) -> Generator[float, None, str]:
+    name = part.value
+    if name.startswith("#") and len(name) > 1:
+        return str(len(_parameter(session, name[1:]) or ""))
+    value = _parameter(session, name)
+    if not part.operator:
+        return value or ""
+    argument = ""
+    if part.argument:
+        texts = yield from expand(run, session, part.argument, streams, split=False)
+        argument = texts[0] if texts else ""
+    missing = value is None or (part.operator.startswith(":") and not value)
+    match part.operator[-1]:
+        case "-":
+            return argument if missing else value or ""
+        case "+":
+            return "" if missing else argument
+        case "=":
+            if missing:
+                session.variables[name] = value = argument
+            return value or ""
+        case "?":
+            if missing:
+                streams.err(f"sh: {name}: {argument or 'parameter not set'}\n")
+                raise Exit(2)
+            return value or ""
+        case _:
+            return _remove_affix(value or "", part.operator, argument)
+
+
+def _remove_affix(value: str, operator: str, pattern: str) -> str:
+    lengths = range(len(value) + 1)
+    if operator.startswith("#"):
+        for size in lengths if operator == "#" else reversed(lengths):
+            if fnmatchcase(value[:size], pattern):
+                return value[size:]
+    else:
+        for size in reversed(lengths) if operator == "%" else lengths:
+            if fnmatchcase(value[size:], pattern):
+                return value[:size]
+    return value
+
+
+def _parameter(session: Session, name: str) -> str | None:
+    if name == "?":
+        return str(session.status)
+    if name == "#":
+        return str(len(session.arguments))
+    if name in "@*":
+        return " ".join(session.arguments)
+    if name == "$":
+        return "1"
+    if name == "!":
+        return str(session.last_job or "")
+    if name.isdigit():
+        number = int(name)
+        if number == 0:
+            return "sh"
+        return session.arguments[number - 1] if number <= len(session.arguments) else None
+    return session.variables.get(name)
+
+
+def redirected(
+    run: RunScript, session: Session, redirections: tuple[Redirection, ...], streams: Streams
+) -> Generator[float, None, Streams | None]:
+    """Return the streams with the redirections in place; None, after an error message, if one cannot be opened."""
+    if not redirections:
+        return streams
+    found = Streams(streams.out, streams.err, streams.stdin)
+    for redirection in redirections:
+        texts = yield from expand(run, session, redirection.target, streams, split=False)
+        target = texts[0] if texts else ""
+        if redirection.operator == "<<":
+            found.stdin = target
+        elif redirection.operator == "<":
+            content = "" if target == "/dev/null" else session.files.read(session.path(target))
+            if content is None:
+                streams.err(f"sh: can't open {target}: no such file\n")
+                return None
+            found.stdin = content
+        elif redirection.operator == ">&":
+            sink = found.out if target == "1" else found.err
+            found = _with_sink(found, redirection.descriptor, sink)
+        else:
+            if target in ("/dev/stdout", "/proc/1/fd/1"):
+                sink = streams.out
+            elif target in ("/dev/stderr", "/proc/1/fd/2"):
+                sink = streams.err
+            else:
+                path = session.path(target)
+                write_error = session.files.write_error(path)
+                if write_error:
+                    streams.err(f"{session.name}: can't create {target}: {write_error}\n")
+                    return None
+                if redirection.operator == ">" or not session.files.is_file(path):
+                    session.files.write(path, "")
+                sink = _file_sink(session, path)
+            found = _with_sink(found, redirection.descriptor, sink)
+    return found
+
+
+def _with_sink(streams: Streams, descriptor: int, sink: Callable[[str], None]) -> Streams:
+    if descriptor == 2:
+        return Streams(streams.out, sink, streams.stdin)
+    return Streams(sink, streams.err, streams.stdin)
+
+
+def _file_sink(session: Session, path: str) -> Callable[[str], None]:
+    def write(text: str) -> None:
+        session.files.write(path, text, append=True)
+
+    return write
