@@ -1,44 +1,200 @@
-"""Who may come in and do what: authorization modes, service account tokens, reviews."""
+"""Access to the API server: authorizers, service account tokens, access reviews, and guards against privilege
+escalation.
+
+Webhook authorizers and the reader of their configuration are imported only if they are configured.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from setpoint.apiserver.far_server import FarServers
+from setpoint.apiserver.admission.plugin import Chain
+from setpoint.apiserver.api_resources import ApiResources, CacheReader
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
-from setpoint.apiserver.filters.device_claims import AdminAccessGuard, ClaimGuard
-from setpoint.apiserver.filters.escalation import BindingGuard, RoleGuard
-from setpoint.apiserver.filters.node_authorizer import NodeAuthorizer
-from setpoint.apiserver.filters.node_relations import NodeRelations
-from setpoint.apiserver.filters.policy_parameters import PolicyBindingGuard, PolicyGuard
+from setpoint.apiserver.filters.node_authorizer import NodeAuthorizer, NodeRelations
 from setpoint.apiserver.filters.rbac import GROUP, Policy, RbacAuthorizer
-from setpoint.apiserver.handlers.reviews.access import AccessReviews
-from setpoint.apiserver.handlers.reviews.identity import IdentityReviews
-from setpoint.apiserver.handlers.reviews.issuer import CONFIGURATION, KEYS, IssuerDocuments
-from setpoint.apiserver.handlers.reviews.tokenrequest import TokenRequests
-from setpoint.apiserver.reader import CacheReader
-from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.signing import SigningKey, TokenKeys
-from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens
+from setpoint.apiserver.filters.write_guards import (
+    AdminAccessGuard,
+    BindingGuard,
+    ClaimGuard,
+    PolicyBindingGuard,
+    PolicyGuard,
+    RoleGuard,
+)
+from setpoint.apiserver.handlers.reviews import AccessReviews, IdentityReviews
+from setpoint.apiserver.handlers.service_account_tokens import CONFIGURATION, KEYS, IssuerDocuments, TokenRequests
+from setpoint.apiserver.remote_servers import RemoteServers
+from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens, SigningKey, TokenKeys
+from setpoint.apiserver.upkeep.loop import KeyedLoop
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.cluster.authentication import wire_authentication
-from setpoint.cluster.authorization import Authorizers
-from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError, unopened
-from setpoint.meta.token_key import VerifyingKey, verifying_keys
+from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig, ConfigError, open_error
+from setpoint.cluster.file_watcher import FileWatcher
+from setpoint.cluster.server_parts import PartsBuilder
+from setpoint.meta.jose import VerifyingKey, verifying_keys
+from setpoint.meta.objects import Obj
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.authorization import WebhookAuthorizer, WebhookOptions
+    from setpoint.apiserver.kubeconfig_webhooks import Endpoint
 
 
-def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> frozenset[str]:
-    """`servers`: how webhooks and issuers of tokens are reached. Says which authorizers are in force, webhooks aside.
-    Raises ConfigError."""
+log = logging.getLogger("setpoint.cluster")
+
+_WEBHOOK_TIMEOUT = 30.0
+
+
+class Authorizers:
+    """The authorizers in the order of the flags, or of a configuration file that is reloaded when it changes."""
+
+    def __init__(
+        self,
+        parts: PartsBuilder,
+        config: ApiServerConfig,
+        servers: RemoteServers,
+        build: Callable[[str], Authorizer],
+        always: Sequence[Authorizer] = (),
+    ) -> None:
+        """`build` creates the authorizer of a type other than Webhook; it is created once and survives reloads.
+        `always` are consulted after all others, whatever is configured."""
+        self._always = tuple(always)
+        self._parts = parts
+        self._clock = parts.resources.clock
+        self._ids = parts.resources.ids
+        self.chain = AuthorizerChain(())
+        self._config = config
+        self._servers = servers
+        self._build = build
+        self._by_type: dict[str, Authorizer] = {}
+        self._entries: list[Obj] = []
+
+    def load(self) -> AuthorizerChain:
+        """Return the chain of the configured authorizers. Raises ConfigError."""
+        self.chain.replace(self._initial())
+        return self.chain
+
+    def _initial(self) -> list[Authorizer]:
+        path = self._config.access.authorization_config
+        if not path:
+            modes = self._config.authorization_mode
+            return [*(self._flag_webhook() if m == "Webhook" else self._builtin(m) for m in modes), *self._always]
+        from setpoint.apiserver.authorization import read_authorization
+        from setpoint.apiserver.config_files import FileProblem
+
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            self._entries = read_authorization(data)
+        except OSError as error:
+            raise ConfigError(f"--authorization-config: open {path}: {(error.strerror or '').lower()}") from None
+        except FileProblem as problem:
+            raise ConfigError(f"--authorization-config: {problem}") from None
+        self._parts.background.append(FileWatcher(path, data, self.changed, self._clock).run)
+        return self._authorizers(self._entries)
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Return the types that are enabled at the start, except Webhook."""
+        return frozenset(self._by_type)
+
+    def _builtin(self, type_: str) -> Authorizer:
+        if type_ == "ABAC":
+            raise ConfigError("authorization mode ABAC is not available")
+        if type_ not in self._by_type:
+            self._by_type[type_] = self._build(type_)
+        return self._by_type[type_]
+
+    def _authorizers(self, entries: Sequence[Obj]) -> list[Authorizer]:
+        found = [self._webhook(one) if one["type"] == "Webhook" else self._builtin(one["type"]) for one in entries]
+        return [*found, *self._always]
+
+    def _flag_webhook(self) -> WebhookAuthorizer:
+        from setpoint.apiserver.authorization import WebhookOptions
+        from setpoint.cluster.webhook_kubeconfig import webhook_endpoint
+
+        access = self._config.access
+        endpoint = webhook_endpoint(access.authorization_webhook_config_file, "--authorization-webhook-config-file")
+        options = WebhookOptions(
+            "default",
+            access.authorization_webhook_version,
+            access.authorization_webhook_cache_authorized_ttl,
+            access.authorization_webhook_cache_unauthorized_ttl,
+        )
+        return self._webhook_authorizer(endpoint, options, _WEBHOOK_TIMEOUT, [])
+
+    def _webhook(self, entry: Obj) -> WebhookAuthorizer:
+        from setpoint.apiserver.authorization import WebhookOptions, nanoseconds
+        from setpoint.cluster.webhook_kubeconfig import webhook_endpoint
+
+        hook = entry["webhook"]
+        options = WebhookOptions(
+            entry["name"],
+            hook["subjectAccessReviewVersion"],
+            nanoseconds(hook["authorizedTTL"]) / 1e9 if hook["cacheAuthorizedRequests"] else 0.0,
+            nanoseconds(hook["unauthorizedTTL"]) / 1e9 if hook["cacheUnauthorizedRequests"] else 0.0,
+            hook["failurePolicy"] == "Deny",
+        )
+        endpoint = webhook_endpoint(hook["connectionInfo"]["kubeConfigFile"], "--authorization-config")
+        conditions = [condition["expression"] for condition in hook.get("matchConditions") or ()]
+        return self._webhook_authorizer(endpoint, options, nanoseconds(hook["timeout"]) / 1e9, conditions)
+
+    def _webhook_authorizer(
+        self, endpoint: Endpoint, options: WebhookOptions, timeout: float, conditions: list[str]
+    ) -> WebhookAuthorizer:
+        from setpoint.apiserver.authorization import WebhookAuthorizer
+        from setpoint.apiserver.kubeconfig_webhooks import ReviewWebhook
+
+        clock, matching = self._clock, None
+        if conditions:
+            from setpoint.apiserver.authorization import MatchConditions
+
+            matching = MatchConditions(conditions)
+        webhook = ReviewWebhook(self._servers, endpoint, clock, self._ids, timeout)
+        return WebhookAuthorizer(webhook, clock, options, matching)
+
+    async def changed(self, content: bytes) -> bool:
+        """Apply new content of the file; an invalid file changes nothing."""
+        from setpoint.apiserver.authorization import read_authorization
+        from setpoint.apiserver.config_files import FileProblem
+
+        try:
+            entries = read_authorization(content, sorted(self.types))
+            added = sorted({entry["type"] for entry in entries} - self.types - {"Webhook", "AlwaysAllow", "AlwaysDeny"})
+            if added:
+                raise FileProblem(
+                    f"authorizer type {added[0]} is not allowed if it was not enabled at initial server startup"
+                )
+            if entries == self._entries:
+                return True
+            authorizers = self._authorizers(entries)
+        except (FileProblem, ConfigError) as problem:
+            log.error("reloading authorization config: %s", problem)
+            return True
+        self._entries = entries
+        self.chain.replace(authorizers)
+        log.info("reloaded authz config")
+        return True
+
+
+def wire_access(
+    parts: PartsBuilder, config: ApiServerConfig, servers: RemoteServers, token_use: KeyedLoop
+) -> Authorizers:
+    """Add authentication and authorization to the parts and return the authorizers. Raises ConfigError.
+
+    Webhooks and token issuers are reached through `servers`; `token_use` records the use of the tokens of Secrets."""
+    api = parts.resources
     policy = Policy(api.caches)
     authorizers = Authorizers(
-        api, config, servers, lambda mode: _authorizer(mode, policy, api), always=[api.own_identities]
+        parts, config, servers, lambda mode: _authorizer(mode, policy, api), always=[parts.own_identities]
     )
-    api.authorizer = AuthorizerChain(authorizers.initial())
+    authorizer = authorizers.load()
     if "RBAC" in authorizers.types:
-        _guard(api, policy)
-    _guard_references(api)
+        _add_role_guards(parts, authorizer, policy)
+    _add_reference_guards(parts, authorizer)
 
     def lookup(plural: str, namespace: str, name: str) -> Entry | None:
         cache = api.caches.get(f"core/{plural}/")
@@ -46,13 +202,12 @@ def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) ->
             return None
         return cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else cache.prefix + name)
 
-    _tokens(api, config, lookup)
-    wire_authentication(api, config, servers, lookup)
-    _reviews(api)
-    return authorizers.types
+    _wire_tokens(parts, config, lookup, token_use)
+    wire_authentication(parts, config, servers, lookup)
+    return authorizers
 
 
-def _authorizer(mode: str, policy: Policy, api: ApiServer) -> Authorizer:
+def _authorizer(mode: str, policy: Policy, api: ApiResources) -> Authorizer:
     if mode == "AlwaysAllow":
         return AlwaysAllow()
     if mode == "Node":
@@ -60,98 +215,111 @@ def _authorizer(mode: str, policy: Policy, api: ApiServer) -> Authorizer:
     return AlwaysDeny() if mode == "AlwaysDeny" else RbacAuthorizer(policy)
 
 
-def _guard(api: ApiServer, policy: Policy) -> None:
-    roles, bindings = RoleGuard(policy, api.authorizer), BindingGuard(policy, api.authorizer)
+def _add_role_guards(parts: PartsBuilder, authorizer: AuthorizerChain, policy: Policy) -> None:
+    roles, bindings = RoleGuard(policy, authorizer), BindingGuard(policy, authorizer)
     for plural, guard in (
-        ("roles", roles), ("clusterroles", roles), ("rolebindings", bindings), ("clusterrolebindings", bindings)
-    ):  # fmt: skip
-        api.env.hooks[(GROUP, plural)] = guard
+        ("roles", roles),
+        ("clusterroles", roles),
+        ("rolebindings", bindings),
+        ("clusterrolebindings", bindings),
+    ):
+        parts.hooks[(GROUP, plural)] = guard
 
 
-def _guard_references(api: ApiServer) -> None:
+def _add_reference_guards(parts: PartsBuilder, authorizer: AuthorizerChain) -> None:
+    api = parts.resources
     reader, registration = CacheReader(api), "admissionregistration.k8s.io"
 
     def plural_of(group: str, version: str, kind: str) -> str:
-        for (of_group, of_version, plural), resource in api.resources.items():
+        for (of_group, of_version, plural), resource in api.served.items():
             if (of_group, of_version, resource.kind) == (group, version, kind):
                 return plural
         return ""
 
     for plural in ("validatingadmissionpolicies", "mutatingadmissionpolicies"):
         policy = partial(reader.get, registration, plural, "")
-        api.env.hooks[(registration, plural)] = PolicyGuard(api.authorizer, plural_of)
+        parts.hooks[(registration, plural)] = PolicyGuard(authorizer, plural_of)
         bindings = plural.replace("policies", "policybindings")
-        api.env.hooks[(registration, bindings)] = PolicyBindingGuard(api.authorizer, plural_of, policy)
-    api.env.hooks[("resource.k8s.io", "resourceclaims")] = ClaimGuard(reader, api.authorizer)
-    api.env.hooks[("resource.k8s.io", "resourceclaimtemplates")] = AdminAccessGuard(reader)
+        parts.hooks[(registration, bindings)] = PolicyBindingGuard(authorizer, plural_of, policy)
+    parts.hooks[("resource.k8s.io", "resourceclaims")] = ClaimGuard(reader, authorizer)
+    parts.hooks[("resource.k8s.io", "resourceclaimtemplates")] = AdminAccessGuard(reader)
 
 
 @cache
-def _in_memory() -> SigningKey:
-    """Of all servers of this process that have no files: it takes long to make one, and a copy of a cluster is to know
-    the tokens of its original."""
+def _in_memory_signing_key() -> SigningKey:
+    """Return the key of all servers of this process that have no files: generating one is slow, and a copy of a cluster
+    must accept the tokens of its original."""
     return SigningKey(None)
 
 
 def signing_key(config: ApiServerConfig) -> SigningKey:
-    """Of the tokens of service accounts."""
+    """Return the key that signs service account tokens."""
     if config.access.service_account_signing_key_file:
-        return SigningKey(Path(config.access.service_account_signing_key_file), is_ours=False)
-    if config.data_dir == NOWHERE:
-        return _in_memory()
+        return SigningKey(Path(config.access.service_account_signing_key_file), generate=False)
+    if config.data_dir == NO_DATA_DIR:
+        return _in_memory_signing_key()
     return SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
 
 
 def _token_keys(config: ApiServerConfig) -> TokenKeys:
-    """Files that somebody names are read at once, so that a mistake is told at once. Raises ConfigError."""
-    told, signing = config.access, signing_key(config)
-    if told.service_account_signing_key_file:
+    """Return the signing and verifying keys. Files that flags name are read now, so that errors are reported at start.
+    Raises ConfigError."""
+    access, signing = config.access, signing_key(config)
+    if access.service_account_signing_key_file:
         try:
             _ = signing.algorithm
         except OSError as error:
-            raise ConfigError(f"failed to parse service-account-issuer-key-file: {unopened(error)}") from None
+            raise ConfigError(f"failed to parse service-account-issuer-key-file: {open_error(error)}") from None
         except (ValueError, TypeError):
             raise ConfigError(
                 "failed to parse service-account-issuer-key-file: error reading private key file "
-                f"{told.service_account_signing_key_file}: data does not contain a valid RSA or ECDSA private key"
+                f"{access.service_account_signing_key_file}: data does not contain a valid RSA or ECDSA private key"
             ) from None
     found: list[VerifyingKey] = []
-    for path in told.service_account_key_file:
+    for path in access.service_account_key_file:
         try:
             found += verifying_keys(Path(path).read_bytes())
         except OSError as error:
-            raise ConfigError(f"failed to parse service-account-key-file: {unopened(error)}") from None
+            raise ConfigError(f"failed to parse service-account-key-file: {open_error(error)}") from None
         except ValueError as error:
             raise ConfigError(f"error reading public key file {path}: {error}") from None
     return TokenKeys(signing, (lambda: found) if found else None)
 
 
-def _tokens(api: ApiServer, config: ApiServerConfig, lookup: Lookup) -> None:
-    audiences, told = config.api_audiences or config.service_account_issuer, config.access
+def _wire_tokens(parts: PartsBuilder, config: ApiServerConfig, lookup: Lookup, token_use: KeyedLoop) -> None:
+    api = parts.resources
+    audiences, access = config.api_audiences or config.service_account_issuer, config.access
     tokens = ServiceAccountTokens(
-        _token_keys(config), config.service_account_issuer, audiences, lookup, api.clock,
-        lambda namespace, name: api.secret_token_used(namespace, name),
-    )  # fmt: skip
-    api.authenticator.add(tokens)
-    api.authenticator.serve(audiences)
+        _token_keys(config),
+        config.service_account_issuer,
+        audiences,
+        lookup,
+        api.clock,
+        lambda namespace, name: token_use.due(f"{namespace}/{name}"),
+    )
+    parts.authenticator.add(tokens)
+    parts.authenticator.set_audiences(audiences)
     requests = TokenRequests(
-        tokens, lookup, longest=int(told.service_account_max_token_expiration),
-        extends=told.service_account_extend_token_expiration,
-    )  # fmt: skip
-    api.subresources[("", "serviceaccounts", "token")] = {"create": requests.create}
-    documents = IssuerDocuments(api, tokens, told.service_account_jwks_uri, config.advertise_address)
-    api.paths[CONFIGURATION] = documents.configuration
-    api.paths[KEYS] = documents.keys
+        tokens,
+        lookup,
+        longest=int(access.service_account_max_token_expiration),
+        extends=access.service_account_extend_token_expiration,
+    )
+    parts.subresource_handlers[("", "serviceaccounts", "token")] = {"create": requests.create}
+    documents = IssuerDocuments(api, tokens, access.service_account_jwks_uri, config.advertise_address)
+    parts.paths[CONFIGURATION] = documents.configuration
+    parts.paths[KEYS] = documents.keys
 
 
-def _reviews(api: ApiServer) -> None:
-    identity, access = IdentityReviews(api), AccessReviews(api)
-    api.reviews[("authentication.k8s.io", "tokenreviews")] = identity.token
-    api.reviews[("authentication.k8s.io", "selfsubjectreviews")] = identity.self_
+def wire_reviews(parts: PartsBuilder, admission: Chain, authorizer: AuthorizerChain) -> None:
+    """Serve TokenReview, SubjectAccessReview and their relatives."""
+    identity, access = IdentityReviews(admission, parts.authenticator), AccessReviews(admission, authorizer)
+    parts.computed[("authentication.k8s.io", "tokenreviews")] = identity.token
+    parts.computed[("authentication.k8s.io", "selfsubjectreviews")] = identity.self_
     for plural, handler in (
         ("subjectaccessreviews", access.subject),
         ("localsubjectaccessreviews", access.subject),
         ("selfsubjectaccessreviews", access.self_),
         ("selfsubjectrulesreviews", access.rules),
     ):
-        api.reviews[("authorization.k8s.io", plural)] = handler
+        parts.computed[("authorization.k8s.io", plural)] = handler

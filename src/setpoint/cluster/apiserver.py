@@ -1,4 +1,4 @@
-"""Puts an API server together from its configuration and runs it until told to stop."""
+"""Builds an API server from its configuration and runs it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,70 +16,119 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.bootstrap import bootstrap
-from setpoint.apiserver.corrupt import summary
+from setpoint.apiserver.corrupt_objects import summary
 from setpoint.apiserver.filters.authenticate import (
     Authenticator,
     AuthenticatorChain,
+    InProcessAuthenticator,
     LoopbackAuthenticator,
     TokenFileAuthenticator,
-)  # fmt: skip
-from setpoint.apiserver.filters.authorize import AuthorizerChain
-from setpoint.apiserver.http.certificates import (
+)
+from setpoint.apiserver.metrics_api import retire_metrics
+from setpoint.apiserver.node_connection import NodeRoutes
+from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.upkeep.running import upkeep
+from setpoint.apiserver.upkeep.server_objects import OwnAddress
+from setpoint.apiserver.worker import Worker
+from setpoint.cluster.authentication import ClientTrust
+from setpoint.cluster.backups import BACKUP_PATH, INCOMPLETE, serve_backup
+from setpoint.cluster.certificates import (
     CertificateFiles,
     ensure_certificates,
     server_context,
-)  # fmt: skip
-from setpoint.apiserver.http.server import Server
-from setpoint.apiserver.metrics_api.serving import retire_metrics
-from setpoint.apiserver.server import ApiServer, Options
-from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
-from setpoint.apiserver.upkeep.running import upkeep
-from setpoint.cluster.backups import BACKUP_PATH, serve_backup
-from setpoint.cluster.client_trust import ClientTrust
+)
 from setpoint.cluster.config import ApiServerConfig, ConfigError
-from setpoint.cluster.far_nodes import FarNodes
-from setpoint.cluster.issued_kubeconfigs import write_kubeconfigs
-from setpoint.cluster.kubelet_client import kubelet_tls
-from setpoint.cluster.private_files import keep_private, make_private
+from setpoint.cluster.kubeconfigs import write_kubeconfigs
+from setpoint.cluster.outgoing_tls import kubelet_tls
+from setpoint.cluster.private_files import ensure_private_directory, restrict_secrets
+from setpoint.cluster.remote_nodes import RemoteNodes
 from setpoint.cluster.supervisor import Supervisor
-from setpoint.cluster.wiring import wire
-from setpoint.meta.clock import Clock
-from setpoint.store.compactor import compact_forever
+from setpoint.cluster.wiring import build_server
+from setpoint.meta.clock import Clock, Ids
 from setpoint.store.interface import Store, StoreError
+from setpoint.store.maintenance import check_forever, compact_forever
 from setpoint.store.memory import MemoryStore
-from setpoint.store.periodic_check import check_forever
 from setpoint.store.sqlite import SqliteStore
 from setpoint.system import RandomIds, SystemClock, hostname, outward_address
+from setpoint.wire.server import Server
+from setpoint.wire.tls import TlsClient, Trust
 
 if TYPE_CHECKING:
-    from setpoint.cluster.auditing import AuditLog
+    from setpoint.cluster.audit_log import AuditLog
     from setpoint.cluster.encryption import Encryption
+    from setpoint.cluster.scheduled_backups import ScheduledBackups
 
 log = logging.getLogger("setpoint.cluster")
 
-_LOOK_EVERY = 1.0
+_EVERYWHERE = ("0.0.0.0", "::")
+_CHECK_INTERVAL = 1.0
+"""Seconds between two checks whether the store has failed."""
+_DRAIN_TIMEOUT = 10.0
+"""Seconds that requests in flight have to end when the server stops."""
 
 
 @dataclass(slots=True)
 class RunningApiServer:
+    """A server that listens, and what its clients need."""
+
     api: ApiServer
     address: str
-    """host:port"""
+    """Host and port, separated by a colon."""
     url: str
     kubeconfig: Path
     loopback_token: str
     certificates: CertificateFiles | None
+    """Files of the authority and the serving certificate; None without TLS."""
     supervisor: Supervisor
 
 
-def open_store(config: ApiServerConfig) -> Store:
+async def open_store(config: ApiServerConfig, clock: Clock) -> Store:
+    """Return the store of the configuration. Raises ConfigError."""
     if config.store == "memory":
         return MemoryStore()
     try:
+        if config.store == "etcd":
+            return await _complete(await open_etcd(config, clock))
         return SqliteStore.open(config.data_dir / "state.db", accept_data_loss=config.accept_data_loss)
     except StoreError as error:
         raise ConfigError(str(error)) from None
+
+
+async def _complete(store: Store) -> Store:
+    """Return the store unless its content is incomplete. Raises ConfigError."""
+    if await store.get(INCOMPLETE) is None:
+        return store
+    await store.close()
+    raise ConfigError("etcd holds a part of a cluster only: repeat the `setpoint store copy` or `restore` that failed")
+
+
+async def open_etcd(config: ApiServerConfig, clock: Clock, first_revision: int | None = None) -> Store:
+    """Return the store on etcd. With `first_revision`, the prefix must be empty, and all revisions are greater than
+    that one. Raises ConfigError, StoreError."""
+    try:
+        from setpoint.store.etcd.store import EtcdStore  # an optional dependency
+    except ImportError as error:
+        raise ConfigError(f"--store etcd needs {error.name}: pip install 'setpoint[etcd]'") from None
+    tls, prefix, number = etcd_tls(config, clock), config.etcd_key_prefix, partial(os.urandom, 16)
+    return await EtcdStore.open(
+        config.etcd_servers, prefix=prefix, tls=tls, number=number, first_revision=first_revision
+    )
+
+
+def etcd_tls(config: ApiServerConfig, clock: Clock) -> TlsClient | None:
+    """Return the TLS side of connections to etcd, or None for plain connections. Raises ConfigError."""
+    if not config.etcd_servers[0].startswith("https:"):
+        return None
+    try:
+        roots = Path(config.etcd_cafile).read_bytes() if config.etcd_cafile else b""
+        own = None
+        if config.etcd_certfile:
+            own = Path(config.etcd_certfile).read_bytes(), Path(config.etcd_keyfile).read_bytes()
+        return TlsClient(Trust(clock, roots), own, protocol="h2")
+    except (OSError, ValueError) as error:  # OSError includes ssl.SSLError
+        raise ConfigError(f"cannot use the certificates for etcd: {error}") from None
 
 
 def _authenticators(config: ApiServerConfig, token: str, trust: ClientTrust | None) -> list[Authenticator]:
@@ -94,10 +144,12 @@ def _authenticators(config: ApiServerConfig, token: str, trust: ClientTrust | No
 
 
 def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, CertificateFiles]:
-    directory = config.cert_dir or config.data_dir / "pki"
-    names = () if config.bind_address in ("0.0.0.0", "::") else (config.bind_address,)
+    names = [config.bind_address]
+    if config.bind_address in _EVERYWHERE:
+        names = [name for name in (_advertised(config), hostname()) if name]
+    names += config.apiserver_cert_extra_sans
     files = ensure_certificates(
-        directory, clock.now(), service_ip=_first_address(config.service_cidrs[0]), extra_names=names
+        config.pki, clock.now(), service_ip=_first_address(config.service_cidrs[0]), extra_names=names
     )
     context = server_context(files, files.ca)
     if config.tls_cert_file:
@@ -109,11 +161,12 @@ def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, Certifi
 
 
 def _advertised(config: ApiServerConfig) -> str:
+    """Return the address for endpoints; empty if the server can be reached only from this machine."""
     if config.advertise_address:
-        return config.advertise_address
+        return "" if ip_address(config.advertise_address).is_loopback else config.advertise_address
     bound = ip_address("127.0.0.1" if config.bind_address == "localhost" else config.bind_address)
     if bound.is_loopback or bound.is_unspecified:
-        # Endpoints cannot hold such an address; the one with which the machine speaks to others will do.
+        # Such an address is not valid in Endpoints: use that of the default route.
         return outward_address(bound.version)
     return config.bind_address
 
@@ -122,7 +175,7 @@ def _first_address(cidr: str) -> str:
     return str(ip_network(cidr).network_address + 1)
 
 
-def _lets_anybody_in(config: ApiServerConfig) -> bool:
+def _allows_anonymous(config: ApiServerConfig) -> bool:
     if "AlwaysAllow" not in config.authorization_mode:
         return config.anonymous_auth is not False
     if config.anonymous_auth:
@@ -135,49 +188,80 @@ def _lets_anybody_in(config: ApiServerConfig) -> bool:
 
 @asynccontextmanager
 async def apiserver(
-    config: ApiServerConfig, store: Store | None = None, *, alone: bool = False
+    config: ApiServerConfig,
+    store: Store | None = None,
+    *,
+    alone: bool = False,
+    step: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[RunningApiServer]:
-    """A served API, from before the first request to after the last. `alone`: no nodes in this process. Raises
-    ConfigError."""
+    """Serve the API while the block runs. `alone` means that no other component runs in this process. `step` is called
+    with what is started next. Raises ConfigError."""
     config.check()
-    make_private(config.data_dir)
-    keep_private(config.data_dir, config.cert_dir or config.data_dir / "pki")
+    ensure_private_directory(config.data_dir)
+    restrict_secrets(config.data_dir, config.pki)
+    if config.store != "etcd" or store is not None:
+        async with _serving(config, store, Supervisor(SystemClock()), alone) as running:
+            yield running
+        return
+    try:
+        from setpoint.cluster.etcd_server import on_etcd  # an optional dependency
+    except ImportError as error:
+        raise ConfigError(f"--store etcd needs {error.name}: pip install 'setpoint[etcd]'") from None
+    async with on_etcd(config, open_store, step) as (own, opened, supervisor):
+        step("the API server")
+        async with _serving(own, opened, supervisor, alone) as running:
+            yield running
+
+
+@asynccontextmanager
+async def _serving(
+    config: ApiServerConfig, store: Store | None, supervisor: Supervisor, alone: bool
+) -> AsyncIterator[RunningApiServer]:
     clock, ids = SystemClock(), RandomIds()
     token = ids.secret()
     context, files = (None, None) if config.insecure_http else _tls(config, clock)
-    anonymous = _lets_anybody_in(config)
+    anonymous = _allows_anonymous(config)
     trust = ClientTrust(config, files.ca, context, clock) if context is not None and files is not None else None
     authenticators = _authenticators(config, token, trust)
-    store = medium = store or open_store(config)
+    if not alone:
+        authenticators.append(InProcessAuthenticator())
+    store = backend = store or await open_store(config, clock)
     try:
-        options = Options(
-            authenticator=AuthenticatorChain(authenticators, anonymous),
-            authorizer=AuthorizerChain(()),
-            max_reads=config.max_requests_inflight,
-            max_writes=config.max_mutating_requests_inflight,
-        )
         encryption = _encryption(config, store, clock)
         if encryption is not None:
             store = encryption.store
-        api = ApiServer(store, clock, ids, options)
-        api.worker.use_threads()
+        resources = ApiResources(store, clock, ids, Worker(threads=True))
+        audit, background = _audit_log(config, clock, ids), []
+        sources = resources.metrics.sources
+        sources.append(supervisor.families)
         if encryption is not None:
-            _follow_encryption(api, config, encryption)
-        services = wire(api, config, files)
-        supervisor = Supervisor(clock)
-        api.metrics.sources.append(supervisor.families)
-        if trust is not None:
-            api.background += trust.background
-        audit = _audit_log(api, config)
-        api.nodes.otherwise = FarNodes(kubelet_tls(config, files, clock))
-        api.unlisted[BACKUP_PATH] = serve_backup(medium)
-        server = Server(api.handle, clock=clock, turns=api.turns, ssl=context, on_error=api.unexpected)
+            sources.append(encryption.families)
+            if config.encryption_provider_config_automatic_reload:
+                background.append(encryption.watcher(resources).run)
+        if audit is not None:
+            sources.append(audit.families)
+        backups = _scheduled_backups(config, backend, clock)
+        if backups is not None:
+            sources.append(backups.families)
+        api = build_server(
+            resources,
+            config,
+            AuthenticatorChain(authenticators, anonymous),
+            certificates=files,
+            nodes=NodeRoutes(RemoteNodes(kubelet_tls(config, files, clock))),
+            auditor=audit.auditor if audit is not None else None,
+            needs_rewrite=encryption.store.stale if encryption is not None else None,
+            unlisted_paths={BACKUP_PATH: serve_backup(backend, clock)},
+            background=[*background, *(trust.background if trust is not None else ())],
+        )
+        server = Server(api.handle, clock=clock, slicer=resources.slicer, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
+        if host in _EVERYWHERE:
+            host = _advertised(config) or ("::1" if host == "::" else "127.0.0.1")
         shown = f"[{host}]" if ":" in host else host
         address = f"{shown}:{port}"
-        api.address = address
-        await api.start()
-        if corrupt := {key: why for cache in api.caches.values() for key, why in cache.corrupt.items()}:
+        await api.start(address)
+        if corrupt := {key: why for cache in resources.caches.values() for key, why in cache.corrupt.items()}:
             if not alone:
                 await api.stop()
                 await server.stop(0.0)
@@ -186,34 +270,38 @@ async def apiserver(
                 )
             log.error(summary(corrupt))
         own = OwnAddress(_advertised(config), port, config.service_cidrs)
-        await bootstrap(api, own)
-        if alone:
-            await retire_metrics(api)
+        await bootstrap(resources, own)
+        if alone and not store.shared:
+            await retire_metrics(resources)
         log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = write_kubeconfigs(config.data_dir, config.name, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
-            keep, interval = supervisor.run, config.compaction_interval
-            helpers = [tasks.create_task(keep("compaction", partial(compact_forever, store, clock, interval)))]
-            if isinstance(medium, SqliteStore):
-                helpers.append(
-                    tasks.create_task(keep("check of the data files", partial(check_forever, medium, clock)))
-                )
-            auditing = tasks.create_task(keep("audit log", audit.run)) if audit is not None else None
+            supervise, interval = supervisor.run, config.compaction_interval
+            compaction = partial(compact_forever, store, clock, interval)
+            maintenance = [tasks.create_task(supervise("compaction", compaction))]
+            if isinstance(backend, SqliteStore):
+                check = partial(check_forever, backend, clock)
+                maintenance.append(tasks.create_task(supervise("check of the data files", check)))
+            auditing = tasks.create_task(supervise("audit log", audit.run)) if audit is not None else None
             try:
-                async with upkeep(api, services, own, hostname(), config.event_ttl, keep):
-                    await api.post_start.finished.wait()
+                more = [("backups", backups.run)] if backups is not None else []
+                async with upkeep(api, own, hostname(), config.event_ttl, supervise, more):
+                    await resources.post_start.finished.wait()
                     yield RunningApiServer(api, address, url, kubeconfig, token, files, supervisor)
+                    api.begin_stop()
+                    server.drain()
+                await clock.sleep(config.shutdown_delay_duration)
             finally:
-                for helper in helpers:
-                    helper.cancel()
+                for task in maintenance:
+                    task.cancel()
+                await server.stop(_DRAIN_TIMEOUT)
                 await api.stop()
-                await server.stop(10.0)
-                api.worker.stop()
+                resources.worker.stop()
                 if auditing is not None:
                     auditing.cancel()
     finally:
-        # A store that failed has said so; what matters is that the process ends.
+        # The failure of a store was logged already; it must not prevent the process from ending.
         with contextlib.suppress(StoreError):
             await store.close()
 
@@ -226,24 +314,22 @@ def _encryption(config: ApiServerConfig, store: Store, clock: Clock) -> Encrypti
     return Encryption(config.encryption_provider_config, store, clock)
 
 
-def _follow_encryption(api: ApiServer, config: ApiServerConfig, encryption: Encryption) -> None:
-    api.env.stale = encryption.store.stale
-    api.metrics.sources.append(encryption.families)
-    if config.encryption_provider_config_automatic_reload:
-        api.background.append(encryption.follow(api).run)
-
-
-def _audit_log(api: ApiServer, config: ApiServerConfig) -> AuditLog | None:
-    if not config.audit.mentioned:
+def _scheduled_backups(config: ApiServerConfig, store: Store, clock: Clock) -> ScheduledBackups | None:
+    if not config.backup_interval:
         return None
-    from setpoint.cluster.auditing import audit_log  # most servers have none
+    from setpoint.cluster.scheduled_backups import ScheduledBackups  # most servers have none
 
-    audit = audit_log(config.audit, api.clock, api.ids)
-    if audit is None:
+    directory = Path(config.backup_dir) if config.backup_dir else config.data_dir / "backups"
+    interval, keep = config.backup_interval, config.backup_keep
+    return ScheduledBackups(store, clock, Worker(threads=True), directory, interval=interval, keep=keep)
+
+
+def _audit_log(config: ApiServerConfig, clock: Clock, ids: Ids) -> AuditLog | None:
+    if not config.audit.is_configured:
         return None
-    api.auditor = audit.auditor
-    api.metrics.sources.append(audit.families)
-    return audit
+    from setpoint.cluster.audit_log import audit_log  # most servers have none
+
+    return audit_log(config.audit, clock, ids)
 
 
 async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
@@ -251,25 +337,27 @@ async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
         return await server.start(config.bind_address, config.port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            from setpoint.cluster.port_holder import port_holder
+            from setpoint.cluster.procfs import listening_process
 
-            holder = port_holder(config.port)
+            process = listening_process(config.port)
             raise ConfigError(
                 f"port {config.port} on {config.bind_address} is in use"
-                + (f" by {holder}; stop it" if holder else "; stop what uses it")
-                + ", choose another port with --port, or say --port 0 for any free one"
+                + (f" by {process}; stop it" if process else "; stop the process that uses it")
+                + ", or choose another port: --port 0 picks a free one"
             ) from None
         raise ConfigError(f"cannot listen on {config.bind_address}:{config.port}: {error.strerror}") from None
 
 
-async def until(stop: asyncio.Event, api: ApiServer) -> None:
-    """Until told to stop. A store that has failed cannot serve any more: that ends the wait too, with an error."""
+async def serve_until(stop: asyncio.Event, api: ApiServer) -> None:
+    """Return when `stop` is set; `/readyz` fails from then on. Raises ConfigError if the store fails, because the
+    server cannot work without it."""
     while True:
-        if api.store.failure:
-            raise ConfigError(api.store.failure)
+        if api.resources.store.failure:
+            raise ConfigError(api.resources.store.failure)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _LOOK_EVERY)
+            await asyncio.wait_for(stop.wait(), _CHECK_INTERVAL)
+            api.begin_stop()
             return
 
 
-__all__ = ["RunningApiServer", "apiserver", "open_store", "until"]
+__all__ = ["RunningApiServer", "apiserver", "etcd_tls", "open_etcd", "open_store", "serve_until"]

@@ -1,142 +1,121 @@
-"""Backups of a cluster that runs, as a stream from its API server, and of one that is stopped, from its data directory.
+"""Backups of a cluster: as a stream from its running API server, or from its store without a server.
 
-Values are copied as they are stored: what is encrypted there is encrypted in the backup, and needs the same keys.
+Values are copied as they are stored: encrypted values stay encrypted and need the same keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from itertools import count
 from pathlib import Path
-from struct import Struct
+from typing import TYPE_CHECKING
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Answer, StreamResponse
-from setpoint.apiserver.refusals import NOT_ALLOWED
+from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.server import PathHandler
 from setpoint.cluster.config import ConfigError
-from setpoint.cluster.streaming import sender
+from setpoint.meta.clock import Clock
 from setpoint.meta.errors import MethodNotAllowed
+from setpoint.meta.times import format_time
+from setpoint.store.backup_format import BackupHeader, InvalidBackup, encoded
 from setpoint.store.interface import KeyValue, Store, StoreError
-from setpoint.store.recovery import BackupWriter, restore
-from setpoint.store.sqlite_file import SqliteFile
+from setpoint.wire.forwarding import stream_pieces
+from setpoint.wire.message import Answer, StreamResponse
 
+if TYPE_CHECKING:
+    from setpoint.cluster.state_transfer import Written
+    from setpoint.cluster.store_location import StoreLocation
+    from setpoint.store.backup_file import SavedState
+
+Progress = Callable[[int, int], None]
+"""Callback that receives the number of keys that were written, and of all."""
 BACKUP_PATH = "/setpoint/backup"
-_DATABASE = "state.db"
-_MAGIC = b"setpoint backup 1\n"
-_HEAD = Struct("!IIQQ")
-"""Lengths of key and value, create_revision and mod_revision. A key without a length ends the stream: the numbers are
-then how many keys there were, and the revision that all of them were read at."""
-_AT_ONCE = 100
+INCOMPLETE = "setpoint/incomplete"
+"""The key that exists while a state is written into etcd: what is there is not a whole cluster."""
 
 
-def serve_backup(store: Store) -> PathHandler:
-    """Answer with the whole state at one revision. `store` is the one beneath any encryption."""
+def serve_backup(store: Store, clock: Clock) -> PathHandler:
+    """Return a handler that sends a backup. `store` is the backend, below any encryption."""
 
-    async def answer(call: Call) -> Answer:
-        if call.request.method != "GET":
-            raise MethodNotAllowed(NOT_ALLOWED, details={})
-        return StreamResponse(200, [("Content-Type", "application/octet-stream")], sender(_pieces(store)))
+    async def answer(ctx: RequestContext) -> Answer:
+        if ctx.request.method != "GET":
+            raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
+        stream = encoded(store, format_time(clock.now()))
+        return StreamResponse(200, [("Content-Type", "application/octet-stream")], stream_pieces(stream))
 
     return answer
 
 
-async def _pieces(store: Store) -> AsyncGenerator[bytes, None]:
-    revision, start, count = store.revision, "", 0
-    yield _MAGIC
-    while True:
-        page = await store.list("", start=start, limit=_AT_ONCE, revision=revision)
-        count += len(page.items)
-        yield b"".join(map(_record, page.items))
-        if not page.more:
-            break
-        start = page.items[-1].key + "\0"
-    yield _HEAD.pack(0, 0, count, revision)
+async def write_backup(path: Path, stream: AsyncIterator[bytes]) -> BackupHeader:
+    """Write the stream of a running server to a file, and return its header. Raises ConfigError."""
+    from setpoint.store.backup_file import BackupFile  # not needed by servers
 
-
-def _record(item: KeyValue) -> bytes:
-    key = item.key.encode()
-    return _HEAD.pack(len(key), len(item.value), item.create_revision, item.mod_revision) + key + item.value
-
-
-async def write_backup(path: Path, stream: AsyncIterator[bytes]) -> int:
-    """Write the stream of a running cluster to a backup and return its revision. Raises ConfigError."""
     try:
-        writer = BackupWriter(path)
+        file = BackupFile(path)
         try:
-            revision = await _received(writer, stream)
-            writer.finish(revision)
+            async for chunk in stream:
+                file.write(chunk)
+            return file.finish()
         finally:
-            writer.abandon()
+            file.abandon()
+    except InvalidBackup as error:
+        raise ConfigError(f"the server did not send a complete backup: what it sent {error}") from None
     except StoreError as error:
         raise ConfigError(str(error)) from None
-    return revision
 
 
-async def _received(writer: BackupWriter, stream: AsyncIterator[bytes]) -> int:
-    buffer, count, begun = bytearray(), 0, False
-    async for piece in stream:
-        buffer += piece
-        if not begun:
-            if len(buffer) < len(_MAGIC):
-                continue
-            if not buffer.startswith(_MAGIC):
-                break
-            del buffer[: len(_MAGIC)]
-            begun = True
-        items = [*_records(buffer)]
-        if items:
-            count += len(items)
-            writer.add(items)
-        if len(buffer) >= _HEAD.size:
-            length, _, expected, revision = _HEAD.unpack_from(buffer)
-            if not length:
-                if expected != count or len(buffer) != _HEAD.size:
-                    break
-                return int(revision)
-    raise ConfigError("the server's answer is not a complete backup; try again")
+async def back_up(location: StoreLocation, path: Path, clock: Clock) -> BackupHeader:
+    """Write a backup of a store without a server, and return its header. Raises ConfigError."""
+    from setpoint.cluster.store_location import opened
 
-
-def _records(buffer: bytearray) -> Iterator[KeyValue]:
-    """Take all whole records from the start of the buffer."""
-    at = 0
-    while at + _HEAD.size <= len(buffer):
-        key_length, value_length, created, modified = _HEAD.unpack_from(buffer, at)
-        key_at = at + _HEAD.size
-        end = key_at + key_length + value_length
-        if not key_length or end > len(buffer):
-            break
-        key = buffer[key_at : key_at + key_length].decode()
-        yield KeyValue(key, bytes(buffer[key_at + key_length : end]), created, modified)
-        at = end
-    del buffer[:at]
-
-
-def back_up_stopped(directory: Path, path: Path) -> int:
-    """Write a backup of a cluster that does not run and return its revision. Raises ConfigError."""
-    database = directory / _DATABASE
-    if not database.exists():
-        raise ConfigError(f"there is no cluster in {directory}")
     try:
-        file = SqliteFile.open(database)
-        try:
-            history, _ = file.load()
-        finally:
-            file.close()
-        writer = BackupWriter(path)
-        try:
-            writer.add(history.state.values())
-            writer.finish(history.revision)
-        finally:
-            writer.abandon()
+        async with opened(location, clock) as store, aclosing(encoded(store, format_time(clock.now()))) as stream:
+            return await write_backup(path, stream)
     except StoreError as error:
         raise ConfigError(str(error)) from None
-    return history.revision
 
 
-def restore_stopped(backup: Path, directory: Path, *, replace: bool) -> int:
-    """Make the database of a data directory from a backup and return the revision at which it continues. Raises
-    ConfigError."""
+async def restore(
+    backup: Path,
+    location: StoreLocation,
+    clock: Clock,
+    *,
+    replace: bool,
+    progress: Progress = lambda restored, total: None,
+) -> Written:
+    """Write the state of a backup into a store without a server. Raises ConfigError.
+
+    The backup is verified before anything changes. `progress` receives the number of keys so far and of all."""
+    from setpoint.cluster.state_transfer import NotEmpty, write_state
+    from setpoint.store.backup_file import SavedState
+
     try:
-        return restore(backup, directory / _DATABASE, replace=replace)
+        saved = SavedState(backup)
+        return await write_state(
+            _pages(saved),
+            saved.header.revision,
+            location,
+            clock,
+            lost_revisions=True,
+            replaced_to=_unused(backup) if replace else None,
+            progress=lambda restored: progress(restored, saved.header.keys),
+        )
+    except NotEmpty as error:
+        what = "they are saved in another file" if location.database is None else "it is renamed"
+        raise ConfigError(f"{error}; with --force {what} and replaced by the backup") from None
     except StoreError as error:
         raise ConfigError(str(error)) from None
+
+
+def _unused(backup: Path) -> Path:
+    """Return a path beside the backup that does not exist, for what is replaced by it."""
+    return next(path for number in count(1) if not (path := Path(f"{backup}.replaced-{number}")).exists())
+
+
+async def _pages(saved: SavedState) -> AsyncIterator[Sequence[KeyValue]]:
+    for page in saved.pages():
+        yield page
+
+
+__all__ = ["BACKUP_PATH", "INCOMPLETE", "BackupHeader", "back_up", "restore", "serve_backup", "write_backup"]

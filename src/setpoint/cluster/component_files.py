@@ -1,8 +1,8 @@
-"""The components of a control plane that run as processes of their own, as files in its data directory.
+"""Files of components that run as processes of their own, in the data directory of the cluster.
 
-Each keeps a manifest and a log in `DATA_DIR/components`, as long as it runs. The process of the simulated nodes shows
-them as static Pods of its first node, as a kubelet shows what is in its manifest directory, and serves their logs. Of
-several processes of one component the one that was started first is shown."""
+Each process has a manifest and a log in `DATA_DIR/components` while it runs. The process of the simulated nodes shows
+them as static Pods of its first node, like a kubelet with a manifest directory, and serves their logs. Of several
+processes of one component, the one that started first is shown."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from setpoint import __version__
-from setpoint.cluster.klog import KlogLines
-from setpoint.cluster.log_filter import LogFilter
+from setpoint.cluster.klog import KlogFormatter, LogFilter
 from setpoint.cluster.private_files import write_private
 from setpoint.meta.clock import Clock
 from setpoint.meta.times import format_micro, parse_time
@@ -26,16 +25,17 @@ from setpoint.node.runtime.interface import STDERR, LogLine
 from setpoint.node.static_pods import StaticPod
 
 FOLDER = "components"
-_LARGEST = 2 << 20
-"""Bytes of a log; then it is begun anew, and the one before it is kept."""
-_MOST_LINES = 2000
-_MOST_MANIFESTS = 32
-_LOOK_EVERY, _READ_EVERY = 2.0, 0.5
+_MAX_LOG_BYTES = 2 << 20
+"""Size at which a log is rotated; one rotated log is kept."""
+_MAX_LINES = 2000
+_MAX_MANIFESTS = 32
+_POLL_INTERVAL, _LOG_POLL_INTERVAL = 2.0, 0.5
+"""Seconds between two reads of the manifests, and of a log that a client follows."""
 
 
 @contextmanager
 def component_files(directory: Path | None, component: str, clock: Clock) -> Iterator[None]:
-    """Show this process as the component, for as long as the block runs. None: there is no data directory."""
+    """Write the files of this process while the block runs; do nothing if `directory` is None."""
     if directory is None:
         yield
         return
@@ -46,13 +46,13 @@ def component_files(directory: Path | None, component: str, clock: Clock) -> Ite
     before = ours.level
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        for stale in _left_behind(folder, component):
+        for stale in _stale_files(folder, component):
             stale.unlink(missing_ok=True)
         handler = _FileHandler(log, clock)
-        told = {"component": component, "pid": os.getpid(), "command": ["setpoint", *sys.argv[1:]]}
-        write_private(manifest, json.dumps({**told, "started": format_micro(clock.now())}).encode())
+        content = {"component": component, "pid": os.getpid(), "command": ["setpoint", *sys.argv[1:]]}
+        write_private(manifest, json.dumps({**content, "started": format_micro(clock.now())}).encode())
     except OSError:
-        yield  # somebody else's directory, or a full disk: no reason not to work
+        yield  # the component also works without its files: another user's directory, or a full disk
         return
     handlers: list[logging.Handler] = [handler]
     if not logging.getLogger().handlers and not ours.handlers and logging.lastResort is not None:
@@ -67,12 +67,14 @@ def component_files(directory: Path | None, component: str, clock: Clock) -> Ite
             ours.removeHandler(each)
         ours.setLevel(before)
         handler.close()
-        for path in (manifest, log, _older(log)):
+        for path in (manifest, log, _rotated(log)):
             with suppress(OSError):
                 path.unlink()
 
 
 class Manifest(NamedTuple):
+    """The manifest of one process."""
+
     component: str
     pid: int
     command: tuple[str, ...]
@@ -81,23 +83,23 @@ class Manifest(NamedTuple):
 
 
 class ComponentPods:
-    """The static Pods that the components of a data directory are."""
+    """The components of a data directory as static Pods."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._folder = directory / FOLDER
         self._clock = clock
 
     async def follow(self, changed: Callable[[Sequence[StaticPod]], None]) -> None:
-        """Call `changed` with all of them now and whenever a component starts or ends. Never returns."""
+        """Call `changed` with all Pods now and whenever a component starts or ends. Never returns."""
         before: list[Manifest] | None = None
         while True:
-            found = list(self._shown().values())
+            found = list(self._current().values())
             if found != before:
                 changed([self._pod(manifest) for manifest in found])
                 before = found
-            await self._clock.sleep(_LOOK_EVERY)
+            await self._clock.sleep(_POLL_INTERVAL)
 
-    def _shown(self) -> dict[str, Manifest]:
+    def _current(self) -> dict[str, Manifest]:
         found = sorted(_manifests(self._folder), key=lambda manifest: manifest.started)
         return {one.component: one for one in reversed(found) if _alive(one.pid)}
 
@@ -108,26 +110,26 @@ class ComponentPods:
 
 
 class FileLog:
-    """A ContainerLog that another process writes, one line of the runtime's form after the other."""
+    """A ContainerLog that another process writes in the format of container runtimes."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
 
     def lines(self) -> Sequence[LogLine]:
-        found = [line for path in (_older(self._path), self._path) for line in _lines(_read(path, 0)[0])]
-        return found[-_MOST_LINES:]
+        found = [line for path in (_rotated(self._path), self._path) for line in _lines(_read(path, 0)[0])]
+        return found[-_MAX_LINES:]
 
     async def follow(self) -> AsyncIterator[LogLine]:
         for line in self.lines():
             yield line
         identity, size = _identity(self._path)
         while identity:
-            await self._clock.sleep(_READ_EVERY)
+            await self._clock.sleep(_LOG_POLL_INTERVAL)
             now, _ = _identity(self._path)
             if now != identity:
-                # Begun anew: the rest of the one before has another name now.
-                for line in _lines(_read(_older(self._path) if now else self._path, size)[0]):
+                # The log was rotated: read the rest of the rotated file first.
+                for line in _lines(_read(_rotated(self._path) if now else self._path, size)[0]):
                     yield line
                 identity, size = now, 0
             data, size = _read(self._path, size)
@@ -136,14 +138,14 @@ class FileLog:
 
 
 class _FileHandler(logging.Handler):
-    """Writes lines in the form of container runtimes: time, stream, F for a whole line, text."""
+    """Writes lines in the format of container runtimes: time, stream, F for a full line, text."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         super().__init__(logging.INFO)
         self._path = path
         self._clock = clock
-        self._klog = KlogLines()
-        self._file = _opened(path)
+        self._klog = KlogFormatter()
+        self._file = _create(path)
         self.addFilter(LogFilter(clock.monotonic))
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -153,28 +155,28 @@ class _FileHandler(logging.Handler):
             for line in self._klog.line(record, now).splitlines():
                 self._file.write(f"{stamp} {STDERR} F {line}\n".encode("utf-8", "replace"))
             self._file.flush()
-            if self._file.tell() > _LARGEST:
+            if self._file.tell() > _MAX_LOG_BYTES:
                 self._file.close()
-                os.replace(self._path, _older(self._path))
-                self._file = _opened(self._path)
+                os.replace(self._path, _rotated(self._path))
+                self._file = _create(self._path)
         except (OSError, ValueError):
-            pass  # a full disk is no reason to stop working
+            pass  # the component also works without a log, for example with a full disk
 
     def close(self) -> None:
         self._file.close()
         super().close()
 
 
-def _opened(path: Path) -> BinaryIO:
+def _create(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
-def _older(path: Path) -> Path:
+def _rotated(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Return the number of the file and its size; zeros if it is not there."""
+    """Return inode and size of the file; zeros if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -183,11 +185,11 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _read(path: Path, start: int) -> tuple[bytes, int]:
-    """Return whole lines from `start` on, and where they end."""
+    """Return the complete lines from offset `start` on, and the offset at which they end."""
     try:
         with open(path, "rb") as file:
             file.seek(start)
-            data = file.read(_LARGEST + 65536)
+            data = file.read(_MAX_LOG_BYTES + 65536)
     except OSError:
         return b"", start
     whole = data[: data.rfind(b"\n") + 1]
@@ -204,19 +206,20 @@ def _lines(data: bytes) -> Iterator[LogLine]:
 
 def _manifests(folder: Path) -> Iterator[Manifest]:
     with suppress(OSError):
-        for path in sorted(folder.glob("*.json"))[:_MOST_MANIFESTS]:
+        for path in sorted(folder.glob("*.json"))[:_MAX_MANIFESTS]:
             with suppress(OSError, ValueError, LookupError, TypeError):
-                told = json.loads(path.read_bytes())
-                command = tuple(str(word) for word in told["command"])
-                started = parse_time(told["started"])
-                yield Manifest(str(told["component"]), int(told["pid"]), command, started, path.with_suffix(".log"))
+                content = json.loads(path.read_bytes())
+                command = tuple(str(word) for word in content["command"])
+                started = parse_time(content["started"])
+                component, pid = str(content["component"]), int(content["pid"])
+                yield Manifest(component, pid, command, started, path.with_suffix(".log"))
 
 
-def _left_behind(folder: Path, component: str) -> Iterator[Path]:
-    """The files of processes of this component that have died."""
+def _stale_files(folder: Path, component: str) -> Iterator[Path]:
+    """Yield the files of processes of this component that have ended."""
     for manifest in _manifests(folder):
         if manifest.component == component and not _alive(manifest.pid):
-            yield from (manifest.log.with_suffix(".json"), manifest.log, _older(manifest.log))
+            yield from (manifest.log.with_suffix(".json"), manifest.log, _rotated(manifest.log))
 
 
 def _alive(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""What the components of one process say, kept within bounds and apart, as if each had a log file of its own."""
+"""The logs of the components of one process: one bounded log each, shown as the logs of static Pods."""
 
 from __future__ import annotations
 
@@ -6,35 +6,48 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from setpoint.cluster.component import speaking
-from setpoint.cluster.klog import KlogLines
-from setpoint.cluster.log_filter import LogFilter
+from setpoint import __version__
+from setpoint.cluster.klog import KlogFormatter, LogFilter
 from setpoint.meta.clock import Clock
+from setpoint.node.runtime.containers import BoundedLog
 from setpoint.node.runtime.interface import STDERR
-from setpoint.node.runtime.log import BoundedLog
+
+if TYPE_CHECKING:
+    from setpoint.node.static_pods import StaticPod
 
 API_SERVER, CONTROLLER_MANAGER, SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
-COMPONENTS = (API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
+_COMMANDS = {API_SERVER: "apiserver", CONTROLLER_MANAGER: "controller-manager", SCHEDULER: "scheduler"}
 
-_OF_PART = {"controllers": CONTROLLER_MANAGER, "scheduler": SCHEDULER}
-_OF_ROOM = {
-    "apiserver": API_SERVER, "upkeep": API_SERVER, "store": API_SERVER, "controllers": CONTROLLER_MANAGER,
-    "scheduler": SCHEDULER, "node": "",
-}  # fmt: skip
-"""The rooms that only one component has; all others speak for whoever uses them."""
-_UNHEARD = "setpoint.events.kubelet"
-"""Nodes say much, and none of it is the control plane's."""
+current_component: ContextVar[str] = ContextVar("current_component", default="")
+"""The name of the component that the current task belongs to; empty outside of components."""
+
+_BY_COMPONENT = {"controllers": CONTROLLER_MANAGER, "scheduler": SCHEDULER}
+_BY_PACKAGE = {
+    "apiserver": API_SERVER,
+    "upkeep": API_SERVER,
+    "store": API_SERVER,
+    "controllers": CONTROLLER_MANAGER,
+    "scheduler": SCHEDULER,
+    "node": "",
+}
+"""Packages that belong to one component. The records of other packages belong to the component of the current task."""
+_IGNORED = "setpoint.events.kubelet"
+"""The logger of the nodes' Events, which are frequent and not the control plane's."""
 
 
 class ComponentLogs(logging.Handler):
+    """A log handler that stores each record in the log of its component."""
+
     def __init__(self, clock: Clock) -> None:
         super().__init__(logging.INFO)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._klog = KlogLines()
+        self._klog = KlogFormatter()
         self.started_at = clock.now()
-        self.logs = {name: BoundedLog() for name in COMPONENTS}
+        self.logs = {name: BoundedLog() for name in _COMMANDS}
 
     def emit(self, record: logging.LogRecord) -> None:
         component = _component(record.name)
@@ -57,31 +70,41 @@ class ComponentLogs(logging.Handler):
 
 
 def _component(logger: str) -> str:
+    """Return the name of the component whose log gets records of this logger; empty for none."""
     parts = logger.split(".", 2)
-    room = parts[1] if len(parts) > 1 else ""
-    found = _OF_ROOM.get(room)
+    found = _BY_PACKAGE.get(parts[1] if len(parts) > 1 else "")
     if found is not None:
         return found
-    part = speaking.get()
-    return _OF_PART.get(part, "") if part else API_SERVER
+    component = current_component.get()
+    return _BY_COMPONENT.get(component, "") if component else API_SERVER
+
+
+def control_plane_pods(logs: ComponentLogs) -> list[StaticPod]:
+    """Return the components of this process as static Pods whose logs are `logs`."""
+    from setpoint.node.static_pods import StaticPod  # a cluster without nodes need not load it
+
+    return [
+        StaticPod(name, f"setpoint.dev/{name}:v{__version__}", ("setpoint", command), logs.started_at, logs.logs[name])
+        for name, command in _COMMANDS.items()
+    ]
 
 
 @contextmanager
 def component_logs(clock: Clock) -> Iterator[ComponentLogs]:
-    """While the block runs, they are kept. Warnings still reach the terminal, as they do without."""
-    ours, unheard = logging.getLogger("setpoint"), logging.getLogger(_UNHEARD)
-    before, unheard_before = ours.level, unheard.level
+    """Store the logs of components while the block runs. Warnings are still printed to the terminal."""
+    ours, ignored = logging.getLogger("setpoint"), logging.getLogger(_IGNORED)
+    level, ignored_level = ours.level, ignored.level
     logs = ComponentLogs(clock)
     logs.addFilter(LogFilter(clock.monotonic))
     handlers: list[logging.Handler] = [logs]
     if not logging.getLogger().handlers and not ours.handlers and logging.lastResort is not None:
         handlers.append(logging.lastResort)
     for name, logger in logging.root.manager.loggerDict.items():
-        # Others in this process may have configured logging for themselves and switched off all that they did not know.
+        # Other code in this process may have configured logging and so disabled the loggers that existed before.
         if name.startswith("setpoint.") and isinstance(logger, logging.Logger):
             logger.disabled = False
     ours.setLevel(logging.INFO)
-    unheard.setLevel(logging.WARNING)
+    ignored.setLevel(logging.WARNING)
     for handler in handlers:
         ours.addHandler(handler)
     try:
@@ -89,6 +112,6 @@ def component_logs(clock: Clock) -> Iterator[ComponentLogs]:
     finally:
         for handler in handlers:
             ours.removeHandler(handler)
-        ours.setLevel(before)
-        unheard.setLevel(unheard_before)
+        ours.setLevel(level)
+        ignored.setLevel(ignored_level)
         logs.close()

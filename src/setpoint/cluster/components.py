@@ -1,7 +1,7 @@
 """The components above an API server in its own process: controllers, scheduler, nodes.
 
-Each has a name and rights of its own, as if it came over the wire: the same authentication chain, authorization,
-admission and validation.
+Each has its own user and rights. Its requests pass the same authentication, authorization, admission and validation as
+requests from the network.
 """
 
 from __future__ import annotations
@@ -9,108 +9,242 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from setpoint.apiserver.filters.in_process import InProcessAuthenticator
-from setpoint.apiserver.http.message import Handler
+from setpoint import __version__
+from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
-from setpoint.cluster.component import Component
-from setpoint.cluster.component_logs import ComponentLogs
-from setpoint.cluster.default_storage import DEFAULT_STORAGE_RULES, ensure_default_storage
-from setpoint.cluster.elected import Elected
-from setpoint.cluster.identities import ADDONS, EVENT_READER, STAGES, Identities
+from setpoint.client.inprocess import InProcessTransport, SharingTransport
+from setpoint.client.resources import builtin
+from setpoint.cluster.component import Component, ElectedComponent
+from setpoint.cluster.component_factory import (
+    ComponentFactory,
+    ElectionOptions,
+    wait_for_adoptable_node,
+    wait_for_ready_nodes,
+)
+from setpoint.cluster.component_logs import ComponentLogs, control_plane_pods
 from setpoint.cluster.inprocess import InProcess
-from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
 from setpoint.cluster.supervisor import Restarts, Supervisor
+from setpoint.controllers.local_provisioner import PROVISIONER
 from setpoint.controllers.options import ControllerOptions
+from setpoint.kinds.bootstrap.cluster_roles import FLEET
 from setpoint.kinds.bootstrap.policy_rules import READ, rule
+from setpoint.kinds.catalog import RESOURCES
+from setpoint.kinds.storage.binding import WAIT_FOR_FIRST_CONSUMER, annotations_of
 from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.errors import AlreadyExists
 from setpoint.meta.exposition import Family
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Manager
 from setpoint.system import hostname
+from setpoint.wire.message import Handler
 
 if TYPE_CHECKING:
-    from setpoint.cluster.usage_sampling import FleetUsage
+    from setpoint.cluster.in_process_nodes import FleetUsage
     from setpoint.node.options import FleetOptions
+    from setpoint.node.stages import Stage
+
+_STORAGE_CLASS = "standard"
+DEFAULT_STORAGE_RULES = (
+    rule("get patch", "core", "namespaces", "kube-system"),
+    rule("create", "storage.k8s.io", "storageclasses"),
+)
+"""The rights to create the default storage class."""
+_NAMESPACES = builtin("namespaces")
+_KUBE_SYSTEM = "kube-system"
+_CREATED_ANNOTATION = "setpoint.dev/default-storage-class"
+"""Annotation of the namespace kube-system after the class was created: if users delete the class, it stays deleted."""
+MASTERS = "system:masters"
+ADDONS = "system:addons"
+EVENT_READER = "system:event-reader"
+STAGES = "system:stages"
+"""The user that executes the stages of a fleet, with the rights for that alone."""
+_MAX_CLIENTS = 65_536
+"""Bound of the client cache, since nodes come and go under new names; a full cache is cleared."""
+Wrap = Callable[[Client], Client]
+"""Function that wraps the client of a component; tests inject faults with it."""
+
+
+def _default_storage_class() -> Obj:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": _STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": WAIT_FOR_FIRST_CONSUMER,
+        "allowVolumeExpansion": True,
+    }
+
+
+async def ensure_default_storage(client: Client) -> None:
+    """Create the storage class of a new cluster, once; afterwards users may change or delete it."""
+    if _CREATED_ANNOTATION in annotations_of(await client.get(_NAMESPACES, _KUBE_SYSTEM)):
+        return
+    with suppress(AlreadyExists):
+        await client.create(_default_storage_class())
+    await client.patch(_NAMESPACES, _KUBE_SYSTEM, {"metadata": {"annotations": {_CREATED_ANNOTATION: _STORAGE_CLASS}}})
+
+
+def stage_rules(stages: Iterable[Stage]) -> list[Obj]:
+    """Return the rights to read the objects of the stages and to change them as the stages say."""
+    rules = []
+    for api_version, kind in dict.fromkeys((stage.api_version, stage.kind) for stage in stages):
+        group = api_version.rpartition("/")[0]
+        # The plural name of a custom kind is unknown before it is defined.
+        names = {resource.plural for resource in RESOURCES if (resource.group, resource.kind) == (group, kind)}
+        written = " ".join(f"{name} {name}/status" for name in sorted(names)) or "*"
+        rules.append(rule(f"{READ} delete patch", group or "core", written))
+    return rules
+
+
+class InProcessClients:
+    """Clients of the components of one process, each with its own user."""
+
+    def __init__(self, server: InProcess, clock: Clock, wrap: Wrap | None = None) -> None:
+        self._server = server
+        self._clock = clock
+        self._wrap = wrap
+        self._clients: dict[str, Client] = {}
+
+    def client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
+        """Return the client of a component. It may share objects with the server, so they must not be changed."""
+        found = self._clients.get(user)
+        if found is None:
+            found = self._client(SharingTransport, user, groups, agent)
+            if self._wrap is not None:
+                found = self._wrap(found)
+            if len(self._clients) >= _MAX_CLIENTS:
+                self._clients.clear()
+            self._clients[user] = found
+        return found
+
+    def copying_client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
+        """Return a client for callers other than components: it receives copies of objects, which may be changed."""
+        return self._client(InProcessTransport, user, groups, agent)
+
+    def _client(self, kind: type[InProcessTransport], user: str, groups: tuple[str, ...], agent: str) -> Client:
+        transport = kind(self._server.for_peer(in_process_peer(user, groups)))
+        return Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
+
+    def controller_manager(self) -> Client:
+        return self.client("system:kube-controller-manager", agent="kube-controller-manager")
+
+    def controller(self, name: str) -> Client:
+        """Return the client of a controller, which has the rights of its own service account."""
+        namespace = "kube-system"
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        return self.client(f"system:serviceaccount:{namespace}:{name}", groups, agent="kube-controller-manager")
+
+    def scheduler(self) -> Client:
+        return self.client("system:kube-scheduler", agent="kube-scheduler")
+
+    def fleet(self) -> Client:
+        return self.client(FLEET, agent="kubelet")
+
+    def stages(self) -> Client:
+        return self.client(STAGES, agent="kubelet")
+
+    def node(self, name: str) -> Client:
+        return self.client(f"system:node:{name}", ("system:nodes",), agent="kubelet")
+
+    def addons(self) -> Client:
+        return self.client(ADDONS, agent="setpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentOptions:
+    """The choice of components and their settings."""
+
     nodes: int = 3
+    """The number of simulated nodes."""
     controllers: Collection[str] | None = None
-    """Which; all when it is None."""
+    """Names of the controllers that run; None means all."""
     scheduler: bool = True
+    """Whether the scheduler runs."""
     controller_options: ControllerOptions = field(default_factory=ControllerOptions)
     leader_elect: bool = True
     identity: str = ""
-    """Under which controllers and scheduler hold their Leases; a new one when it is empty. Who comes back under the
-    same need not wait until the old Lease has run out."""
+    """The lease holder identity of controllers and scheduler; empty means a new one. After a restart with the same
+    identity, they need not wait until the old Lease expires."""
     wrap: Callable[[str, Client], Client] | None = None
-    """What a component's client is to be seen through, by the component's name."""
+    """Function from a component's name and client to the client that it uses; None means no wrapping."""
     default_storage_class: bool = True
-    """A new cluster has one."""
+    """Whether a new cluster gets a default storage class."""
     logs: ComponentLogs | None = None
-    """What the components say: where it is kept, the first node shows them as Pods that have said it."""
+    """The logs of the components, which the first node then shows as static Pods; None means no such Pods."""
     supervisor: Supervisor | None = None
-    """Restarts a component that has failed. Without one its error ends everything, as is right for a test."""
+    """Restarts components that fail; None means that a failure ends the cluster, as tests want."""
     fleet: FleetOptions | None = None
-    """What the nodes are; `nodes` is then how many it says."""
+    """Properties of the nodes, whose number is then also in `nodes`; None means defaults."""
 
 
 class Components:
-    """While the block runs, so do they; inside it, everything has synced and the nodes are ready. At the end the nodes
-    stop first, then the scheduler, then the controllers: nobody acts on what the others left half done."""
+    """Runs the components while the block runs, which begins when caches have synced and nodes are ready.
+
+    At the end the nodes stop first, then the scheduler, then the controllers, so that none acts on unfinished work of
+    another."""
 
     def __init__(
-        self, api: ApiServer, clock: Clock, ids: Ids, options: ComponentOptions, handle: Handler | None = None
+        self,
+        api: ApiServer,
+        clock: Clock,
+        ids: Ids,
+        options: ComponentOptions,
+        handle: Handler | None = None,
+        controllers_handle: Handler | None = None,
     ) -> None:
-        """`handle` is what requests go to, where somebody listens; otherwise to `api` directly."""
+        """Requests go to `handle` if it is given, for example to record them, and to `api` otherwise; those of the
+        controllers go to `controllers_handle` if it is given, for example to another server of the same cluster."""
         self._clock = clock
         self._ids = ids
         self._options = options
-        api.authenticator.add(InProcessAuthenticator())
         self._api = api
-        self._entrance = InProcess(handle or api.handle)
-        self.who = Identities(self._entrance, clock)
+        self._server = InProcess(handle or api.handle)
+        self._controllers_server = InProcess(controllers_handle) if controllers_handle is not None else self._server
+        self._servers = [*dict.fromkeys((self._server, self._controllers_server))]
+        self.clients = InProcessClients(self._server, clock)
         self._identity = options.identity or f"{hostname()}_{ids.uid()}"
         self._usage: FleetUsage
         self._tasks = asyncio.TaskGroup()
-        self._begun = asyncio.Event()
+        self._started = asyncio.Event()
         self._adopting: asyncio.Task[None] | None = None
-        api.metrics.sources.append(self._families)
+        api.resources.metrics.sources.append(self._families)
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
         self.fleet = Component("fleet", self._fleet, self._restarts("nodes"))
 
     def _restarts(self, name: str) -> Restarts | None:
-        """With a supervisor, a component that fails is restarted, and `/readyz` says so under its name."""
+        """Return the restarts of a component and add them to `/readyz`; None without a supervisor."""
         supervisor = self._options.supervisor
         if supervisor is None:
             return None
         restarts = supervisor.restarts(name)
-        self._api.health.add("readyz", name, lambda: restarts.trouble)
+        self._api.parts.health.add("readyz", name, lambda: restarts.error)
         return restarts
 
     async def start(self, component: Component[Any]) -> None:
         await component.start(self._tasks)
 
     def event_reader(self) -> Client:
-        """For whoever tells people what happens."""
-        self._api.own_identities.grant(EVENT_READER, [rule(READ, "core", "events")])
-        return self.who.client(EVENT_READER, agent="setpoint")
+        """Return a client that may read Events and nothing else."""
+        self._api.parts.own_identities.grant(EVENT_READER, [rule(READ, "core", "events")])
+        return self.clients.client(EVENT_READER, agent="setpoint")
 
     async def __aenter__(self) -> Components:
-        await self._entrance.__aenter__()
+        for server in self._servers:
+            await server.__aenter__()
         await self._tasks.__aenter__()
         try:
             await self._start_all()
         except BaseException:
-            # This may be no more than the echo of a part that failed: it is that one's error that is to be told.
+            # This may be a cancellation because a component failed. The task group raises that component's error.
             await self.__aexit__(*sys.exc_info())
             raise
         return self
@@ -121,8 +255,8 @@ class Components:
         if simulates:
             await self._serve_metrics()
         if self._options.default_storage_class:
-            self._api.own_identities.grant(ADDONS, DEFAULT_STORAGE_RULES)
-            await ensure_default_storage(self.who.addons())
+            self._api.parts.own_identities.grant(ADDONS, DEFAULT_STORAGE_RULES)
+            await ensure_default_storage(self.clients.addons())
         await self.start(self.controllers)
         if self._options.scheduler:
             await self.start(self.scheduler)
@@ -132,14 +266,14 @@ class Components:
             supervisor = self._options.supervisor
             adopting = self._adopt() if supervisor is None else supervisor.run("node adoption", self._adopt)
             self._adopting = self._tasks.create_task(adopting)
-        self._begun.set()
+        self._started.set()
 
     async def _adopt(self) -> None:
-        """Without nodes of its own a cluster needs no fleet, until somebody makes a Node that is to be simulated."""
-        await node_to_adopt(self.who.fleet(), self._clock)
+        """Start the fleet of a cluster without simulated nodes as soon as a user creates a Node to be simulated."""
+        await wait_for_adoptable_node(self.clients.fleet(), self._clock)
         self._adopting = None
         await self._serve_metrics()
-        await self.fleet.start(self._tasks, patient=True)
+        await self.fleet.start(self._tasks, retry=True)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -154,15 +288,16 @@ class Components:
             try:
                 await self._tasks.__aexit__(kind, error, trace)
             finally:
-                await self._entrance.__aexit__(None, None, None)
+                for server in self._servers:
+                    await server.__aexit__(None, None, None)
 
     async def _serve_metrics(self) -> None:
-        # Here, because a cluster without nodes need not load it.
-        from setpoint.apiserver.metrics_api.serving import serve_metrics
-        from setpoint.cluster.usage_sampling import FleetUsage
+        # Imported here because a cluster without nodes need not load it.
+        from setpoint.apiserver.metrics_api import serve_metrics
+        from setpoint.cluster.in_process_nodes import FleetUsage
 
         self._usage = FleetUsage(self._clock)
-        await serve_metrics(self._api, self._usage)
+        await serve_metrics(self._api.resources, self._usage)
 
     def _families(self) -> Iterable[Family]:
         for component in (self.controllers, self.scheduler):
@@ -170,35 +305,33 @@ class Components:
             if elected is not None:
                 yield from elected.families()
 
-    def _parts(self, component: str) -> Parts:
+    def _factory(self, component: str) -> ComponentFactory:
         wrap, options = self._options.wrap, self._options
-        clients = Identities(self._entrance, self._clock, None if wrap is None else partial(wrap, component))
-        election = Election(self._identity) if options.leader_elect else None
-        return Parts(clients, self._clock, self._ids, election, begun=self._begun)
+        server = self._controllers_server if component == "controllers" else self._server
+        clients = InProcessClients(server, self._clock, None if wrap is None else partial(wrap, component))
+        election = ElectionOptions(self._identity) if options.leader_elect else None
+        return ComponentFactory(clients, self._clock, self._ids, election, started=self._started)
 
-    def _controllers(self) -> AbstractAsyncContextManager[Elected]:
-        return self._parts("controllers").controllers(self._options.controller_options, self._options.controllers)
+    def _controllers(self) -> AbstractAsyncContextManager[ElectedComponent]:
+        return self._factory("controllers").controllers(self._options.controller_options, self._options.controllers)
 
-    def _scheduler(self) -> AbstractAsyncContextManager[Elected]:
-        return self._parts("scheduler").scheduler()
+    def _scheduler(self) -> AbstractAsyncContextManager[ElectedComponent]:
+        return self._factory("scheduler").scheduler()
 
     @asynccontextmanager
     async def _fleet(self) -> AsyncIterator[Manager]:
-        # Here, because a cluster without nodes need not load them.
-        from setpoint.cluster.control_plane_pods import control_plane_pods
-        from setpoint.cluster.node_access import near_nodes
+        # Imported here because a cluster without nodes need not load it.
+        from setpoint.cluster.in_process_nodes import connecting_nodes
         from setpoint.node.fleet import node_names
 
         nodes, fleet = self._options.nodes, self._options.fleet
         if fleet is not None and fleet.stages:
-            from setpoint.cluster.stage_rules import stage_rules
-
-            self._api.own_identities.grant(STAGES, stage_rules(fleet.stages))
-        serving = near_nodes(self._api.nodes, self._usage, self._clock, self._api.handle)
+            self._api.parts.own_identities.grant(STAGES, stage_rules(fleet.stages))
+        serving = connecting_nodes(self._api.parts.nodes, self._usage, self._clock, self._api.handle)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
-        async with self._parts("fleet").fleet(fleet or nodes, serving, statics) as manager:
+        async with self._factory("fleet").fleet(fleet or nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:
-                await nodes_ready(self.who.fleet(), node_names(nodes))
+                await wait_for_ready_nodes(self.clients.fleet(), node_names(nodes))
             yield manager
 
 

@@ -1,4 +1,4 @@
-"""The API server as the components of its own process see it: the real pipeline, without a socket."""
+"""In-process access of components to the API server: the complete request pipeline, without a socket."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from setpoint.apiserver.http.encoding import unframed
-from setpoint.apiserver.http.message import (
+from setpoint.client.inprocess import InProcessAnswer, InProcessServer
+from setpoint.client.transport import Headers, Unreachable
+from setpoint.meta.objects import Obj
+from setpoint.meta.tracebacks import drop_traceback
+from setpoint.wire.encoding import decode_chunks
+from setpoint.wire.message import (
     Handler,
     ObjectRequest,
     ObjectResponse,
@@ -21,24 +25,20 @@ from setpoint.apiserver.http.message import (
     StreamResponse,
     UpgradeResponse,
 )
-from setpoint.client.inprocess import InProcessAnswer, InProcessServer
-from setpoint.client.transport import Headers, Unreachable
-from setpoint.meta.tracebacks import drop_traceback
 
 log = logging.getLogger("setpoint.cluster")
 
-WRITES_AT_ONCE = 40
-"""Of one component. The server refuses to work on more than some two hundred at once, and who is refused waits for a
-second; with its turn in sight none waits that long, and none is in the way of the others."""
+MAX_CONCURRENT_WRITES = 40
+"""Concurrent writes of one component. The server rejects more than about two hundred at once, and a rejected client
+waits for a second; queueing here is faster, and no component blocks the others."""
 
-Obj = dict[str, Any]
 Event = tuple[str, Obj]
 T = TypeVar("T")
 P = TypeVar("P", "_BytePipe", "_EventPipe")
 
 
 class InProcess:
-    """Hands requests to `handle`. The streams it has open run in a task group of its own and end with it:
+    """Passes requests to `handle`. Its open streams run in its own task group and end with it:
 
     async with InProcess(api.handle) as server:
         client = Client(InProcessTransport(server, token), clock)
@@ -62,8 +62,8 @@ class InProcess:
         await self._tasks.__aexit__(kind, error, trace)
 
     def for_peer(self, peer: Peer) -> InProcessServer:
-        """The same server, as this peer sees it."""
-        return _Entrance(self, peer)
+        """Return the server for requests of this peer."""
+        return _PeerServer(self, peer)
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
         return await self.serve(Request(method, path, query, {}, body, self._peer), headers)
@@ -72,15 +72,15 @@ class InProcess:
         return await self.serve(ObjectRequest(method, path, query, {}, value, self._peer), headers)
 
     async def serve(self, request: Request, headers: Headers) -> InProcessAnswer:
-        request.headers = together = dict(headers)
-        if len(together) != len(headers):
+        request.headers = joined = dict(headers)
+        if len(joined) != len(headers):
             _join_repeated(request, headers)
         answer = await self._handle(request)
         if isinstance(answer, ObjectResponse):
             sent = [(name.lower(), value) for name, value in answer.headers] if answer.headers else ()
             return InProcessAnswer(answer.status, sent, value=answer.value)
         if isinstance(answer, UpgradeResponse):
-            raise Unreachable("connections that leave HTTP need a socket: they cannot be had within the process")
+            raise Unreachable("upgraded connections need a socket and are not available within the process")
         sent = [(name.lower(), value) for name, value in answer.headers]
         if isinstance(answer, StreamResponse):
             if isinstance(request, ObjectRequest):
@@ -93,17 +93,17 @@ class InProcess:
         task = self._tasks.create_task(self._run(answer, pipe))
         pipe.cancel = task.cancel
 
-        def over(_: asyncio.Task[None]) -> None:
+        def ended(_: asyncio.Task[None]) -> None:
             self._pipes.pop(pipe, None)
             pipe.end()
 
-        task.add_done_callback(over)
+        task.add_done_callback(ended)
         return pipe
 
     async def _run(self, answer: StreamResponse, pipe: P) -> None:
         try:
             await answer.run(pipe)
-        except Exception as error:  # one stream must not take the others along
+        except Exception as error:  # a failed stream must not end the others
             log.exception("a stream failed")
             pipe.failure = str(error)
         except asyncio.CancelledError as cancelled:
@@ -111,8 +111,8 @@ class InProcess:
             raise
 
 
-class _Entrance:
-    """An InProcessServer for one peer."""
+class _PeerServer:
+    """An InProcessServer for one peer, with a limit on concurrent writes."""
 
     __slots__ = ("_peer", "_serve", "_waiting", "_writing")
 
@@ -121,49 +121,49 @@ class _Entrance:
         self._peer = peer
         self._writing = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        """For the place of one who writes, in the order in which they came."""
+        """Writes that wait for a free slot, in order of arrival."""
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        return await self._in_turn(Request(method, path, query, {}, body, self._peer), headers)
+        return await self._serve_limited(Request(method, path, query, {}, body, self._peer), headers)
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
-        return await self._in_turn(ObjectRequest(method, path, query, {}, value, self._peer), headers)
+        return await self._serve_limited(ObjectRequest(method, path, query, {}, value, self._peer), headers)
 
-    async def _in_turn(self, request: Request, headers: Headers) -> InProcessAnswer:
-        # Who renews a Lease does not wait: it could run out meanwhile.
+    async def _serve_limited(self, request: Request, headers: Headers) -> InProcessAnswer:
+        # The renewal of a Lease does not wait, because the Lease could expire.
         if request.method == "GET" or "/leases/" in request.path:
             return await self._serve(request, headers)
-        if self._writing < WRITES_AT_ONCE:
+        if self._writing < MAX_CONCURRENT_WRITES:
             self._writing += 1
         else:
-            await self._turn()
+            await self._wait_for_slot()
         try:
             return await self._serve(request, headers)
         finally:
-            self._leave()
+            self._release_slot()
 
-    async def _turn(self) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    async def _wait_for_slot(self) -> None:
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
         try:
-            await turn
+            await slot
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()  # it had come, in the very moment
+            if slot.done() and not slot.cancelled():
+                self._release_slot()  # it was assigned at the moment of the cancellation
             raise
 
-    def _leave(self) -> None:
-        """Whoever waits takes the place."""
+    def _release_slot(self) -> None:
+        """Pass the slot to the first write that waits, if there is one."""
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            slot = self._waiting.popleft()
+            if not slot.done():
+                slot.set_result(None)
                 return
         self._writing -= 1
 
 
 def _join_repeated(request: Request, headers: Headers) -> None:
-    """As the wire does it."""
+    """Join repeated headers as the HTTP server does."""
     values: dict[str, list[str]] = {}
     for name, value in headers:
         values.setdefault(name, []).append(value)
@@ -178,15 +178,14 @@ def _nothing() -> None:
 
 
 class _Pipe(Generic[T]):
-    """A StreamWriter at the server's end, what was written at the client's. The server looks at `buffered` and gives
-    up on a reader who does not read, just as with a socket; what is in the pipe then still reaches the reader, in
-    order."""
+    """A StreamWriter for the server and an async iterator for the client. As with a socket, the server closes a stream
+    whose client is too far behind according to `buffered`; the client still receives the buffered items in order."""
 
-    __slots__ = ("_closed", "_drain", "_ended", "_reader", "_waiting", "buffered", "cancel", "failure")
+    __slots__ = ("_closed", "_drain", "_ended", "_items", "_reader", "buffered", "cancel", "failure")
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[T, int]] = deque()
-        """What was written, and what of `buffered` it is."""
+        self._items: deque[tuple[T, int]] = deque()
+        """Items that the client has not read, each with its size."""
         self._closed = asyncio.Event()
         self._ended = False
         self._reader: asyncio.Future[None] | None = None
@@ -194,13 +193,13 @@ class _Pipe(Generic[T]):
         self.buffered = 0
         self.cancel: Callable[[], object] = _nothing
         self.failure: str | None = None
-        """Why the server's end failed, if it did."""
+        """The error of the server's side; None if there was none."""
 
-    # The server's end.
+    # For the server.
 
     def put(self, item: T, size: int) -> None:
         if not self._ended:
-            self._waiting.append((item, size))
+            self._items.append((item, size))
             self.buffered += size
             if self._reader is not None:
                 self._wake()
@@ -219,13 +218,13 @@ class _Pipe(Generic[T]):
         self._ended = True
         self._wake()
 
-    # The client's end.
+    # For the client.
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
 
     async def __anext__(self) -> T:
-        while not self._waiting:
+        while not self._items:
             if self._ended:
                 if self.failure is not None:
                     raise ConnectionResetError(self.failure)
@@ -235,14 +234,14 @@ class _Pipe(Generic[T]):
                 await self._reader
             finally:
                 self._reader = None
-        item, size = self._waiting.popleft()
+        item, size = self._items.popleft()
         self.buffered -= size
-        if self._drain is not None and not self._waiting:
+        if self._drain is not None and not self._items:
             self._drain.set()
         return item
 
     def close(self) -> None:
-        self._waiting.clear()
+        self._items.clear()
         self.buffered = 0
         self._ended = True
         self._closed.set()
@@ -263,12 +262,12 @@ class _BytePipe(_Pipe[bytes]):
         if data:
             self.put(data, len(data))
 
-    def write_frames(self, frames: bytes) -> None:
-        self.write(unframed(frames))
+    def write_chunks(self, chunks: bytes) -> None:
+        self.write(decode_chunks(chunks))
 
 
 class _EventPipe(_Pipe[Event]):
-    """An EventWriter. What a stream writes as bytes nevertheless is lines, each an event."""
+    """An EventWriter. Bytes that a stream writes are lines, each of which is an event."""
 
     __slots__ = ()
 
@@ -280,5 +279,5 @@ class _EventPipe(_Pipe[Event]):
             event = orjson.loads(line)
             self.put((event["type"], event["object"]), len(line))
 
-    def write_frames(self, frames: bytes) -> None:
-        self.write(unframed(frames))
+    def write_chunks(self, chunks: bytes) -> None:
+        self.write(decode_chunks(chunks))

@@ -1,4 +1,4 @@
-"""A data directory is its owner's alone: who reads it has every Secret and every key of the cluster."""
+"""Permissions of a data directory: only its owner may read it, because it contains all Secrets and keys."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from setpoint.cluster.config import ConfigError
 
 log = logging.getLogger("setpoint.cluster")
 
-_OTHERS = 0o077
-_OURS = ("state.db", "pki", "admin.kubeconfig", "identity")
-"""Where one of these is, a cluster has lived before."""
-FRONT_PROXY = "front-proxy"
-"""The folder beside the cluster's authority that holds the one of its proxies."""
-_SECRETS = ("*.kubeconfig", "*.key", "*.pem", "state.db*")
+_OTHERS_MODE = 0o077
+_DATA_DIR_NAMES = ("state.db", "pki", "admin.kubeconfig", "identity")
+"""Names that identify a directory as the data directory of a cluster."""
+FRONT_PROXY, ETCD = "front-proxy", "etcd"
+"""The folders of the authorities of the front proxy and of etcd, beside that of the cluster."""
+_SECRET_PATTERNS = ("*.kubeconfig", "*.key", "*.pem", "state.db*")
 
 
-def make_private(directory: Path) -> None:
-    """Made, or taken from others if they could enter it. A directory that has other things in it is not ours to close:
-    that is refused. Raises ConfigError."""
+def ensure_private_directory(directory: Path) -> None:
+    """Create the directory, or remove the permissions of others. A directory with other content is rejected, because
+    others may need it. Raises ConfigError."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = directory.stat()
@@ -31,58 +31,59 @@ def make_private(directory: Path) -> None:
     if not os.access(directory, os.W_OK):
         raise ConfigError(f"cannot write to the data directory {directory}")
     mode = stat.S_IMODE(found.st_mode)
-    if not mode & _OTHERS:
+    if not mode & _OTHERS_MODE:
         return
-    if mode & stat.S_ISVTX or not _is_ours(directory):
+    if mode & stat.S_ISVTX or not _is_data_dir(directory):
         raise ConfigError(
-            f"the data directory {directory} is open to others (mode {mode:04o}) and holds other things: "
-            "close it with chmod 0700, or choose another one with --data-dir"
+            f"the data directory {directory} is accessible to other users (mode {mode:04o}) and contains other files: "
+            "run chmod 0700 on it, or choose another one with --data-dir"
         )
-    _close(directory, mode, 0o700)
+    _restrict(directory, mode, 0o700)
 
 
-def keep_private(directory: Path, certificates: Path) -> None:
-    """Keys and the like in there, and the folders in which we keep them, are their owner's alone from now on. Folders
-    outside the data directory stay as they are, except those that we make in them. Raises ConfigError."""
-    authorities = certificates / FRONT_PROXY
-    for folder in (authorities, *((certificates,) if certificates.is_relative_to(directory) else ())):
+def restrict_secrets(directory: Path, certificates: Path) -> None:
+    """Remove the permissions of others from keys and kubeconfigs, and from the folders of certificates. Folders outside
+    the data directory are not changed, except those created by this process. Raises ConfigError."""
+    authorities = certificates / FRONT_PROXY, certificates / ETCD
+    for folder in (*authorities, *((certificates,) if certificates.is_relative_to(directory) else ())):
         if folder.is_dir():
-            _close_to_others(folder, 0o700)
-    for folder in (directory, certificates, authorities):
-        for path in _secrets(folder):
-            _close_to_others(path, 0o600)
+            _restrict_if_open(folder, 0o700)
+    for folder in (directory, certificates, *authorities):
+        for path in _secret_files(folder):
+            _restrict_if_open(path, 0o600)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, and at no moment readable to others, whatever the umask."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)  # one that was left behind may have any mode
+    """Write the file atomically, at no moment readable by others, whatever the umask. Other processes may write it at
+    the same time."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    temporary.unlink(missing_ok=True)  # a leftover file may have any mode
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     temporary.replace(path)
 
 
-def _is_ours(directory: Path) -> bool:
+def _is_data_dir(directory: Path) -> bool:
     names = {entry.name for entry in os.scandir(directory)}
-    return names <= {"up.log"} or any(name in names for name in _OURS)
+    return names <= {"up.log"} or any(name in names for name in _DATA_DIR_NAMES)
 
 
-def _secrets(directory: Path) -> Iterable[Path]:
-    for pattern in _SECRETS:
+def _secret_files(directory: Path) -> Iterable[Path]:
+    for pattern in _SECRET_PATTERNS:
         yield from (path for path in directory.glob(pattern) if path.is_file())
 
 
-def _close_to_others(path: Path, wanted: int) -> None:
+def _restrict_if_open(path: Path, wanted: int) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & _OTHERS:
-        _close(path, mode, wanted)
+    if mode & _OTHERS_MODE:
+        _restrict(path, mode, wanted)
 
 
-def _close(path: Path, mode: int, wanted: int) -> None:
+def _restrict(path: Path, mode: int, wanted: int) -> None:
     try:
         path.chmod(wanted)
     except OSError as error:
         raise ConfigError(
-            f"{path} is open to others (mode {mode:04o}), and closing it fails: {error.strerror}"
+            f"{path} is accessible to other users (mode {mode:04o}), and chmod fails: {error.strerror}"
         ) from None
-    log.warning("%s was open to others (mode %04o); now it has mode %04o", path, mode, wanted)
+    log.warning("%s was accessible to other users (mode %04o); changed to mode %04o", path, mode, wanted)

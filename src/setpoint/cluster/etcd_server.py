@@ -1,0 +1,100 @@
+"""Prepares a machine for an API server on etcd: the lock of the data directory, the cluster's keys, and the member of
+etcd that the machine runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from setpoint.cluster.config import MEMBER_RECORD, ApiServerConfig, ConfigError
+from setpoint.cluster.etcd_joining import Step
+from setpoint.cluster.etcd_member import EtcdMember, embedded_etcd, fetch_keys
+from setpoint.cluster.join_bundle import ENCRYPTION_CONFIG
+from setpoint.cluster.private_files import ensure_private_directory
+from setpoint.cluster.supervisor import Supervisor
+from setpoint.meta.clock import Clock
+from setpoint.store.etcd.store import EtcdStore
+from setpoint.store.interface import Store, StoreError
+from setpoint.store.sqlite_file import acquire_lock
+from setpoint.system import RandomIds, SystemClock
+from setpoint.tasks import child_tasks
+
+Open = Callable[[ApiServerConfig, Clock], Awaitable[Store]]
+
+
+@asynccontextmanager
+async def on_etcd(
+    config: ApiServerConfig, open_store: Open, step: Step
+) -> AsyncIterator[tuple[ApiServerConfig, Store, Supervisor]]:
+    """Prepare this machine for an API server on etcd: yield its configuration and its store, and the supervisor of the
+    machine's etcd. At the end the store is closed, and etcd stops last. Raises ConfigError."""
+    clock = SystemClock()
+    supervisor = Supervisor(clock)
+    with _locked(config.data_dir):
+        if not config.etcd:
+            if (config.data_dir / MEMBER_RECORD).exists():
+                raise ConfigError(f"{config.data_dir} contains a member of etcd: start it without --etcd-servers")
+            if config.join and not (config.pki / "ca.crt").exists():
+                await fetch_keys(config, clock, step)
+            own = _with_shared_encryption(config)
+            async with _opened(own, open_store, clock) as store:
+                yield own, store, supervisor
+            return
+        async with embedded_etcd(config, clock, RandomIds(), supervisor, step) as member:
+            own = _with_shared_encryption(member.server_config)
+            async with _opened(own, open_store, clock) as store:
+                assert isinstance(store, EtcdStore)
+                following = supervisor.run("etcd membership", partial(member.follow, store.set_endpoints))
+                async with child_tasks(following):
+                    yield own, store, supervisor
+
+
+@asynccontextmanager
+async def member_alone(
+    config: ApiServerConfig, step: Step, *, force_new_cluster: bool = False
+) -> AsyncIterator[EtcdMember]:
+    """Run the member of etcd of this machine without an API server, while the block runs. With `force_new_cluster`, it
+    continues as the only member. Raises ConfigError."""
+    config.check()
+    ensure_private_directory(config.data_dir)
+    clock = SystemClock()
+    with _locked(config.data_dir):
+        own = embedded_etcd(config, clock, RandomIds(), Supervisor(clock), step, force_new_cluster=force_new_cluster)
+        async with own as member:
+            yield member
+
+
+def _with_shared_encryption(config: ApiServerConfig) -> ApiServerConfig:
+    """Return the configuration with the encryption of the cluster that this machine has joined, unless a flag names
+    another file."""
+    shared = config.pki / ENCRYPTION_CONFIG
+    if config.encryption_provider_config or not shared.exists():
+        return config
+    return replace(config, encryption_provider_config=str(shared))
+
+
+@asynccontextmanager
+async def _opened(config: ApiServerConfig, open_store: Open, clock: Clock) -> AsyncIterator[Store]:
+    store = await open_store(config, clock)
+    try:
+        yield store
+    finally:
+        with suppress(StoreError):
+            await store.close()
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of the data directory, as the SQLite store does: it shows that a process runs here."""
+    try:
+        lock = acquire_lock(directory / "state.db")
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+    try:
+        yield
+    finally:
+        os.close(lock)
