@@ -1,3 +1,3 @@
 """Setpoint: a complete Kubernetes-compatible control plane as a Python package."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -17,38 +17,41 @@ if TYPE_CHECKING:
     import asyncio
 
     from setpoint.cluster.apiserver import RunningApiServer
+    from setpoint.cluster.config import ApiServerConfig
 
 
 @server
-def run(call: Invocation) -> None:
+def run(invocation: Invocation) -> None:
     from setpoint.cluster.apiserver import apiserver
     from setpoint.cluster.component_files import component_files
     from setpoint.cluster.component_logs import API_SERVER
-    from setpoint.cluster.private_files import make_private
-    from setpoint.cluster.stopping import catch_signals
+    from setpoint.cluster.private_files import ensure_private_directory
+    from setpoint.cluster.signals import stop_on_signals
     from setpoint.system import SystemClock
 
-    call.no_arguments()
-    config = server_config(call.flags, Path(call.flags.data_dir))
+    invocation.no_arguments()
+    config = server_config(invocation.flags, Path(invocation.flags.data_dir))
 
     async def main() -> None:
-        stop = catch_signals()
-        make_private(config.data_dir)
+        stop = stop_on_signals()
+        ensure_private_directory(config.data_dir)
         with component_files(config.data_dir, API_SERVER, SystemClock()):
             async with apiserver(config, alone=True) as running:
-                await _serve(call, config.data_dir, running, stop)
+                await _serve(invocation, config, running, stop)
 
     serve(main)
 
 
-async def _serve(call: Invocation, directory: Path, running: RunningApiServer, stop: asyncio.Event) -> None:
-    from setpoint.cluster.apiserver import until
+async def _serve(
+    invocation: Invocation, config: ApiServerConfig, running: RunningApiServer, stop: asyncio.Event
+) -> None:
+    from setpoint.cluster.apiserver import serve_until
 
-    with written_down(call, directory, running_now(call, running, 0)):
+    with written_down(invocation, config.data_dir, running_now(invocation, running, 0, config.store)):
         took = time.monotonic() - STARTED
         message = f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})"
-        ready(call, message, running.api.count)
-        await until(stop, running.api)
+        ready(invocation, message, running.api.resources.count)
+        await serve_until(stop, running.api)
 
 
 COMMAND = Command(

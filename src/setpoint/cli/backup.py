@@ -3,41 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of, find_running, is_locked
+from setpoint.cli.store_options import ETCD_FLAGS, location_of, started_location
+
+if TYPE_CHECKING:
+    from setpoint.cluster.backups import BackupHeader
 
 
-async def run(call: Invocation) -> None:
+async def run(invocation: Invocation) -> None:
     # Imported here because `--help` does not need it.
-    from setpoint.cluster.backups import back_up_stopped
+    from setpoint.cluster.backups import back_up
     from setpoint.cluster.config import ConfigError
 
-    if len(call.args) != 1:
+    if len(invocation.args) != 1:
         raise Failed("name the file to write the backup to: setpoint backup FILE")
-    path, directory = Path(call.args[0]), directory_of(call)
-    elsewhere = not call.flags.given("data-dir") and call.choice.explicit and call.choice.directory is None
+    path, directory = Path(invocation.args[0]), directory_of(invocation)
+    elsewhere = (
+        not invocation.flags.given("data-dir") and invocation.choice.explicit and invocation.choice.directory is None
+    )
     try:
-        if elsewhere:
-            revision = await _from_server(call, path)
+        if invocation.flags.etcd_servers:
+            header = await back_up(location_of(invocation), path, invocation.io.clock)
+        elif elsewhere:
+            header = await _from_server(invocation, path)
         elif find_running(directory) is not None or is_locked(directory):
-            call.point_to(directory)
-            revision = await _from_server(call, path)
+            invocation.point_to(directory)
+            header = await _from_server(invocation, path)
         else:
-            revision = back_up_stopped(directory, path)
+            async with started_location(invocation) as location:
+                header = await back_up(location, path, invocation.io.clock)
     except ConfigError as error:
         raise Failed(str(error)) from None
-    call.print(f"{path} holds the cluster's state at revision {revision}. `setpoint restore {path}` brings it back.")
+    invocation.print(f"{path} holds the cluster's state at revision {header.revision}, {header.keys} keys. ", end="")
+    invocation.print(f"`setpoint restore {path}` brings it back.")
 
 
-async def _from_server(call: Invocation, path: Path) -> int:
+async def _from_server(invocation: Invocation, path: Path) -> BackupHeader:
     from setpoint.client.failures import failure
     from setpoint.client.transport import Reply
     from setpoint.cluster.backups import BACKUP_PATH, write_backup
 
-    stream = await call.client.sender.stream("GET", BACKUP_PATH, accept="*/*")
+    stream = await invocation.client.sender.stream("GET", BACKUP_PATH, accept="*/*")
     try:
         if stream.status != 200:
             raise failure(Reply(stream.status, stream.headers, b"".join([piece async for piece in stream])))
@@ -49,7 +60,7 @@ async def _from_server(call: Invocation, path: Path) -> int:
 COMMAND = Command(
     "Write the state of a cluster, running or stopped, to a file",
     run,
-    (DATA_DIR,),
+    (DATA_DIR, *ETCD_FLAGS),
     usage="FILE",
     examples="""
     # Of the cluster in .setpoint, whether it runs or not
@@ -58,5 +69,8 @@ COMMAND = Command(
     # And back
     setpoint down
     setpoint restore monday.backup --force
+
+    # Of a cluster on etcd, directly from etcd
+    setpoint backup monday.backup --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379
     """,
 )

@@ -20,7 +20,10 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "lesson": _of("lesson", "Learn how a control plane works, by doing"),
         "backup": _of("backup", "Write the state of a cluster, running or stopped, to a file"),
         "restore": _of("restore", "Restore the state of a stopped cluster from a backup"),
+        "store": _of("store", "Verify or copy the store of a cluster, without a server"),
         "reset": _of("reset", "Stop the cluster of a data directory and remove everything that it holds"),
+        "token": _of("token", "Create tokens with which further machines join the control plane"),
+        "member": _of("member", "List the members of the etcd of the control plane; remove one, or run one alone"),
         "kubeconfig": _of("kubeconfig", "Print the administrator's kubeconfig of a cluster, or merge it into another"),
     },
     "Its parts, each in a process of its own": {
@@ -56,10 +59,10 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "certificate": _of("verbs.certificate", "Modify certificate resources"),
         "cluster-info": _of("verbs.cluster_info", "Display cluster information"),
         "top": _of("verbs.top", "Display resource (CPU/memory) usage"),
-        "cordon": _of("verbs.nodes.cordon", "Mark node as unschedulable", constant="CORDON"),
-        "uncordon": _of("verbs.nodes.cordon", "Mark node as schedulable", constant="UNCORDON"),
-        "drain": _of("verbs.nodes.drain", "Drain node in preparation for maintenance"),
-        "taint": _of("verbs.nodes.taint", "Update the taints on one or more nodes"),
+        "cordon": _of("verbs.drain", "Mark node as unschedulable", constant="CORDON"),
+        "uncordon": _of("verbs.drain", "Mark node as schedulable", constant="UNCORDON"),
+        "drain": _of("verbs.drain", "Drain node in preparation for maintenance"),
+        "taint": _of("verbs.taint", "Update the taints on one or more nodes"),
     },
     "Advanced commands": {
         "diff": _of("verbs.diff", "Diff the live version against a would-be applied version"),
@@ -85,16 +88,18 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "label": _of("verbs.label", "Update the labels on a resource"),
         "annotate": _of("verbs.annotate", "Update the annotations on a resource"),
         "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),
-        "api-versions": _of("verbs.api_versions", "Print the supported API versions on the server"),
+        "api-versions": _of(
+            "verbs.api_resources", "Print the supported API versions on the server", constant="VERSIONS"
+        ),
         "completion": _of("verbs.completion", "Output shell completion code for the specified shell"),
-        "__complete": _of("verbs.complete", "Offer what could be typed next", hidden=True),
+        "__complete": _of("completing", "Offer what could be typed next", hidden=True),
         "config": _of("verbs.config", "Modify kubeconfig files"),
         "plugin": _of("verbs.plugin", "Provides utilities for interacting with plugins"),
-        "help": _of("verbs.help", "Help about any command", hidden=True),
-        "options": _of("verbs.options", "Print the list of flags inherited by all commands", hidden=True),
+        "help": _of("help", "Help about any command", hidden=True),
+        "options": _of("help", "Print the list of flags inherited by all commands", hidden=True, constant="OPTIONS"),
         "version": _of("verbs.version", "Print the client and server version information"),
     },
-}  # fmt: skip
+}
 
 ROOT = Command(
     "A complete Kubernetes-compatible control plane.",

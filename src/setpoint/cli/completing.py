@@ -1,4 +1,7 @@
-"""Shell completion: commands, flags, kinds, objects, namespaces, contexts, containers."""
+"""Shell completion: commands, flags, kinds, objects, namespaces, contexts, containers.
+
+The hidden command `__complete` answers the shell.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +15,88 @@ from setpoint.cli.failures import EXPECTED
 from setpoint.cli.flags import Flag, Flags, UsageProblem
 from setpoint.cli.invocation import CommandIO, Invocation
 from setpoint.cli.main import HELP
+from setpoint.cli.verbs.plugin import completing_plugin
 
 NO_SPACE, NO_FILES, DEFAULT = 2, 4, 0
 """Completion directives for the shell: no space after the word, no file names, default behaviour."""
 _REQUEST_TIMEOUT = "3s"
-_MOST = 2000
+_MAX = 2000
 
 _KINDS_THEN_NAMES = (
-    "get", "describe", "delete", "edit", "label", "annotate", "patch", "scale", "autoscale", "expose", "wait", "events",
-    "taint", "set image", "set env", "set resources", "set selector", "set serviceaccount", "set subject",
-    "rollout status", "rollout history", "rollout undo", "rollout pause", "rollout resume", "rollout restart",
-    "apply view-last-applied", "apply edit-last-applied",
-)  # fmt: skip
+    "get",
+    "describe",
+    "delete",
+    "edit",
+    "label",
+    "annotate",
+    "patch",
+    "scale",
+    "autoscale",
+    "expose",
+    "wait",
+    "events",
+    "taint",
+    "set image",
+    "set env",
+    "set resources",
+    "set selector",
+    "set serviceaccount",
+    "set subject",
+    "rollout status",
+    "rollout history",
+    "rollout undo",
+    "rollout pause",
+    "rollout resume",
+    "rollout restart",
+    "apply view-last-applied",
+    "apply edit-last-applied",
+)
 _PODS = ("logs", "exec", "attach", "port-forward", "debug", "cp")
 _NAMES_OF = {
-    "drain": "nodes", "cordon": "nodes", "uncordon": "nodes", "top node": "nodes", "top pod": "pods",
-    "nodes stop": "nodes", "nodes start": "nodes", "nodes partition": "nodes", "nodes remove": "nodes",
-    "certificate approve": "certificatesigningrequests", "certificate deny": "certificatesigningrequests",
-}  # fmt: skip
+    "drain": "nodes",
+    "cordon": "nodes",
+    "uncordon": "nodes",
+    "top node": "nodes",
+    "top pod": "pods",
+    "nodes stop": "nodes",
+    "nodes start": "nodes",
+    "nodes partition": "nodes",
+    "nodes remove": "nodes",
+    "certificate approve": "certificatesigningrequests",
+    "certificate deny": "certificatesigningrequests",
+}
 """Commands whose arguments are names of objects of one kind."""
-_FILES = ("backup", "restore", "kustomize", "create configmap", "create secret generic")
+_FILES = ("backup", "restore", "store check", "store copy", "kustomize", "create configmap", "create secret generic")
 """Commands whose arguments are or can be files."""
 _FILE_FLAGS = (
-    "filename", "kubeconfig", "kustomize", "www", "unix-socket", "custom", "certificate-authority",
-    "client-certificate", "client-key", "from-file", "from-env-file", "cert", "key", "fleet", "into", "kuberc",
-    "kubelet-client-certificate", "kubelet-client-key", "kubelet-certificate-authority",
-)  # fmt: skip
+    "filename",
+    "kubeconfig",
+    "kustomize",
+    "www",
+    "unix-socket",
+    "custom",
+    "certificate-authority",
+    "client-certificate",
+    "client-key",
+    "from-file",
+    "from-env-file",
+    "cert",
+    "key",
+    "fleet",
+    "into",
+    "kuberc",
+    "kubelet-client-certificate",
+    "kubelet-client-key",
+    "kubelet-certificate-authority",
+)
 _FILE_ENDINGS = ("-file", "-dir", "-config", "-path")
-_CONTEXTS = ("config use-context", "config delete-context", "config rename-context", "config set-context",
-             "config get-contexts")  # fmt: skip
+_CONTEXTS = (
+    "config use-context",
+    "config delete-context",
+    "config rename-context",
+    "config set-context",
+    "config get-contexts",
+)
 _SECTIONS = {"config delete-cluster": "clusters", "config delete-user": "users"}
 _KINDS = ("explain",)
 _LOGGED = ("deployments", "daemonsets", "statefulsets", "jobs", "replicasets", "services")
@@ -62,9 +118,7 @@ async def offers(words: list[str], io: CommandIO) -> Offers:
         if equals and name.startswith("--"):
             flag = next((one for one in flags.all if f"--{one.name}" == name), None)
             return (
-                await _values(flag, value, rest, flags, io, command.local)
-                if flag is not None
-                else Offers([], DEFAULT)
+                await _values(flag, value, rest, flags, io, command.local) if flag is not None else Offers([], DEFAULT)
             )
         if rest and (flag := _wanting(flags, rest[-1])) is not None:
             return await _values(flag, last, rest[:-1], flags, io, command.local)
@@ -128,42 +182,42 @@ def _flag_names(flags: Flags, last: str) -> Offers:
 async def _values(flag: Flag, last: str, rest: list[str], flags: Flags, io: CommandIO, local: bool) -> Offers:
     if flag.choices:
         return Offers([one for one in flag.choices if one.startswith(last)])
-    call = _call(flags, rest, io, local)
-    if call is None:
+    invocation = _invocation(flags, rest, io, local)
+    if invocation is None:
         return Offers([])
     if flag.name == "namespace":
-        return Offers(await _names(call, "namespaces", last))
+        return Offers(await _names(invocation, "namespaces", last))
     if flag.name in ("context", "cluster", "user"):
-        return Offers(_entries(call, f"{flag.name}s", last))
-    if flag.name == "container" and call.args:
-        return Offers(await _containers(call, call.args[0], last))
+        return Offers(_entries(invocation, f"{flag.name}s", last))
+    if flag.name == "container" and invocation.args:
+        return Offers(await _containers(invocation, invocation.args[0], last))
     files = flag.name in _FILE_FLAGS or flag.name.endswith(_FILE_ENDINGS)
     return Offers([], DEFAULT if files else NO_FILES)
 
 
 async def _arguments(path: str, last: str, rest: list[str], flags: Flags, io: CommandIO, local: bool) -> Offers:
-    call = _call(flags, rest, io, local)
-    if call is None:
+    invocation = _invocation(flags, rest, io, local)
+    if invocation is None:
         return Offers([])
-    args = call.args
+    args = invocation.args
     if path == "help":
         return Offers(_children(_found(args)[0], last))
     if path in _CONTEXTS:
-        return Offers(_entries(call, "contexts", last) if not args else [])
+        return Offers(_entries(invocation, "contexts", last) if not args else [])
     if path in _SECTIONS:
-        return Offers(_entries(call, _SECTIONS[path], last) if not args else [])
+        return Offers(_entries(invocation, _SECTIONS[path], last) if not args else [])
     if path == "completion":
         return Offers([one for one in ("bash", "fish", "zsh") if one.startswith(last)] if not args else [])
     if path in _NAMES_OF:
-        return Offers([one for one in await _names(call, _NAMES_OF[path], last) if one not in args])
+        return Offers([one for one in await _names(invocation, _NAMES_OF[path], last) if one not in args])
     if path in ("lesson", "demo"):
         return Offers(_taught(path, args, last))
     if path in _KINDS:
-        return Offers(await _kinds(call, last) if not args else [])
+        return Offers(await _kinds(invocation, last) if not args else [])
     if path in _KINDS_THEN_NAMES:
-        return await _kind_or_name(call, args, last)
+        return await _kind_or_name(invocation, args, last)
     if path in _PODS:
-        return await _pod(call, path, args, last)
+        return await _pod(invocation, path, args, last)
     return Offers([], DEFAULT if path in _FILES else NO_FILES)
 
 
@@ -179,36 +233,36 @@ def _taught(path: str, args: list[str], last: str) -> list[str]:
     return [str(number) for number in range(1, len(SCENES) + 1) if str(number).startswith(last)]
 
 
-async def _kind_or_name(call: Invocation, args: list[str], last: str) -> Offers:
+async def _kind_or_name(invocation: Invocation, args: list[str], last: str) -> Offers:
     kind, slash, name = last.partition("/")
     if slash:
-        return Offers([f"{kind}/{one}" for one in await _names(call, kind, name)])
+        return Offers([f"{kind}/{one}" for one in await _names(invocation, kind, name)])
     if not args:
-        return Offers(await _kinds(call, last))
+        return Offers(await _kinds(invocation, last))
     if "/" in args[0]:
         return Offers([])
-    taken = set(args[1:])
-    return Offers([one for one in await _names(call, args[0], last) if one not in taken])
+    used = set(args[1:])
+    return Offers([one for one in await _names(invocation, args[0], last) if one not in used])
 
 
-async def _pod(call: Invocation, path: str, args: list[str], last: str) -> Offers:
+async def _pod(invocation: Invocation, path: str, args: list[str], last: str) -> Offers:
     if path == "cp":
         if args or last[:1] in ("/", ".", "~") or ":" in last:
             return Offers([], DEFAULT)
-        return Offers([f"{one}:" for one in await _names(call, "pods", last)], NO_SPACE)
+        return Offers([f"{one}:" for one in await _names(invocation, "pods", last)], NO_SPACE)
     kind, slash, name = last.partition("/")
     if slash:
-        return Offers([f"{kind}/{one}" for one in await _names(call, kind, name)])
+        return Offers([f"{kind}/{one}" for one in await _names(invocation, kind, name)])
     if not args:
         kinds = [f"{one}/" for one in _LOGGED if last and one.startswith(last)]
-        pods = await _names(call, "pods", last)
+        pods = await _names(invocation, "pods", last)
         return Offers([*pods, *kinds], NO_FILES if pods or not kinds else NO_FILES | NO_SPACE)
     if path == "port-forward":
-        return Offers(await _ports(call, args[0], last))
-    return Offers(await _containers(call, args[0], last) if path == "logs" else [])
+        return Offers(await _ports(invocation, args[0], last))
+    return Offers(await _containers(invocation, args[0], last) if path == "logs" else [])
 
 
-def _call(flags: Flags, rest: list[str], io: CommandIO, local: bool) -> Invocation | None:
+def _invocation(flags: Flags, rest: list[str], io: CommandIO, local: bool) -> Invocation | None:
     """Return the command line as far as it is typed; None if it is invalid."""
     # Required flags may still follow, and requests must be fast.
     own = {flag.name for flag in flags.all}
@@ -222,65 +276,65 @@ def _call(flags: Flags, rest: list[str], io: CommandIO, local: bool) -> Invocati
     return Invocation(io, line, "setpoint __complete", local=local)
 
 
-def _entries(call: Invocation, section: str, last: str) -> list[str]:
+def _entries(invocation: Invocation, section: str, last: str) -> list[str]:
     from setpoint.cli.kubeconfig_files import Files
 
     try:
-        return sorted(name for name in Files(call).shown().section(section) if name.startswith(last))
+        return sorted(name for name in Files(invocation).shown().section(section) if name.startswith(last))
     except EXPECTED:
         return []
 
 
-async def _kinds(call: Invocation, last: str) -> list[str]:
+async def _kinds(invocation: Invocation, last: str) -> list[str]:
     try:
-        known = await call.client.discovery.resources()
+        known = await invocation.client.discovery.resources()
     except EXPECTED:
         return []
     finally:
-        await call.close()
+        await invocation.close()
     done, comma, last = last.rpartition(",")
     plain = dict.fromkeys(one.plural if not one.group else f"{one.plural}.{one.group}" for one in known)
     return sorted(done + comma + name for name in plain if name.startswith(last))
 
 
-async def _listed(call: Invocation, kind: str) -> list[dict[str, Any]]:
+async def _listed(invocation: Invocation, kind: str) -> list[dict[str, Any]]:
     try:
-        resource = await call.client.discovery.search(kind)
-        namespace = call.namespace if resource.namespaced else ""
-        found = await call.client.list(resource, namespace, metadata_only=True)
+        resource = await invocation.client.discovery.search(kind)
+        namespace = invocation.namespace if resource.namespaced else ""
+        found = await invocation.client.list(resource, namespace, metadata_only=True)
     except EXPECTED:
         return []
     finally:
-        await call.close()
-    return found.items[:_MOST]
+        await invocation.close()
+    return found.items[:_MAX]
 
 
-async def _names(call: Invocation, kind: str, last: str) -> list[str]:
+async def _names(invocation: Invocation, kind: str, last: str) -> list[str]:
     return sorted(
-        one["metadata"]["name"] for one in await _listed(call, kind) if one["metadata"]["name"].startswith(last)
+        one["metadata"]["name"] for one in await _listed(invocation, kind) if one["metadata"]["name"].startswith(last)
     )
 
 
-async def _one(call: Invocation, word: str) -> dict[str, Any]:
+async def _one(invocation: Invocation, word: str) -> dict[str, Any]:
     kind, slash, name = word.partition("/")
     try:
-        resource = await call.client.discovery.search(kind if slash else "pods")
-        return await call.client.get(resource, name if slash else kind, call.namespace)
+        resource = await invocation.client.discovery.search(kind if slash else "pods")
+        return await invocation.client.get(resource, name if slash else kind, invocation.namespace)
     except EXPECTED:
         return {}
     finally:
-        await call.close()
+        await invocation.close()
 
 
-async def _containers(call: Invocation, word: str, last: str) -> list[str]:
-    spec: dict[str, Any] = (await _one(call, word)).get("spec") or {}
+async def _containers(invocation: Invocation, word: str, last: str) -> list[str]:
+    spec: dict[str, Any] = (await _one(invocation, word)).get("spec") or {}
     spec = (spec.get("template") or {}).get("spec") or spec
     parts = ("initContainers", "containers", "ephemeralContainers")
     return [one["name"] for part in parts for one in spec.get(part) or () if one["name"].startswith(last)]
 
 
-async def _ports(call: Invocation, word: str, last: str) -> list[str]:
-    spec: dict[str, Any] = (await _one(call, word)).get("spec") or {}
+async def _ports(invocation: Invocation, word: str, last: str) -> list[str]:
+    spec: dict[str, Any] = (await _one(invocation, word)).get("spec") or {}
     spec = (spec.get("template") or {}).get("spec") or spec
     numbers = [p["port"] for p in spec.get("ports") or ()]
     numbers += [p["containerPort"] for c in spec.get("containers") or () for p in c.get("ports") or ()]
@@ -288,7 +342,19 @@ async def _ports(call: Invocation, word: str, last: str) -> list[str]:
 
 
 def _plugins(last: str, io: CommandIO) -> list[str]:
-    from setpoint.cli.plugins import found_plugins
+    from setpoint.cli.verbs.plugin import found_plugins
 
     names = [one.name.split("-", 1)[1] for one in found_plugins(io.environment.get("PATH", ""))]
     return sorted({one.replace("_", "-") for one in names if one.startswith(last)})
+
+
+async def run(invocation: Invocation) -> None:
+    words = list(invocation.args)
+    completing_plugin(words, invocation.io.environment)
+    found = await offers(words, invocation.io)
+    for word in found.words:
+        invocation.print(word)
+    invocation.print(f":{found.directive}")
+
+
+COMMAND = Command("Offer what could be typed next", run, raw=True, hidden=True)

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 from setpoint.cli.flags import Flag, Values, about, decimal, duration, number, switch, text, texts
 
 if TYPE_CHECKING:
-    from setpoint.cluster.component_door import DoorConfig
+    from setpoint.cluster.component_server import ServingOptions
     from setpoint.cluster.remote import RemoteConfig
     from setpoint.controllers.options import ControllerOptions
 
-REMOTE_FLAGS: tuple[Flag, ...] = (
+SERVER_CHOICE: tuple[Flag, ...] = (
     text("kubeconfig", help="Kubeconfig of the server; by default $KUBECONFIG, or the cluster of this directory."),
+    switch(
+        "balance-servers", default=True, help="Use all API servers of the cluster, not only that of the kubeconfig."
+    ),
+)
+REMOTE_FLAGS: tuple[Flag, ...] = (
+    *SERVER_CHOICE,
     *about(
         "Leader election",
         switch("leader-elect", default=True, help="Run only while holding the Lease."),
         duration("leader-elect-lease-duration", default=15.0, help="How long other replicas wait after a renewal."),
-        duration(
-            "leader-elect-renew-deadline", default=10.0, help="How long the leader retries a renewal."
-        ),
+        duration("leader-elect-renew-deadline", default=10.0, help="How long the leader retries a renewal."),
         duration("leader-elect-retry-period", default=2.0, help="The time between two attempts."),
         text("leader-elect-resource-namespace", default="kube-system", help="Namespace of the Lease."),
     ),
@@ -46,10 +50,10 @@ def endpoint_flags(port: int) -> tuple[Flag, ...]:
     )
 
 
-def endpoint_config(flags: Values) -> DoorConfig:
-    from setpoint.cluster.component_door import DoorConfig
+def endpoint_config(flags: Values) -> ServingOptions:
+    from setpoint.cluster.component_server import ServingOptions
 
-    return DoorConfig(
+    return ServingOptions(
         flags.bind_address,
         flags.secure_port,
         flags.tls_cert_file,
@@ -73,6 +77,7 @@ def remote_config(flags: Values, part: str) -> RemoteConfig:
         times,
         flags.leader_elect_resource_namespace,
         getattr(flags, "use_service_account_credentials", False),
+        flags.balance_servers,
     )
 
 

@@ -1,16 +1,50 @@
-"""The connection flags of kubectl: server, user and namespace."""
+"""The connection flags of kubectl (server, user and namespace), and the line that shows which cluster is used."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from setpoint.cli.flags import Flag, Values, array, switch, text, texts
-from setpoint.client.access import Access
-from setpoint.client.cluster_choice import Choice, ClusterFlags
+from setpoint.client.cluster_choice import Choice, ClusterFlags, display_path
 from setpoint.client.cluster_choice import access as chosen_access
-from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.client.kubeconfig import Access, KubeconfigError
+
+_CURRENT = re.compile(rb"""(?:^|[{,])\s*"?current-context"?[ \t]*:[ \t]*["']?([^"'\s,}]+)""", re.MULTILINE)
+_MAX = 1 << 20
+
+
+def which_cluster(choice: Choice, home: Path) -> str:
+    """Return the line if there is a cluster of this directory and another possible one; otherwise an empty string."""
+    if choice.how == "--data-dir":
+        return ""
+    if choice.directory is not None:
+        other = home / ".kube" / "config"
+        name = _current_context(other)
+        where = f"setpoint: using the cluster of this directory ({display_path(choice.directory)})"
+        return f"{where}, not context {name} of {_homely(other, home)}" if name else ""
+    if choice.skipped is not None:
+        used = {"KUBECONFIG": "the cluster of $KUBECONFIG"}.get(choice.how, f"the cluster that {choice.how} names")
+        return f"setpoint: using {used}, not the cluster of this directory ({display_path(choice.skipped)})"
+    return ""
+
+
+def _current_context(path: Path) -> str:
+    """Return the name without parsing the file, which may be large or invalid: this must neither wait nor fail."""
+    try:
+        with open(path, "rb") as file:
+            found = _CURRENT.search(file.read(_MAX))
+    except OSError:
+        return ""
+    name = found[1].decode("utf-8", "replace") if found else ""
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)
+
+
+def _homely(path: Path, home: Path) -> str:
+    return f"~/{path.relative_to(home)}"
+
 
 FLAGS: tuple[Flag, ...] = (
     text("kubeconfig", help="Path to the kubeconfig file to use for CLI requests."),
@@ -43,7 +77,7 @@ FLAGS: tuple[Flag, ...] = (
     text("profile-output", hidden=True, default="profile.pprof"),
     text("kuberc", hidden=True),
     texts("feature-gates", hidden=True),
-)  # fmt: skip
+)
 
 
 def wanted(flags: Values) -> ClusterFlags:
@@ -101,7 +135,7 @@ def _impersonate(found: Access, flags: Values) -> None:
         if flags.as_group or flags.as_uid or flags.as_user_extra:
             raise KubeconfigError("requesting uid, groups or user-extra without impersonating a user")
         return
-    from setpoint.client.impersonation import Impersonation
+    from setpoint.client.kubeconfig import Impersonation
 
     extra: dict[str, list[str]] = {}
     for entry in flags.as_user_extra:

@@ -17,23 +17,25 @@ from setpoint.cli.serving import ready, serve, server
 
 
 @server
-def run(call: Invocation) -> None:
-    from setpoint.cluster.remote import chosen, remote_parts
-    from setpoint.cluster.stopping import catch_signals
+def run(invocation: Invocation) -> None:
+    from setpoint.cluster.remote import enabled_controllers, remote_components
+    from setpoint.cluster.signals import stop_on_signals
     from setpoint.controllers.builtin import ALIASES, CONTROLLERS, GARBAGE_COLLECTOR, OFF_BY_DEFAULT
 
-    call.no_arguments()
+    invocation.no_arguments()
 
     async def main() -> None:
-        stop = catch_signals()
-        names = chosen(call.flags.controllers, [*CONTROLLERS, GARBAGE_COLLECTOR], OFF_BY_DEFAULT, ALIASES)
-        config, settings = remote_config(call.flags, "controller-manager"), controller_settings(call.flags)
+        stop = stop_on_signals()
+        names = enabled_controllers(
+            invocation.flags.controllers, [*CONTROLLERS, GARBAGE_COLLECTOR], OFF_BY_DEFAULT, ALIASES
+        )
+        config, settings = remote_config(invocation.flags, "controller-manager"), controller_settings(invocation.flags)
         async with (
-            remote_parts(config) as parts,
-            parts.controllers(settings, names) as elected,
-            parts.door(endpoint_config(call.flags), elected),
+            remote_components(config) as components,
+            components.controllers(settings, names) as elected,
+            components.server(endpoint_config(invocation.flags), elected),
         ):
-            ready(call, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")
+            ready(invocation, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")
             await stop.wait()
 
     serve(main)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.cli.failures import Failed
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 EPHEMERAL, COPY, NODE = "ephemeral", "copy", "node"
 PROFILES = ("general", "baseline", "restricted", "netadmin", "sysadmin", "legacy")
 
 
 class Keep(NamedTuple):
-    """Which parts of a Pod its copy retains."""
+    """The parts of a Pod that its copy retains."""
 
     labels: bool = False
     annotations: bool = False
@@ -74,9 +74,12 @@ def _sysadmin(container: Obj, style: str) -> None:
 
 
 _RIGHTS: dict[str, Callable[[Obj, str], None]] = {
-    "general": _general, "baseline": _baseline, "restricted": _restricted, "netadmin": _netadmin,
+    "general": _general,
+    "baseline": _baseline,
+    "restricted": _restricted,
+    "netadmin": _netadmin,
     "sysadmin": _sysadmin,
-}  # fmt: skip
+}
 
 
 def _add_capabilities(container: Obj, *names: str) -> None:
@@ -102,8 +105,10 @@ def _strip(pod: Obj, keep: Keep) -> None:
         pod["metadata"].pop("annotations", None)
     for container in pod["spec"]["containers"]:
         for probe, kept in (
-            ("livenessProbe", keep.liveness), ("readinessProbe", keep.readiness), ("startupProbe", keep.startup),
-        ):  # fmt: skip
+            ("livenessProbe", keep.liveness),
+            ("readinessProbe", keep.readiness),
+            ("startupProbe", keep.startup),
+        ):
             if not kept:
                 container.pop(probe, None)
     if not keep.init_containers:

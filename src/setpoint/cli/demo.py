@@ -9,22 +9,21 @@ from setpoint.cli.invocation import Invocation
 from setpoint.meta.errors import ApiError
 
 
-async def run(call: Invocation) -> None:
-    from setpoint.cli.teaching.scenes import SCENES
-    from setpoint.cli.teaching.stage import stage
+async def run(invocation: Invocation) -> None:
+    from setpoint.cli.teaching.scenes import SCENES, stage
 
-    wanted = [_number(word, len(SCENES)) for word in call.args] or list(range(1, len(SCENES) + 1))
+    wanted = [_number(word, len(SCENES)) for word in invocation.args] or list(range(1, len(SCENES) + 1))
     if wanted and 1 not in wanted:
         wanted.insert(0, 1)  # the other scenes use the objects of the first
-    call.print("A cluster of its own is started for this, in memory. Yours, if you have one, is not touched.")
+    invocation.print("A cluster of its own is started for this, in memory. Yours, if you have one, is not touched.")
     try:
-        async with stage(call) as here:
+        async with stage(invocation) as here:
             for number in sorted(set(wanted)):
                 await SCENES[number - 1](here)
                 await here.pause()
     except* (Failed, ApiError) as found:
         raise first_of(found) from None
-    call.print("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")
+    invocation.print("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")
 
 
 def _number(word: str, most: int) -> int:

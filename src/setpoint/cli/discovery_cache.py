@@ -14,7 +14,7 @@ from setpoint.client.discovery import Discovery, Fetch
 
 if TYPE_CHECKING:
     from setpoint.client import Client
-    from setpoint.client.access import Access
+    from setpoint.client.kubeconfig import Access
     from setpoint.meta.clock import Clock
 
 _KEPT_FOR = 600.0
@@ -37,7 +37,7 @@ def cached_discovery(client: Client, folder: Path, access: Access, clock: Clock)
 class _CachedDiscovery(Discovery):
     def __init__(self, fetch: Fetch, place: Path, clock: Clock) -> None:
         super().__init__(self._saving)
-        self._ask, self._place, self._clock = fetch, place, clock
+        self._request, self._place, self._clock = fetch, place, clock
         self._on_disk = self._load()
 
     async def resources(self, *, fresh: bool = False) -> Any:
@@ -48,7 +48,7 @@ class _CachedDiscovery(Discovery):
     async def _saving(self, path: str, accept: str) -> dict[str, Any]:
         known = self._on_disk.get(path)
         if known is None:
-            known = self._on_disk[path] = await self._ask(path, accept)
+            known = self._on_disk[path] = await self._request(path, accept)
             self._store()
         return known
 

@@ -11,21 +11,21 @@ from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running, gone
 
-_LOOK_EVERY = 0.02
+_POLL_INTERVAL = 0.02
 
 
-async def run(call: Invocation) -> None:
-    call.no_arguments()
-    directory = directory_of(call)
+async def run(invocation: Invocation) -> None:
+    invocation.no_arguments()
+    directory = directory_of(invocation)
     running = find_running(directory)
     if running is None:
-        call.print(f"No cluster is running in {directory}.")
+        invocation.print(f"No cluster is running in {directory}.")
         return
-    await end(call, running, call.flags.timeout)
-    call.print(f"The cluster in {directory} is stopped. `setpoint up` starts it again with its data.")
+    await end(invocation, running, invocation.flags.timeout)
+    invocation.print(f"The cluster in {directory} is stopped. `setpoint up` starts it again with its data.")
 
 
-async def end(call: Invocation, running: Running, timeout: float) -> None:
+async def end(invocation: Invocation, running: Running, timeout: float) -> None:
     """Stop a cluster and return when its process has exited. Raise Failed."""
     try:
         os.kill(running.pid, signal.SIGTERM)
@@ -33,14 +33,14 @@ async def end(call: Invocation, running: Running, timeout: float) -> None:
         return
     except PermissionError:
         raise Failed(f"the cluster's process {running.pid} belongs to another user") from None
-    clock = call.io.clock
+    clock = invocation.io.clock
     until = clock.monotonic() + timeout
     while not gone(running.pid):
         if clock.monotonic() > until:
             raise Failed(
                 f"the cluster's process {running.pid} is still there; `kill -9 {running.pid}` ends it by force"
             )
-        await clock.sleep(_LOOK_EVERY)
+        await clock.sleep(_POLL_INTERVAL)
 
 
 COMMAND = Command(

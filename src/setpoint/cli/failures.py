@@ -39,9 +39,18 @@ class Several(Exception):
 
 
 EXPECTED = (
-    Failed, Exit, Several, UsageProblem, PrintProblem, ApiError, Unreachable, KubeconfigError, BodyError, OSError,
+    Failed,
+    Exit,
+    Several,
+    UsageProblem,
+    PrintProblem,
+    ApiError,
+    Unreachable,
+    KubeconfigError,
+    BodyError,
+    OSError,
     ValueError,
-)  # fmt: skip
+)
 """The errors that are printed as one sentence. Any other is a bug and is shown with a traceback."""
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from setpoint.meta.goformat import quote
+from setpoint.meta.goformat import parse_bool, quote
 from setpoint.meta.times import format_duration, parse_duration
-
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
 class UsageProblem(Exception):
@@ -64,8 +62,16 @@ def switch(name: str, short: str = "", default: bool = False, help: str = "", **
     return Flag(name, short, default, help, read_bool, "", "true", **more)
 
 
-def number(name: str, short: str = "", default: int = 0, help: str = "", least: int | None = None,
-           most: int | None = None, bits: int = 64, **more: Any) -> Flag:  # fmt: skip
+def number(
+    name: str,
+    short: str = "",
+    default: int = 0,
+    help: str = "",
+    least: int | None = None,
+    most: int | None = None,
+    bits: int = 64,
+    **more: Any,
+) -> Flag:
     def read(value: str) -> int:
         found = _int(value, bits)
         if (least is not None and found < least) or (most is not None and found > most):
@@ -115,6 +121,11 @@ class Values:
     def given(self, name: str) -> bool:
         """Return whether a flag was given on the command line, with any value."""
         return name in self._given
+
+    def set_default(self, name: str, value: Any) -> None:
+        """Set the value of a flag unless it was given."""
+        if name not in self._given:
+            setattr(self, name.replace("-", "_"), value)
 
     def _set(self, flag: Flag, value: str, shown: str) -> None:
         if flag.many:
@@ -238,8 +249,8 @@ class Flags:
         # Imported here because it is only needed after an error.
         from difflib import get_close_matches
 
-        near = get_close_matches(name, [flag.name for flag in self.all if not flag.hidden], 1, 0.75)
-        return f" (did you mean --{near[0]}?)" if near else ""
+        matches = get_close_matches(name, [flag.name for flag in self.all if not flag.hidden], 1, 0.75)
+        return f" (did you mean --{matches[0]}?)" if matches else ""
 
 
 def shown_default(flag: Flag) -> str:
@@ -265,11 +276,10 @@ def _fields(value: str) -> list[str]:
 
 
 def read_bool(value: str) -> bool:
-    if value in _TRUE:
-        return True
-    if value in _FALSE:
-        return False
-    raise ValueError(f"strconv.ParseBool: parsing {quote(value)}: invalid syntax")
+    parsed = parse_bool(value)
+    if parsed is None:
+        raise ValueError(f"strconv.ParseBool: parsing {quote(value)}: invalid syntax")
+    return parsed
 
 
 def _int(value: str, bits: int = 64) -> int:

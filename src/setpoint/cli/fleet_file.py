@@ -29,25 +29,25 @@ IMAGES = text(
 )
 
 
-def pace_of(call: Invocation) -> str:
+def pace_of(invocation: Invocation) -> str:
     """Return the pace of the flags, or the default. Raise Failed."""
-    asked: str = call.flags.pace
-    if asked and asked not in PACE.choices:
-        raise Failed(f"--pace {asked}: must be one of {', '.join(PACE.choices)}")
-    return asked or ("real" if call.io.out_is_terminal else "instant")
+    pace: str = invocation.flags.pace
+    if pace and pace not in PACE.choices:
+        raise Failed(f"--pace {pace}: must be one of {', '.join(PACE.choices)}")
+    return pace or ("real" if invocation.io.out_is_terminal else "instant")
 
 
-def simulation_of(call: Invocation) -> FleetOptions:
+def simulation_of(invocation: Invocation) -> FleetOptions:
     """Return the fleet with its pace and images. Raise Failed."""
     from setpoint.node.options import FleetOptions
     from setpoint.node.pace import PACES
 
-    images: str = call.flags.images
+    images: str = invocation.flags.images
     if images not in IMAGES.choices:
         raise Failed(f"--images {images}: must be one of {', '.join(IMAGES.choices)}")
-    fleet = fleet_of(call.flags)
+    fleet = fleet_of(invocation.flags)
     options = FleetOptions(fleet) if isinstance(fleet, int) else fleet
-    return replace(options, pace=PACES[pace_of(call)], only_plausible_images=images == "known")
+    return replace(options, pace=PACES[pace_of(invocation)], reject_misspelled_images=images == "known")
 
 
 def fleet_of(flags: Values) -> int | FleetOptions:
@@ -56,11 +56,11 @@ def fleet_of(flags: Values) -> int | FleetOptions:
         nodes: int = flags.nodes
         return nodes
     # Imported here because no other command needs it.
-    from setpoint.node.options import FleetProblem, read_fleet
+    from setpoint.node.options import FleetFileError, parse_fleet_options
 
     try:
-        return read_fleet(Path(flags.fleet).read_text(encoding="utf-8"), flags.nodes)
+        return parse_fleet_options(Path(flags.fleet).read_text(encoding="utf-8"), flags.nodes)
     except OSError as error:
         raise Failed(f"--fleet {flags.fleet}: {(error.strerror or str(error)).lower()}") from None
-    except (FleetProblem, UnicodeDecodeError) as problem:
+    except (FleetFileError, UnicodeDecodeError) as problem:
         raise Failed(f"--fleet {flags.fleet}: {problem}") from None

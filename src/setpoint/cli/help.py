@@ -1,4 +1,4 @@
-"""Generate `--help` from the declarations of commands."""
+"""Generate `--help` from the declarations of commands; the commands `help` and `options` print it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from textwrap import dedent, indent, wrap
 from setpoint.cli import connection
 from setpoint.cli.catalog import GROUPS, ROOT
 from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, shown_default
+from setpoint.cli.invocation import Invocation
+from setpoint.cli.main import PROGRAM, close_names, find_command
 
 _WIDTH = 110
 _WHICH = """\
@@ -81,3 +84,23 @@ def _flag(flag: Flag) -> str:
     default = shown_default(flag)
     typed_value = flag.help + (f" (default {default})" if default else "")
     return names + "\n" + "\n".join(wrap(typed_value, _WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10))
+
+
+def print_help(invocation: Invocation) -> None:
+    path = [PROGRAM]
+    command, rest = find_command(list(invocation.args), path)
+    if rest:
+        matches = close_names(command, rest[0])
+        meant = f": did you mean `setpoint help {' '.join([*path[1:], matches[0]])}`?" if matches else ""
+        raise Failed(f"there is no command `{' '.join([*path, *rest])}`{meant}")
+    invocation.print(help_text(command, " ".join(path)), end="")
+
+
+COMMAND = Command("Help about any command", print_help, usage="[command]", connects=False)
+
+
+def print_options(invocation: Invocation) -> None:
+    invocation.print(options_text())
+
+
+OPTIONS = Command("Print the list of flags inherited by all commands", print_options)

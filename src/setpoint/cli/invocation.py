@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from setpoint.cli import connection
+from setpoint.cli.connection import which_cluster
 from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Line, UsageProblem
-from setpoint.cli.which_cluster import which_cluster
 from setpoint.client.cluster_choice import ADMIN, Choice, choose
 from setpoint.client.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
     from setpoint.client import Client
-    from setpoint.client.access import Access
+    from setpoint.client.kubeconfig import Access
     from setpoint.meta.clock import Clock
 
 
@@ -207,7 +207,7 @@ class Invocation:
 
     def _connect(self, access: Access, timeout: float) -> Client:
         from setpoint.cli.discovery_cache import cached_discovery
-        from setpoint.client.connect import connect
+        from setpoint.client.https import connect
 
         client = connect(access, self.io.clock, user_agent="setpoint", timeout=timeout)
         folder = Path(self.flags.cache_dir) if self.flags.cache_dir else self.io.home / ".kube" / "cache"

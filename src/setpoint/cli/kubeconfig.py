@@ -12,23 +12,23 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of
 
 
-def run(call: Invocation) -> None:
-    call.no_arguments()
-    directory = directory_of(call)
+def run(invocation: Invocation) -> None:
+    invocation.no_arguments()
+    directory = directory_of(invocation)
     path = directory / "admin.kubeconfig"
     try:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise Failed(f"there is no cluster in {directory}; `setpoint up` creates one") from None
-    if call.flags.merge:
-        from setpoint.cli.kubeconfig_merge import merge
+    if invocation.flags.merge:
+        from setpoint.cli.kubeconfig_files import merge
 
-        target = Path(call.flags.into) if call.flags.into else call.io.home / ".kube" / "config"
-        name = call.flags.name or str(json.loads(content)["current-context"])
-        merge(path, target, name, replace=bool(call.flags.name))
-        call.print(f"The context {name} was merged into {target} and is the current one.")
+        target = Path(invocation.flags.into) if invocation.flags.into else invocation.io.home / ".kube" / "config"
+        name = invocation.flags.name or str(json.loads(content)["current-context"])
+        merge(path, target, name, replace=bool(invocation.flags.name))
+        invocation.print(f"The context {name} was merged into {target} and is the current one.")
     else:
-        call.print(content, end="")
+        invocation.print(content, end="")
 
 
 COMMAND = Command(

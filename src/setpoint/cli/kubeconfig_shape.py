@@ -9,32 +9,64 @@ from typing import Any
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import read_bool
 from setpoint.cli.kubeconfig_files import SECTIONS, Entry, Settings
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 Shape = dict[str, Any]
 STRING, BOOL, BYTES, STRINGS, ANY = "string", "bool", "bytes", "strings", "any"
 
 CLUSTER: Shape = {
-    "server": STRING, "tls-server-name": STRING, "insecure-skip-tls-verify": BOOL, "certificate-authority": STRING,
-    "certificate-authority-data": BYTES, "proxy-url": STRING, "disable-compression": BOOL, "extensions": ANY,
-}  # fmt: skip
+    "server": STRING,
+    "tls-server-name": STRING,
+    "insecure-skip-tls-verify": BOOL,
+    "certificate-authority": STRING,
+    "certificate-authority-data": BYTES,
+    "proxy-url": STRING,
+    "disable-compression": BOOL,
+    "extensions": ANY,
+}
 EXEC: Shape = {
-    "command": STRING, "args": STRINGS, "env": ANY, "apiVersion": STRING, "installHint": STRING,
-    "provideClusterInfo": BOOL, "interactiveMode": STRING,
-}  # fmt: skip
+    "command": STRING,
+    "args": STRINGS,
+    "env": ANY,
+    "apiVersion": STRING,
+    "installHint": STRING,
+    "provideClusterInfo": BOOL,
+    "interactiveMode": STRING,
+}
 PROVIDER: Shape = {"name": STRING, "config": ANY}
 USER: Shape = {
-    "client-certificate": STRING, "client-certificate-data": BYTES, "client-key": STRING, "client-key-data": BYTES,
-    "token": STRING, "tokenFile": STRING, "as": STRING, "as-uid": STRING, "as-groups": STRINGS, "as-user-extra": ANY,
-    "username": STRING, "password": STRING, "auth-provider": PROVIDER, "exec": EXEC, "extensions": ANY,
-}  # fmt: skip
+    "client-certificate": STRING,
+    "client-certificate-data": BYTES,
+    "client-key": STRING,
+    "client-key-data": BYTES,
+    "token": STRING,
+    "tokenFile": STRING,
+    "as": STRING,
+    "as-uid": STRING,
+    "as-groups": STRINGS,
+    "as-user-extra": ANY,
+    "username": STRING,
+    "password": STRING,
+    "auth-provider": PROVIDER,
+    "exec": EXEC,
+    "extensions": ANY,
+}
 CONTEXT: Shape = {"cluster": STRING, "user": STRING, "namespace": STRING, "extensions": ANY}
 SHAPES = {"clusters": CLUSTER, "users": USER, "contexts": CONTEXT}
 PREFERENCES: Shape = {"colors": BOOL, "extensions": ANY}
-_ALWAYS = {id(CLUSTER): ("server",), id(CONTEXT): ("cluster", "user"), id(EXEC): ("command", "args", "env",
-           "provideClusterInfo"), id(PROVIDER): ("name", "config")}  # fmt: skip
-_HIDDEN = {"token": "REDACTED", "password": "REDACTED", "client-key-data": "DATA+OMITTED",
-           "client-certificate-data": "DATA+OMITTED", "certificate-authority-data": "DATA+OMITTED"}  # fmt: skip
+_ALWAYS = {
+    id(CLUSTER): ("server",),
+    id(CONTEXT): ("cluster", "user"),
+    id(EXEC): ("command", "args", "env", "provideClusterInfo"),
+    id(PROVIDER): ("name", "config"),
+}
+_HIDDEN = {
+    "token": "REDACTED",
+    "password": "REDACTED",
+    "client-key-data": "DATA+OMITTED",
+    "client-certificate-data": "DATA+OMITTED",
+    "certificate-authority-data": "DATA+OMITTED",
+}
 _OLD_PLUGINS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
 
 

@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 _WIDTH = 88
 
 
-async def run(call: Invocation) -> None:
+async def run(invocation: Invocation) -> None:
     from setpoint.cli.teaching.lessons import LESSONS
 
-    if not call.args:
-        call.print("Lessons:\n")
+    if not invocation.args:
+        invocation.print("Lessons:\n")
         for number, one in enumerate(LESSONS, 1):
-            call.print(f"  {number}  {one.name:<10} {one.title}")
-        call.print("\n`setpoint lesson 1` begins. They need a cluster: `setpoint up` in another terminal.")
+            invocation.print(f"  {number}  {one.name:<10} {one.title}")
+        invocation.print("\n`setpoint lesson 1` begins. They need a cluster: `setpoint up` in another terminal.")
         return
-    if len(call.args) > 1:
-        call.usage(f"one lesson at a time, not {len(call.args)}")
-    lesson = _named(call.args[0], LESSONS)
-    if call.flags.check:
-        await _check(call, lesson)
-    elif call.flags.quiz:
-        await _quiz(call, lesson)
+    if len(invocation.args) > 1:
+        invocation.usage(f"one lesson at a time, not {len(invocation.args)}")
+    lesson = _named(invocation.args[0], LESSONS)
+    if invocation.flags.check:
+        await _check(invocation, lesson)
+    elif invocation.flags.quiz:
+        await _quiz(invocation, lesson)
     else:
-        _show(call, lesson)
-        if call.io.in_is_terminal:
-            await _together(call, lesson)
+        _show(invocation, lesson)
+        if invocation.io.in_is_terminal:
+            await _together(invocation, lesson)
 
 
 def _named(word: str, lessons: tuple[Lesson, ...]) -> Lesson:
@@ -45,74 +45,74 @@ def _named(word: str, lessons: tuple[Lesson, ...]) -> Lesson:
     raise Failed(f"unknown lesson {word!r}: the lessons are {', '.join(one.name for one in lessons)}")
 
 
-def _show(call: Invocation, lesson: Lesson) -> None:
-    call.print(f"\n{lesson.title}\n{'=' * len(lesson.title)}\n")
+def _show(invocation: Invocation, lesson: Lesson) -> None:
+    invocation.print(f"\n{lesson.title}\n{'=' * len(lesson.title)}\n")
     for paragraph in lesson.text.strip("\n").split("\n\n"):
         shown = paragraph if paragraph.startswith("  ") else fill(" ".join(paragraph.split()), _WIDTH)
-        call.print(shown + "\n")
-    call.print("Your task\n---------\n")
-    call.print(fill(lesson.task, _WIDTH) + "\n")
-    call.print(f"`setpoint lesson {lesson.name} --check` checks whether it is done; `--quiz` asks two questions.")
-    call.flush()
+        invocation.print(shown + "\n")
+    invocation.print("Your task\n---------\n")
+    invocation.print(fill(lesson.task, _WIDTH) + "\n")
+    invocation.print(f"`setpoint lesson {lesson.name} --check` checks whether it is done; `--quiz` asks two questions.")
+    invocation.flush()
 
 
-async def _together(call: Invocation, lesson: Lesson) -> None:
+async def _together(invocation: Invocation, lesson: Lesson) -> None:
     """Run a lesson at a terminal: try in another terminal, press Enter, see what is missing."""
     while True:
-        call.print("\nPress Enter to check (q to leave): ", end="")
-        answer = await _line(call)
+        invocation.print("\nPress Enter to check (q to leave): ", end="")
+        answer = await _line(invocation)
         if answer is None or answer == "q":
             return
         try:
-            await _check(call, lesson)
+            await _check(invocation, lesson)
         except Exit:
             continue
-        await _quiz(call, lesson)
+        await _quiz(invocation, lesson)
         return
 
 
-async def _check(call: Invocation, lesson: Lesson) -> None:
+async def _check(invocation: Invocation, lesson: Lesson) -> None:
     """Check a lesson; exit with 1 if something is missing."""
-    from setpoint.cli.teaching.checks import ClusterView
+    from setpoint.cli.teaching.lessons import ClusterView
 
-    verdicts = await lesson.check(ClusterView(call.client, call.namespace))
+    verdicts = await lesson.check(ClusterView(invocation.client, invocation.namespace))
     for verdict in verdicts:
-        call.print(f"  {'done   ' if verdict.ok else 'missing'}  {verdict.text}")
+        invocation.print(f"  {'done   ' if verdict.ok else 'missing'}  {verdict.text}")
     if not all(verdict.ok for verdict in verdicts):
-        call.print("\nNot yet.")
+        invocation.print("\nNot yet.")
         raise Exit(1)
-    call.print("\nWell done.")
+    invocation.print("\nWell done.")
 
 
-async def _quiz(call: Invocation, lesson: Lesson) -> None:
+async def _quiz(invocation: Invocation, lesson: Lesson) -> None:
     right = 0
     for question in lesson.quiz:
-        right += await _asked(call, question)
-    call.print(f"{right} of {len(lesson.quiz)} right.")
+        right += await _run_quiz(invocation, question)
+    invocation.print(f"{right} of {len(lesson.quiz)} right.")
 
 
-async def _asked(call: Invocation, question: Question) -> bool:
+async def _run_quiz(invocation: Invocation, question: Question) -> bool:
     letters = "abcdefgh"[: len(question.answers)]
-    call.print("\n" + fill(question.text, _WIDTH))
+    invocation.print("\n" + fill(question.text, _WIDTH))
     for letter, answer in zip(letters, question.answers):
-        call.print(indent(f"{letter}) {answer}", "  "))
+        invocation.print(indent(f"{letter}) {answer}", "  "))
     typed: str | None = ""
     while not typed or typed not in letters:
-        call.print(f"Your answer ({', '.join(letters)}): ", end="")
-        typed = await _line(call)
+        invocation.print(f"Your answer ({', '.join(letters)}): ", end="")
+        typed = await _line(invocation)
         if typed is None:
             raise Failed("the quiz was not finished")
     good = typed == letters[question.right]
-    call.print(("Right. " if good else f"No: {letters[question.right]}. ") + question.because)
+    invocation.print(("Right. " if good else f"No: {letters[question.right]}. ") + question.because)
     return good
 
 
-async def _line(call: Invocation) -> str | None:
+async def _line(invocation: Invocation) -> str | None:
     """Return the next line of input; None at the end."""
     import asyncio
 
-    call.flush()
-    line = await asyncio.to_thread(call.io.stdin.readline)
+    invocation.flush()
+    line = await asyncio.to_thread(invocation.io.stdin.readline)
     return line.decode("utf-8", "replace").strip().lower() if line else None
 
 

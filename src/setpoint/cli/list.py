@@ -10,8 +10,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.known_clusters import Known, KnownClusters
-from setpoint.cli.running import find_running
+from setpoint.cli.running import Known, KnownClusters, find_running
 from setpoint.cli.tabwriter import align
 from setpoint.client.cluster_choice import ADMIN
 from setpoint.meta.times import human_duration
@@ -19,22 +18,24 @@ from setpoint.meta.times import human_duration
 _COLUMNS = ("NAME", "DIRECTORY", "ADDRESS", "STATE", "NODES", "AGE")
 
 
-def run(call: Invocation) -> None:
-    call.no_arguments()
-    if call.flags.output not in ("", "json", "name"):
-        raise Failed(f"unknown output format {call.flags.output!r}: use json or name")
-    clusters = KnownClusters(call.io.environment, call.io.home).all()
-    now = call.io.clock.now()
+def run(invocation: Invocation) -> None:
+    invocation.no_arguments()
+    if invocation.flags.output not in ("", "json", "name"):
+        raise Failed(f"unknown output format {invocation.flags.output!r}: use json or name")
+    clusters = KnownClusters(invocation.io.environment, invocation.io.home).all()
+    now = invocation.io.clock.now()
     rows = [_row(known, now) for known in clusters]
-    if call.flags.output == "json":
-        call.print(json.dumps([{key.lower(): value for key, value in zip(_COLUMNS, row)} for row in rows], indent=2))
-    elif call.flags.output == "name":
+    if invocation.flags.output == "json":
+        invocation.print(
+            json.dumps([{key.lower(): value for key, value in zip(_COLUMNS, row)} for row in rows], indent=2)
+        )
+    elif invocation.flags.output == "name":
         for row in rows:
-            call.print(row[0])
+            invocation.print(row[0])
     elif rows:
-        call.print(align("\n".join("\t".join(row) for row in (_COLUMNS, *rows)), least=6, padding=3))
+        invocation.print(align("\n".join("\t".join(row) for row in (_COLUMNS, *rows)), least=6, padding=3))
     else:
-        call.print("There are no clusters on this machine: `setpoint up` starts one.")
+        invocation.print("There are no clusters on this machine: `setpoint up` starts one.")
 
 
 def _row(known: Known, now: datetime) -> tuple[str, ...]:

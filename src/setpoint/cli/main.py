@@ -121,7 +121,7 @@ def _start(words: list[str], io: CommandIO, outcome: _Outcome) -> int | Awaitabl
         return _begun(command, Invocation(io, Flags(()).parse(["--", *words]), name))
     if command is ROOT and words and not words[0].startswith("-"):
         # Imported here because plugins are rare.
-        from setpoint.cli.plugins import run_plugin
+        from setpoint.cli.verbs.plugin import run_plugin
 
         io.stdout.flush()
         run_plugin(words, io.environment)
@@ -143,31 +143,31 @@ def _start(words: list[str], io: CommandIO, outcome: _Outcome) -> int | Awaitabl
         # Imported here because the help is rarely needed.
         from setpoint.cli.help import help_text
 
-        asked = values.help or values.help_all or command is ROOT
-        (io.stdout if asked else io.stderr).write(help_text(command, name, every_flag=values.help_all).encode())
-        return 0 if asked else 1
+        wants_help = values.help or values.help_all or command is ROOT
+        (io.stdout if wants_help else io.stderr).write(help_text(command, name, every_flag=values.help_all).encode())
+        return 0 if wants_help else 1
     for flag in dict.fromkeys(flag for flag, _ in line.values.occurrences if flag.deprecated):
         io.stderr.write(f"Flag --{flag.name} has been deprecated, {flag.deprecated}\n".encode())
     return _begun(command, Invocation(io, line, name, local=command.local))
 
 
-def _begun(command: Command, call: Invocation) -> int | Awaitable[int | None] | None:
+def _begun(command: Command, invocation: Invocation) -> int | Awaitable[int | None] | None:
     assert command.run is not None
-    result = command.run(call)
-    return _closing(result, call) if inspect.isawaitable(result) else result
+    result = command.run(invocation)
+    return _closing(result, invocation) if inspect.isawaitable(result) else result
 
 
-async def _closing(result: Awaitable[int | None], call: Invocation) -> int | None:
+async def _closing(result: Awaitable[int | None], invocation: Invocation) -> int | None:
     try:
         code = await result
     except Unreachable as error:
-        if stopped := call.stopped():
+        if stopped := invocation.stopped():
             raise Failed(stopped) from None
-        raise Unreachable(f"{error}{call.expired()}") from None
+        raise Unreachable(f"{error}{invocation.expired()}") from None
     finally:
-        await call.close()
-    if call.warned and call.flags.warnings_as_errors:
-        raise Failed("1 warning received" if call.warned == 1 else f"{call.warned} warnings received")
+        await invocation.close()
+    if invocation.warned and invocation.flags.warnings_as_errors:
+        raise Failed("1 warning received" if invocation.warned == 1 else f"{invocation.warned} warnings received")
     return code
 
 
@@ -184,9 +184,9 @@ def close_names(command: Command, word: str) -> list[str]:
 
 
 def _unknown(command: Command, word: str, name: str) -> str:
-    near = close_names(command, word)
+    matches = close_names(command, word)
     message = f"unknown command {quote(word)} for {quote(name)}"
-    return message + ("\n\nDid you mean this?\n" + "".join(f"\t{one}\n" for one in near) if near else "")
+    return message + ("\n\nDid you mean this?\n" + "".join(f"\t{one}\n" for one in matches) if matches else "")
 
 
 def _let_go(io: CommandIO) -> None:

@@ -23,9 +23,9 @@ GET_OUTPUT = _flags(GET_FORMATS)
 """Output flags of verbs that show objects."""
 
 
-def output_flags(call: Invocation) -> OutputFlags:
+def output_flags(invocation: Invocation) -> OutputFlags:
     """Return the output flags as typed; flags that the command does not have are not set."""
-    typed = {name: getattr(call.flags, name) for name in OutputFlags._fields if hasattr(call.flags, name)}
+    typed = {name: getattr(invocation.flags, name) for name in OutputFlags._fields if hasattr(invocation.flags, name)}
     if "label_columns" in typed:
         typed["label_columns"] = tuple(typed["label_columns"])
     return OutputFlags(**typed)

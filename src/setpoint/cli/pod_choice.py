@@ -12,15 +12,19 @@ from setpoint.cli.resources import Target, choose
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import format_labels
 
-Obj = dict[str, Any]
 PODS = builtin("pods")
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _BY_MAP = (("", "ReplicationController"), ("", "Service"))
 _BY_SELECTOR = (
-    ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("apps", "Deployment"), ("batch", "Job"),
-)  # fmt: skip
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+    ("apps", "Deployment"),
+    ("batch", "Job"),
+)
 _PHASES = {"Running": 0, "Unknown": 1, "Pending": 2}
 _NEVER = "9999"
 
@@ -29,12 +33,12 @@ def pod_running_timeout(default: float) -> tuple[Flag, ...]:
     return (duration("pod-running-timeout", default=default, help="How long to wait until at least one Pod runs."),)
 
 
-async def named(call: Invocation, word: str) -> Target:
+async def named(invocation: Invocation, word: str) -> Target:
     """Return the object for `web`, `pod/web` or `deployment/web`. Raise Failed unless it is exactly one object."""
     words = [word] if "/" in word else ["pods", word]
-    (target,) = (await choose(call, words)).targets
+    (target,) = (await choose(invocation, words)).targets
     try:
-        return target.with_object(await call.client.get(target.resource, target.name, target.namespace))
+        return target.with_object(await invocation.client.get(target.resource, target.name, target.namespace))
     except NotFound as error:
         raise Failed(f"error from server (NotFound): {error.message} in namespace {quote(target.namespace)}") from None
 
@@ -51,7 +55,7 @@ def selector_of(target: Target) -> str | None:
     return format_labels(selector) if kind in _BY_SELECTOR else None
 
 
-async def pods_behind(call: Invocation, target: Target, doing: str, timeout: float) -> list[Obj]:
+async def pods_behind(invocation: Invocation, target: Target, doing: str, timeout: float) -> list[Obj]:
     """Return the Pod itself, or all Pods of an object with a selector, the best first; wait for the first one."""
     assert target.obj is not None
     if target.resource.kind == "Pod":
@@ -62,10 +66,12 @@ async def pods_behind(call: Invocation, target: Target, doing: str, timeout: flo
         if (target.resource.group, target.resource.kind) == ("", "Service"):
             why = f"invalid service '{target.name}': Service is defined without a selector"
         raise Failed(f"cannot {doing} {target.resource.kind}: {why}")
-    found = await call.client.list(PODS, target.namespace, label_selector=selector)
+    found = await invocation.client.list(PODS, target.namespace, label_selector=selector)
     if found.items:
         return sorted(found.items, key=_best_first)
-    watch = call.client.watch(PODS, target.namespace, label_selector=selector, resource_version=found.resource_version)
+    watch = invocation.client.watch(
+        PODS, target.namespace, label_selector=selector, resource_version=found.resource_version
+    )
     try:
         async with asyncio.timeout(timeout):
             async for kind, pod in watch:
@@ -107,7 +113,7 @@ def listed_containers(pod: Obj) -> str:
     return ", ".join(f"{one['name']}{mark}" for part, mark in marked for one in spec.get(part) or ())
 
 
-def container_of(call: Invocation, pod: Obj, name: str = "", *, quiet: bool = False) -> str:
+def container_of(invocation: Invocation, pod: Obj, name: str = "", *, quiet: bool = False) -> str:
     """Return the named container, the Pod's default, or the first, which is reported if there are others. Raise
     Failed."""
     wanted = name or (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER) or ""
@@ -118,5 +124,5 @@ def container_of(call: Invocation, pod: Obj, name: str = "", *, quiet: bool = Fa
         return wanted
     first: str = pod["spec"]["containers"][0]["name"]
     if len(container_names(pod)) > 1 and not quiet:
-        call.print_err(f"Defaulted container {quote(first)} out of: {listed_containers(pod)}")
+        invocation.print_err(f"Defaulted container {quote(first)} out of: {listed_containers(pod)}")
     return first

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote as quoted
 
 from setpoint.cli import terminal
@@ -15,10 +15,11 @@ from setpoint.cli.flags import Flag, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, pods_behind
 from setpoint.cli.resources import choose, fetch
-from setpoint.client.paths import path_of, query_of
-from setpoint.client.websocket import V4, V5, Channels, open_socket
+from setpoint.client.resources import path_of, query_of
+from setpoint.client.websocket import V4, V5, Channels, open_channels
+from setpoint.meta.objects import Obj
+from setpoint.tasks import child_tasks
 
-Obj = dict[str, Any]
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
 _LONGEST_STATUS = 1024 * 1024
 NO_TERMINAL = "Unable to use a TTY - input is not a terminal or the right kind of file"
@@ -59,12 +60,12 @@ class CommandFailed(Exit):
         super().__init__(code, f"command terminated with exit code {code}")
 
 
-async def find_pod(call: Invocation, words: Sequence[str], doing: str, timeout: float) -> Obj:
+async def find_pod(invocation: Invocation, words: Sequence[str], doing: str, timeout: float) -> Obj:
     """Return the Pod, by name, by its owner, or from the file of `-f`."""
-    targets = await fetch(call, await choose(call, words))
+    targets = await fetch(invocation, await choose(invocation, words))
     if len(targets) != 1:
         raise Failed("cannot exec into multiple objects at a time")
-    return (await pods_behind(call, targets[0], doing, timeout))[0]
+    return (await pods_behind(invocation, targets[0], doing, timeout))[0]
 
 
 def must_live(pod: Obj, doing: str) -> None:
@@ -73,17 +74,17 @@ def must_live(pod: Obj, doing: str) -> None:
         raise Failed(f"cannot {doing} a container in a completed pod; current phase is {phase}")
 
 
-def with_terminal(call: Invocation, stdin: bool, tty: bool, quiet: bool) -> bool:
+def with_terminal(invocation: Invocation, stdin: bool, tty: bool, quiet: bool) -> bool:
     """Return whether a terminal can be used; warn if it was requested and there is none."""
-    if stdin and tty and not call.io.in_is_terminal:
+    if stdin and tty and not invocation.io.in_is_terminal:
         if not quiet:
-            call.print_err(NO_TERMINAL)
+            invocation.print_err(NO_TERMINAL)
         return False
     return stdin and tty
 
 
 async def run_session(
-    call: Invocation, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()
+    invocation: Invocation, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()
 ) -> None:
     """Run a session until the program ends or the user detaches.
 
@@ -103,41 +104,37 @@ async def run_session(
     path = path_of(PODS, meta["namespace"], meta["name"], what)
     with ExitStack() as stack:
         if session.tty:
-            stack.enter_context(terminal.raw(call.io.stdin))
-        socket = await open_socket(call.client.sender, path, query, (V5, V4))
-        stack.callback(socket.close)
-        await _Talk(call, Channels(socket), session, stack).run()
+            stack.enter_context(terminal.raw(invocation.io.stdin))
+        channels = await open_channels(invocation.client.sender, path, query, (V5, V4))
+        stack.callback(channels.close)
+        await _RemoteSession(invocation, channels, session, stack).run()
 
 
-class _Talk:
-    def __init__(self, call: Invocation, channels: Channels, session: Session, stack: ExitStack) -> None:
-        self._call = call
+class _RemoteSession:
+    def __init__(self, invocation: Invocation, channels: Channels, session: Session, stack: ExitStack) -> None:
+        self._invocation = invocation
         self._channels = channels
         self._session = session
         self._stack = stack
         self._resized = asyncio.Event()
 
     async def run(self) -> None:
-        tasks = [asyncio.ensure_future(self._hear())]
+        directions = [self._receive()]
         if self._session.stdin:
-            tasks.append(asyncio.ensure_future(self._say()))
+            directions.append(self._send())
         if self._session.tty:
             self._resized.set()
             self._stack.enter_context(terminal.on_resize(self._resized.set))
-            tasks.append(asyncio.ensure_future(self._measure()))
-        try:
+            directions.append(self._measure())
+        async with child_tasks(*directions) as tasks:
             # The end of the input does not end the program: only errors count.
             pending = set(tasks)
             while tasks[0] in pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         write, complain = self._session.output or self._shown, self._session.errors or self._complained
         end = b""
         while (received := await self._channels.receive()) is not None:
@@ -152,16 +149,16 @@ class _Talk:
             _check_status(end)
 
     def _shown(self, data: bytes) -> None:
-        self._call.write(data)
-        self._call.flush()
+        self._invocation.write(data)
+        self._invocation.flush()
 
     def _complained(self, data: bytes) -> None:
-        self._call.io.stdout.flush()
-        self._call.io.stderr.write(data)
-        self._call.io.stderr.flush()
+        self._invocation.io.stdout.flush()
+        self._invocation.io.stderr.write(data)
+        self._invocation.io.stderr.flush()
 
-    async def _say(self) -> None:
-        source = self._session.feed or terminal.pieces_of(self._call.io.stdin)
+    async def _send(self) -> None:
+        source = self._session.feed or terminal.pieces_of(self._invocation.io.stdin)
         keys = _Keys(self._session.detach) if self._session.detach else None
         async for piece in source:
             await self._channels.send(STDIN, keys.passed(piece) if keys is not None else piece)
@@ -174,7 +171,7 @@ class _Talk:
         while True:
             await self._resized.wait()
             self._resized.clear()
-            found = terminal.size(self._call.io.stdin)
+            found = terminal.size(self._invocation.io.stdin)
             for more in (extra, 0) if extra else (0,):
                 if found is not None:
                     size = {"Width": found[0] + more, "Height": found[1] + more}

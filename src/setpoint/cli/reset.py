@@ -12,34 +12,62 @@ from setpoint.cli.down import end
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.kubeconfig_merge import merged_into, remove
-from setpoint.cli.running import DATA_DIR, directory_of, find_running
+from setpoint.cli.kubeconfig_files import merged_into, remove
+from setpoint.cli.running import DATA_DIR, directory_of, find_running, has_member
 from setpoint.client.cluster_choice import ADMIN
 
-_OURS = ("state.db", "identity", "pki", "admin.kubeconfig")
+_OURS = ("state.db", "identity", "pki", "admin.kubeconfig", "etcd-member.json")
 
 
-async def run(call: Invocation) -> None:
-    call.no_arguments()
-    directory = directory_of(call)
+async def run(invocation: Invocation) -> None:
+    invocation.no_arguments()
+    directory = directory_of(invocation)
     if not _is_there(directory):
-        call.print(f"There is no cluster in {directory}.")
+        invocation.print(f"There is no cluster in {directory}.")
         return
-    if not call.flags.yes and not _agreed(call, directory):
+    if not invocation.flags.yes and not _agreed(invocation, directory):
         raise Failed("nothing was removed; set --yes to remove it without confirmation")
     running = find_running(directory)
+    await _leave(invocation, directory, is_running=running is not None)
     if running is not None:
-        await end(call, running, 30.0)
-    for line in _forget(call, directory / ADMIN):
-        call.print(line)
+        await end(invocation, running, 30.0)
+    for line in _forget(invocation, directory / ADMIN):
+        invocation.print(line)
     shutil.rmtree(directory)
-    call.print(f"The cluster in {directory} and all its data were removed.")
+    invocation.print(f"The cluster in {directory} and all its data were removed.")
 
 
-def _forget(call: Invocation, kubeconfig: Path) -> Iterator[str]:
+async def _leave(invocation: Invocation, directory: Path, *, is_running: bool) -> None:
+    """Remove the etcd member of this machine from those of the other machines. Raise Failed."""
+    if not has_member(directory):
+        return
+    from setpoint.cluster.config import ConfigError
+    from setpoint.cluster.etcd_member import MemberRecord
+    from setpoint.cluster.etcd_members import EtcdMembers
+
+    try:
+        record = MemberRecord.read(directory)
+        if record is None or not record.servers:
+            return  # there is no other machine
+        members = EtcdMembers(directory, record, invocation.io.clock)
+        known = await members.known()
+        own = next((one for one in known if one.is_own), None)
+        if own is None or len(known) == 1:
+            return  # it has been removed already, or all others have been
+        if len(known) == 2 and not is_running:
+            raise ConfigError("of two members, both must run for one to be removed: start it with `setpoint up` first")
+        await members.remove(own, known, force=False)
+        invocation.print(f"The member {own.member.name} was removed from etcd.")
+    except ConfigError as error:
+        if not invocation.flags.force:
+            raise Failed(f"{error}. Nothing was removed; --force removes this machine's data all the same") from None
+        invocation.print(f"The other machines still count this one as a member of etcd: {error}.")
+
+
+def _forget(invocation: Invocation, kubeconfig: Path) -> Iterator[str]:
     """Remove the cluster from the kubeconfigs it was merged into: a current context must not point nowhere."""
-    listed = [Path(path) for path in call.io.environment.get("KUBECONFIG", "").split(os.pathsep) if path]
-    for target in dict.fromkeys([*merged_into(kubeconfig), call.io.home / ".kube" / "config", *listed]):
+    listed = [Path(path) for path in invocation.io.environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    for target in dict.fromkeys([*merged_into(kubeconfig), invocation.io.home / ".kube" / "config", *listed]):
         if target.exists() and kubeconfig.exists() and target.samefile(kubeconfig):
             continue
         try:
@@ -59,17 +87,23 @@ def _is_there(directory: Path) -> bool:
     return directory.exists()
 
 
-def _agreed(call: Invocation, directory: Path) -> bool:
-    if not call.io.in_is_terminal:
+def _agreed(invocation: Invocation, directory: Path) -> bool:
+    if not invocation.io.in_is_terminal:
         return False
-    call.print(f"This removes the cluster in {directory} with all its objects and keys. Type yes to continue: ", end="")
-    call.flush()
-    return call.io.stdin.readline().strip().lower() in (b"yes", b"y")
+    invocation.print(
+        f"This removes the cluster in {directory} with all its objects and keys. Type yes to continue: ", end=""
+    )
+    invocation.flush()
+    return invocation.io.stdin.readline().strip().lower() in (b"yes", b"y")
 
 
 COMMAND = Command(
     "Stop the cluster of a data directory and remove everything that it holds",
     run,
-    (DATA_DIR, switch("yes", "y", help="Do not ask for confirmation.")),
+    (
+        DATA_DIR,
+        switch("yes", "y", help="Do not ask for confirmation."),
+        switch("force", help="Remove the data even if the other machines cannot be told that this one leaves."),
+    ),
     connects=False,
 )

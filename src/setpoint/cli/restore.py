@@ -9,27 +9,32 @@ from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of, none_runs
+from setpoint.cli.store_options import ETCD_FLAGS, progress_line, started_location
 
 
-def run(call: Invocation) -> None:
+async def run(invocation: Invocation) -> None:
     # Imported here because `--help` does not need it.
-    from setpoint.cluster.backups import restore_stopped
+    from setpoint.cluster.backups import restore
     from setpoint.cluster.config import ConfigError
-    from setpoint.cluster.private_files import make_private
 
-    if len(call.args) != 1:
+    if len(invocation.args) != 1:
         raise Failed("name the backup to restore: setpoint restore FILE")
-    backup, directory = Path(call.args[0]), directory_of(call)
-    if not backup.is_file():
-        raise Failed(f"there is no backup {backup}")
-    none_runs(directory)
+    backup = Path(invocation.args[0])
+    where = ",".join(invocation.flags.etcd_servers) or directory_of(invocation)
     try:
-        make_private(directory)
-        revision = restore_stopped(backup, directory, replace=call.flags.force)
+        async with started_location(invocation) as location:
+            if location.database is not None:
+                none_runs(directory_of(invocation))
+            with progress_line(invocation, "Restored") as progress:
+                written = await restore(
+                    backup, location, invocation.io.clock, replace=invocation.flags.force, progress=progress
+                )
     except ConfigError as error:
         raise Failed(str(error)) from None
-    call.print(f"The cluster in {directory} has the state of {backup} and continues at revision {revision}. ", end="")
-    call.print("`setpoint up` starts it.")
+    given = ",".join(invocation.flags.etcd_servers)
+    start = f"setpoint up --etcd-servers {given}" if given else "setpoint up"
+    invocation.print(f"The cluster in {where} has the state of {backup}, {written.keys} keys, ", end="")
+    invocation.print(f"and continues at revision {written.revision}. `{start}` starts it.")
 
 
 COMMAND = Command(
@@ -37,7 +42,12 @@ COMMAND = Command(
     run,
     (
         DATA_DIR,
-        switch("force", "f", help="Replace the existing database, which is renamed, not deleted."),
+        switch(
+            "force",
+            "f",
+            help="Replace the existing database, which is renamed, or the objects in etcd, which are saved in a file.",
+        ),
+        *ETCD_FLAGS,
     ),
     connects=False,
     usage="FILE",

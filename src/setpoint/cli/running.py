@@ -1,31 +1,97 @@
-"""The process that runs the cluster of a data directory: recorded by `up`, read by `down`, `status` and `reset`."""
+"""The clusters of this machine and their processes: recorded by `up`, read by `down`, `status`, `list` and others."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.known_clusters import KnownClusters
+from setpoint.cli.private_file import write_privately
 from setpoint.client.cluster_choice import DATA_DIRECTORY, data_directory
-from setpoint.meta.times import format_time
+from setpoint.meta.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from setpoint.cluster.apiserver import RunningApiServer
+
+
+_MAX = 1000
+"""The maximum number of clusters; the least recently started are removed first."""
+
+
+class Known(NamedTuple):
+    directory: Path
+    created: datetime
+    """When the cluster was first started."""
+    nodes: int
+    """The number of simulated nodes when it was last started."""
+
+
+class KnownClusters:
+    def __init__(self, environment: Mapping[str, str], home: Path) -> None:
+        state = environment.get("XDG_STATE_HOME") or ""
+        base = Path(state) if os.path.isabs(state) else home / ".local" / "state"
+        self._folder = base / "setpoint" / "clusters"
+
+    def remember(self, directory: Path, nodes: int, now: datetime) -> None:
+        """Record a cluster that was started. A home directory that cannot be written to is not an error."""
+        directory = directory.resolve()
+        path = self._folder / f"{hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]}.json"
+        known = _read(path)
+        created = known.created if known is not None and known.directory == directory else now
+        entry = {"directory": str(directory), "created": format_time(created), "nodes": nodes}
+        with suppress(OSError):
+            write_privately(path, json.dumps(entry).encode() + b"\n")
+            self._bound()
+
+    def all(self) -> list[Known]:
+        """Return the clusters whose data directory exists, sorted by directory."""
+        found = []
+        for path in self._files():
+            known = _read(path)
+            if known is not None and known.directory.is_dir():
+                found.append(known)
+            else:
+                with suppress(OSError):
+                    path.unlink()
+        return sorted(found)
+
+    def _files(self) -> list[Path]:
+        with suppress(OSError):
+            return list(self._folder.glob("*.json"))
+        return []
+
+    def _bound(self) -> None:
+        files = self._files()
+        if len(files) > _MAX:
+            self.all()
+            newest_first = sorted(self._files(), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in newest_first[_MAX:]:
+                path.unlink()
+
+
+def _read(path: Path) -> Known | None:
+    try:
+        found = json.loads(path.read_bytes())
+        return Known(Path(found["directory"]), parse_time(found["created"]), int(found["nodes"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
 
 DATA_DIR = text(
     "data-dir",
     default=DATA_DIRECTORY,
     help="Data directory of the cluster; by default it is searched for in this and the parent directories.",
 )
-_RECORD = "running.json"
+_RECORD, _MEMBER = "running.json", "etcd-member.json"
 
 
 class Running(NamedTuple):
@@ -38,26 +104,28 @@ class Running(NamedTuple):
     store: str
 
 
-def directory_of(call: Invocation) -> Path:
+def directory_of(invocation: Invocation) -> Path:
     """Return the data directory of a command: that of the flags, of the cluster of this directory, or else the
     default."""
-    named = Path(call.flags.data_dir)
-    if call.flags.given("data-dir"):
+    named = Path(invocation.flags.data_dir)
+    if invocation.flags.given("data-dir"):
         return named
-    found = data_directory(Path.cwd(), call.io.home)
+    found = data_directory(Path.cwd(), invocation.io.home)
     return found if found is not None and found.parent != Path.cwd() else named
 
 
-def running_now(call: Invocation, api: RunningApiServer, nodes: int) -> Running:
-    """Return the record of a server in this process."""
-    started = format_time(call.io.clock.now())
-    return Running(os.getpid(), api.url, str(api.kubeconfig.absolute()), nodes, started, call.flags.store)
+def running_now(invocation: Invocation, api: RunningApiServer, nodes: int, store: str) -> Running:
+    """Return the record of a server in this process. `store` is the kind of its store."""
+    started = format_time(invocation.io.clock.now())
+    return Running(os.getpid(), api.url, str(api.kubeconfig.absolute()), nodes, started, store)
 
 
 @contextmanager
-def written_down(call: Invocation, directory: Path, running: Running) -> Iterator[None]:
+def written_down(invocation: Invocation, directory: Path, running: Running) -> Iterator[None]:
     """Record that the cluster of this data directory runs, while the block runs."""
-    KnownClusters(call.io.environment, call.io.home).remember(directory, running.nodes, call.io.clock.now())
+    KnownClusters(invocation.io.environment, invocation.io.home).remember(
+        directory, running.nodes, invocation.io.clock.now()
+    )
     record = directory / _RECORD
     record.write_text(json.dumps(running._asdict()) + "\n", encoding="utf-8")
     try:
@@ -70,8 +138,7 @@ def written_down(call: Invocation, directory: Path, running: Running) -> Iterato
 def find_running(directory: Path) -> Running | None:
     """Return the record of the running process; None if there is none.
 
-    A stale record is ignored: the process must be alive, and must hold the lock of its store unless that is in memory.
-    """
+    A stale record is ignored: the process must be alive, and must hold the lock of its database, if it has one."""
     try:
         found: dict[str, Any] = json.loads((directory / _RECORD).read_bytes())
         running = Running(**found)
@@ -81,6 +148,18 @@ def find_running(directory: Path) -> Running | None:
     except (OSError, ValueError, TypeError):
         return None
     return running if running.store == "memory" or is_locked(directory) else None
+
+
+def has_member(directory: Path) -> bool:
+    """Return whether the machine of this data directory has a member of etcd."""
+    return (directory / _MEMBER).exists()
+
+
+def has_joined(directory: Path) -> bool:
+    """Return whether the machine of this data directory joined a cluster that others had started."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return bool(json.loads((directory / _MEMBER).read_bytes())["joined"])
+    return False
 
 
 def none_runs(directory: Path) -> None:

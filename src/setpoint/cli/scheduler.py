@@ -12,21 +12,21 @@ from setpoint.cli.serving import ready, serve, server
 
 
 @server
-def run(call: Invocation) -> None:
-    from setpoint.cluster.remote import remote_parts, scheduler_configuration
-    from setpoint.cluster.stopping import catch_signals
+def run(invocation: Invocation) -> None:
+    from setpoint.cluster.remote import remote_components, scheduler_configuration
+    from setpoint.cluster.signals import stop_on_signals
 
-    call.no_arguments()
+    invocation.no_arguments()
 
     async def main() -> None:
-        stop = catch_signals()
-        configuration = scheduler_configuration(Path(call.flags.config) if call.flags.config else None)
+        stop = stop_on_signals()
+        configuration = scheduler_configuration(Path(invocation.flags.config) if invocation.flags.config else None)
         async with (
-            remote_parts(remote_config(call.flags, "scheduler")) as parts,
-            parts.scheduler(configuration) as elected,
-            parts.door(endpoint_config(call.flags), elected),
+            remote_components(remote_config(invocation.flags, "scheduler")) as components,
+            components.scheduler(configuration) as elected,
+            components.server(endpoint_config(invocation.flags), elected),
         ):
-            ready(call, f"setpoint scheduler: {elected.state}")
+            ready(invocation, f"setpoint scheduler: {elected.state}")
             await stop.wait()
 
     serve(main)

@@ -23,11 +23,11 @@ def server(run: Callable[[Invocation], T]) -> Callable[[Invocation], T]:
     Garbage collection is disabled until it is `ready`, because everything that is loaded until then stays.
     """
 
-    def without_collecting(call: Invocation) -> T:
+    def without_collecting(invocation: Invocation) -> T:
         thresholds, callbacks = gc.get_threshold(), tuple(gc.callbacks)
         gc.disable()
         try:
-            return run(call)
+            return run(invocation)
         finally:
             gc.set_threshold(*thresholds)
             gc.callbacks[:] = callbacks
@@ -36,7 +36,7 @@ def server(run: Callable[[Invocation], T]) -> Callable[[Invocation], T]:
     return without_collecting
 
 
-def ready(call: Invocation, text: str, stored: Callable[[], int] = lambda: 0) -> None:
+def ready(invocation: Invocation, text: str, stored: Callable[[], int] = lambda: 0) -> None:
     """Report that the server is ready, and enable garbage collection. Call it on the event loop.
 
     `stored` returns the number of objects that the process stores.
@@ -44,17 +44,17 @@ def ready(call: Invocation, text: str, stored: Callable[[], int] = lambda: 0) ->
     # Imported here because `--help` does not need it.
     import asyncio
 
-    from setpoint.cluster.collecting import Collecting
+    from setpoint.cluster.interpreter_gc import GarbageCollection
 
-    Collecting(asyncio.get_running_loop(), stored).start()
-    print_line(call, text)
+    GarbageCollection(asyncio.get_running_loop(), stored).start()
+    print_line(invocation, text)
 
 
-def print_line(call: Invocation, text: str) -> None:
+def print_line(invocation: Invocation, text: str) -> None:
     """Print a line; a closed stdout does not stop the server."""
     with suppress(BrokenPipeError):
-        call.print(text)
-        call.flush()
+        invocation.print(text)
+        invocation.flush()
 
 
 def serve(main: Callable[[], Awaitable[None]]) -> None:
@@ -65,7 +65,7 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
     import uvloop
 
     from setpoint.cluster.config import ConfigError
-    from setpoint.cluster.log_filter import LogFilter
+    from setpoint.cluster.klog import LogFilter
 
     if logging.lastResort is not None:
         # the default logging to the terminal

@@ -11,7 +11,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.running import DATA_DIR, directory_of, find_running
+from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, NotFound
@@ -27,41 +27,43 @@ _OWN_CHECKS = (*_ELECTED, _NODES)
 
 class _Queue(NamedTuple):
     waiting: float = 0.0
-    taken: float = 0.0
+    adds: float = 0.0
 
 
-async def run(call: Invocation) -> None:
-    call.no_arguments()
-    directory = directory_of(call)
-    named = call.flags.given("data-dir")
-    elsewhere = not named and call.choice.explicit and call.choice.directory is None
+async def run(invocation: Invocation) -> None:
+    invocation.no_arguments()
+    directory = directory_of(invocation)
+    named = invocation.flags.given("data-dir")
+    elsewhere = not named and invocation.choice.explicit and invocation.choice.directory is None
     running = None if elsewhere else find_running(directory)
     if running is None and not elsewhere:
-        call.print(f"No cluster is running in {directory}.")
+        invocation.print(f"No cluster is running in {directory}.")
         raise Exit(1)
-    now = call.io.clock.now()
+    now = invocation.io.clock.now()
     if running is not None:
         if named:
-            call.point_to(directory)
+            invocation.point_to(directory)
         since = human_duration((now - parse_time(running.started)).total_seconds())
-        call.print(f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid}).\n")
+        invocation.print(
+            f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid}).\n"
+        )
     else:
-        call.print(f"The cluster at {call.access.server}:\n")
-    rows = [["COMPONENT", "STATE", "HOLDER", "RENEWED"], *await _components(call, now)]
-    call.print(align("\n".join("\t".join(row) for row in rows), least=6, padding=3) + "\n")
-    for line in (*await _counts(call), *_store(directory if running is not None else None)):
-        call.print(line)
-    await _loops(call)
+        invocation.print(f"The cluster at {invocation.access.server}:\n")
+    rows = [["COMPONENT", "STATE", "HOLDER", "RENEWED"], *await _components(invocation, now)]
+    invocation.print(align("\n".join("\t".join(row) for row in rows), least=6, padding=3) + "\n")
+    for line in (*await _counts(invocation), *_store(directory, running)):
+        invocation.print(line)
+    await _loops(invocation)
 
 
-async def _components(call: Invocation, now: datetime) -> list[list[str]]:
+async def _components(invocation: Invocation, now: datetime) -> list[list[str]]:
     state, troubles = "ready", {}
     try:
-        await call.client.sender.request("GET", "/readyz")
+        await invocation.client.sender.request("GET", "/readyz")
     except ApiError as error:
         # The server lists failed checks by name; its components are checks too.
         failed = _FAILED_CHECK.findall(error.message)
-        troubles = {name: await _trouble(call, name) for name in failed if name in _OWN_CHECKS}
+        troubles = {name: await _trouble(invocation, name) for name in failed if name in _OWN_CHECKS}
         own = [name for name in failed if name not in troubles]
         if own or not troubles:
             state = f"not ready: {', '.join(own) or error.message}"
@@ -70,7 +72,7 @@ async def _components(call: Invocation, now: datetime) -> list[list[str]]:
         rows.append([_NODES, troubles[_NODES], "", ""])
     for name in _ELECTED:
         try:
-            spec = (await call.client.get(builtin("leases", "coordination.k8s.io"), name, "kube-system"))["spec"]
+            spec = (await invocation.client.get(builtin("leases", "coordination.k8s.io"), name, "kube-system"))["spec"]
         except NotFound:
             rows.append([name, "not there", "", ""])
             continue
@@ -82,21 +84,21 @@ async def _components(call: Invocation, now: datetime) -> list[list[str]]:
     return rows
 
 
-async def _trouble(call: Invocation, name: str) -> str:
+async def _trouble(invocation: Invocation, name: str) -> str:
     """Return the failure of a component in the words of its own health check."""
     try:
-        await call.client.sender.request("GET", f"/readyz/{name}")
+        await invocation.client.sender.request("GET", f"/readyz/{name}")
     except ApiError as error:
         found = _REASON.search(error.message)
         return found[1] if found else error.message
     return ""  # it has recovered
 
 
-async def _counts(call: Invocation) -> list[str]:
-    nodes = (await call.client.list(builtin("nodes"))).items
+async def _counts(invocation: Invocation) -> list[str]:
+    nodes = (await invocation.client.list(builtin("nodes"))).items
     ready = sum(_is_ready(node) for node in nodes)
     phases: dict[str, int] = {}
-    for pod in (await call.client.list(builtin("pods"))).items:
+    for pod in (await invocation.client.list(builtin("pods"))).items:
         phase = "Terminating" if pod["metadata"].get("deletionTimestamp") else pod["status"].get("phase", "Unknown")
         phases[phase] = phases.get(phase, 0) + 1
     pods = ", ".join(f"{count} {phase.lower()}" for phase, count in sorted(phases.items())) or "none"
@@ -108,37 +110,40 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _store(directory: Path | None) -> list[str]:
-    if directory is None:
+def _store(directory: Path, running: Running | None) -> list[str]:
+    if running is None:
         return []
+    if running.store == "etcd":
+        own = directory / "etcd" / "member" / "snap" / "db"
+        return [f"Store:  etcd, {own.stat().st_size / 2**20:.1f} MiB in {own}" if own.exists() else "Store:  etcd"]
     size = sum(path.stat().st_size for path in directory.glob("state.db*") if path.is_file())
     return [f"Store:  {size / 2**20:.1f} MiB in {directory / 'state.db'}" if size else "Store:  in memory"]
 
 
-async def _loops(call: Invocation) -> None:
+async def _loops(invocation: Invocation) -> None:
     """Show the control loops that have been active; rates are measured with two samples."""
-    before = await _queues(call)
+    before = await _queues(invocation)
     if not before:
         return
-    await call.io.clock.sleep(call.flags.interval)
-    after = await _queues(call)
+    await invocation.io.clock.sleep(invocation.flags.interval)
+    after = await _queues(invocation)
     rows = [["LOOP", "WAITING", "RECONCILES", "PER SECOND"]]
     for name, queue in sorted(after.items()):
-        if queue.taken or queue.waiting:
-            rate = (queue.taken - before.get(name, _Queue()).taken) / call.flags.interval
-            rows.append([name, f"{queue.waiting:.0f}", f"{queue.taken:.0f}", f"{rate:.1f}"])
-    call.print("\n" + align("\n".join("\t".join(row) for row in rows), least=6, padding=3))
+        if queue.adds or queue.waiting:
+            rate = (queue.adds - before.get(name, _Queue()).adds) / invocation.flags.interval
+            rows.append([name, f"{queue.waiting:.0f}", f"{queue.adds:.0f}", f"{rate:.1f}"])
+    invocation.print("\n" + align("\n".join("\t".join(row) for row in rows), least=6, padding=3))
 
 
-async def _queues(call: Invocation) -> dict[str, _Queue]:
+async def _queues(invocation: Invocation) -> dict[str, _Queue]:
     try:
-        reply = await call.client.sender.request("GET", "/metrics", accept="text/plain")
+        reply = await invocation.client.sender.request("GET", "/metrics", accept="text/plain")
     except ApiError:
         return {}  # the user may not read the metrics
     found: dict[str, _Queue] = {}
     for metric, name, value in _SAMPLE.findall(reply.body.decode("utf-8", "replace")):
         queue = found.get(name, _Queue())
-        changed = {"waiting": float(value)} if metric == "workqueue_depth" else {"taken": float(value)}
+        changed = {"waiting": float(value)} if metric == "workqueue_depth" else {"adds": float(value)}
         found[name] = queue._replace(**changed)
     return found
 

@@ -2,56 +2,168 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text
-from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, simulation_of
+from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, pace_of, simulation_of
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.program_name import program_name
-from setpoint.cli.running import DATA_DIR, directory_of, none_runs, running_now, written_down
+from setpoint.cli.running import (
+    DATA_DIR,
+    Running,
+    directory_of,
+    find_running,
+    has_joined,
+    has_member,
+    none_runs,
+    running_now,
+    written_down,
+)
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, print_line, ready, serve, server
 from setpoint.client.cluster_choice import data_directory
 
+PROGRAM_NAME = "setpoint"
+
+
+def program_name(environment: Mapping[str, str], argv: Sequence[str], interpreter: str = sys.executable) -> str:
+    """Return `setpoint` if the shell finds this very program under that name, else a path to it: relative if it is
+    below the current directory, as `.venv/bin/setpoint`."""
+    started = argv[0] if argv else ""
+    if os.path.basename(started) != PROGRAM_NAME:  # as a module: python -m setpoint
+        return f"{_path(interpreter)} -m {PROGRAM_NAME}"
+    found = shutil.which(PROGRAM_NAME, path=environment.get("PATH", os.defpath))
+    if found is not None and os.path.realpath(found) == os.path.realpath(started):
+        return PROGRAM_NAME
+    return _path(started)
+
+
+def _path(program: str) -> str:
+    path, here = Path(os.path.abspath(program)), Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+_POLL_INTERVAL, _LONGEST = 0.01, 300.0
+_LAST_WORDS = 2000
+_SLOW_STEP = 5.0
+"""Seconds after which a step of the start is reported where there is no terminal."""
+
+
+def start_detached(invocation: Invocation) -> int:
+
+    directory = directory_of(invocation)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = directory / "up.log"
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "setpoint", "up", *_flags(invocation)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        running = _wait_until_ready(invocation, process, directory, log)
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    took = time.monotonic() - STARTED
+    invocation.print(welcome(invocation, running.url, Path(running.kubeconfig), running.nodes, took))
+    return 0
+
+
+def _wait_until_ready(invocation: Invocation, process: subprocess.Popen[bytes], directory: Path, log: Path) -> Running:
+    """Return the record of the background process when it is ready; print its warnings meanwhile. Raise Failed."""
+    relayed = 0
+    while True:
+        running = find_running(directory)
+        ended = process.poll() is not None
+        relayed = _relay(invocation, log, relayed)
+        if running is not None and running.pid == process.pid:
+            return running
+        if ended:
+            raise Failed(_last_words(log) or f"the cluster ended with {process.returncode}; see {log}")
+        if time.monotonic() - STARTED > _LONGEST:
+            raise Failed(
+                f"the cluster is not ready after {_LONGEST:.0f} s; process {process.pid} continues to start, see {log}"
+            )
+        time.sleep(_POLL_INTERVAL)
+
+
+def _flags(invocation: Invocation) -> list[str]:
+    """Return the flags for the background process, with the pace, which it cannot derive from a terminal."""
+    typed = [
+        f"--{flag.name}={value}" for flag, value in invocation.flags.occurrences if flag.name not in ("detach", "pace")
+    ]
+    return [*typed, f"--pace={pace_of(invocation)}"]
+
+
+def _relay(invocation: Invocation, log: Path, start: int) -> int:
+    """Print the warnings and progress lines in the log after the position `start`; return the position of the next
+    line. The summary, an error and a traceback are not among them."""
+    with open(log, "rb") as file:
+        file.seek(start)
+        lines = file.read(_LAST_WORDS).splitlines(keepends=True)
+    for line in lines:
+        text = line.decode("utf-8", "replace")
+        if not text.endswith("\n") or text.startswith(("A cluster with ", "error: ", "Traceback ")):
+            break
+        invocation.print_err(text.rstrip())
+        start += len(line)
+    return start
+
+
+def _last_words(log: Path) -> str:
+    text = log.read_bytes()[-_LAST_WORDS:].decode("utf-8", "replace").strip()
+    return text.rpartition("error: ")[2]
+
 
 @server
-def run(call: Invocation) -> int | None:
-    call.no_arguments()
-    wanted = simulation_of(call)
-    directory = directory_of(call)
+def run(invocation: Invocation) -> int | None:
+    invocation.no_arguments()
+    directory = directory_of(invocation)
+    if invocation.flags.join or has_joined(directory):
+        invocation.flags.set_default("nodes", 0)
+    wanted = simulation_of(invocation)
     none_runs(directory)
-    if call.flags.detach:
-        from setpoint.cli.up_detached import start_detached
-
-        return start_detached(call)
+    if invocation.flags.detach:
+        return start_detached(invocation)
     from setpoint.cluster.allinone import cluster
-    from setpoint.cluster.apiserver import until
-    from setpoint.cluster.stopping import catch_signals
+    from setpoint.cluster.apiserver import serve_until
+    from setpoint.cluster.signals import stop_on_signals
 
     nodes = wanted.nodes
-    config = server_config(call.flags, directory)
-    progress = _Progress(call)
+    config = server_config(invocation.flags, directory)
+    progress = _Progress(invocation)
 
     async def main() -> None:
-        stop = catch_signals()
+        stop = stop_on_signals()
         async with cluster(config, nodes=wanted, step=progress.step) as running:
             progress.clear()
             api = running.apiserver
-            _hand_over(call, api.kubeconfig)
-            with written_down(call, directory, running_now(call, running.apiserver, nodes)):
-                ready(call, welcome(call, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED), api.api.count)
-                if call.io.out_is_terminal and not call.flags.quiet:
+            _copy_kubeconfig(invocation, api.kubeconfig)
+            with written_down(invocation, directory, running_now(invocation, running.apiserver, nodes, config.store)):
+                ready(
+                    invocation,
+                    welcome(invocation, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED),
+                    api.api.resources.count,
+                )
+                if invocation.io.out_is_terminal and not invocation.flags.quiet:
                     from setpoint.cli.up_log import print_events
 
-                    async with print_events(call, running):
-                        await until(stop, api.api)
+                    async with print_events(invocation, running):
+                        await serve_until(stop, api.api)
                 else:
-                    await until(stop, api.api)
-            print_line(call, "Stopping.")
+                    await serve_until(stop, api.api)
+            print_line(invocation, "Stopping.")
 
     try:
         serve(main)
@@ -61,64 +173,76 @@ def run(call: Invocation) -> int | None:
 
 
 class _Progress:
-    """A progress line on a terminal that shows what `up` waits for."""
+    """Shows what `up` waits for: on a terminal as a line that changes, else as a line for each step that takes long."""
 
-    def __init__(self, call: Invocation) -> None:
-        self._call = call
-        self._shown = call.io.out_is_terminal and not call.flags.quiet
+    def __init__(self, invocation: Invocation, now: Callable[[], float] = time.monotonic) -> None:
+        self._invocation = invocation
+        self._now = now
         self._dirty = False
+        self._current, self._since, self._printed = "", 0.0, False
+        """The current step, when it began, and whether its line was printed."""
 
     def step(self, what: str) -> None:
-        if self._shown:
-            self._call.print(f"\r\x1b[KStarting: {what}", end="")
-            self._call.flush()
+        """Note that this step begins, or continues: a step that waits repeats the invocation."""
+        if self._invocation.flags.quiet:
+            return
+        if self._invocation.io.out_is_terminal:
+            self._invocation.print(f"\r\x1b[KStarting: {what}", end="")
+            self._invocation.flush()
             self._dirty = True
+        elif what != self._current:
+            self._current, self._since, self._printed = what, self._now(), False
+        elif not self._printed and self._now() - self._since > _SLOW_STEP:
+            self._printed = True
+            print_line(self._invocation, f"Starting: {what}")
 
     def clear(self) -> None:
         if self._dirty:
-            self._call.print("\r\x1b[K", end="")
-            self._call.flush()
+            self._invocation.print("\r\x1b[K", end="")
+            self._invocation.flush()
             self._dirty = False
 
 
-def _hand_over(call: Invocation, kubeconfig: Path) -> None:
+def _copy_kubeconfig(invocation: Invocation, kubeconfig: Path) -> None:
     """Write a copy of the kubeconfig if one was requested."""
-    if call.flags.kubeconfig:
+    if invocation.flags.kubeconfig:
         from setpoint.cli.private_file import write_privately
 
-        write_privately(Path(call.flags.kubeconfig), kubeconfig.read_bytes())
+        write_privately(Path(invocation.flags.kubeconfig), kubeconfig.read_bytes())
 
 
-def welcome(call: Invocation, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
+def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
     """Return the text that shows the cluster and the next commands to try."""
-    at_hand = directory_of(call).absolute() == data_directory(Path.cwd(), call.io.home)
-    chosen = call.io.environment.get("KUBECONFIG")
-    shown = call.flags.kubeconfig or str(kubeconfig)
+    default_paths = directory_of(invocation).absolute() == data_directory(Path.cwd(), invocation.io.home)
+    where = "" if default_paths else f" --data-dir {shlex.quote(invocation.flags.data_dir)}"
+    chosen = invocation.io.environment.get("KUBECONFIG")
+    shown = invocation.flags.kubeconfig or str(kubeconfig)
     export = f"export KUBECONFIG={shlex.quote(str(Path(shown).absolute()))}"
-    setpoint = program_name(call.io.environment, sys.argv)
-    detached = call.flags.detach
+    setpoint = program_name(invocation.io.environment, sys.argv)
+    detached = invocation.flags.detach
     lines = [
         f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {url} after {took:.2f} s.",
         f"The kubeconfig is {shown}. Try{'' if detached else ', in another terminal'}:",
         "",
-        *([] if at_hand and not chosen else [f"  {export}"]),
+        *([] if default_paths and not chosen else [f"  {export}"]),
         f"  {setpoint} get nodes",
         f"  {setpoint} create deployment hello --image=nginx --replicas=3",
         f"  {setpoint} get pods --watch",
         "",
-        f"kubectl and everything else that speaks Kubernetes work with `{export}`.",
-        _how_to_stop(call, setpoint, at_hand),
+        f"kubectl and other Kubernetes clients use it with `{export}`.",
+        _how_to_stop(invocation, setpoint, where),
     ]
+    if has_member(directory_of(invocation)):
+        lines.append(f"`{setpoint} token create{where}` prints the command with which further machines join.")
     return "\n".join(lines)
 
 
-def _how_to_stop(call: Invocation, setpoint: str, at_hand: bool) -> str:
-    forgets = call.flags.store == "memory"
-    if not call.flags.detach:
+def _how_to_stop(invocation: Invocation, setpoint: str, where: str) -> str:
+    forgets = invocation.flags.store == "memory"
+    if not invocation.flags.detach:
         return "Ctrl-C stops it" + (
             "; its objects are in memory only." if forgets else "; the same command goes on where it left off."
         )
-    where = "" if at_hand else f" --data-dir {shlex.quote(call.flags.data_dir)}"
     again = "; its objects are in memory only." if forgets else f"; `{setpoint} up{where}` goes on where it left off."
     return f"`{setpoint} down{where}` stops it{again}"
 
@@ -127,7 +251,7 @@ COMMAND = Command(
     "Run a whole cluster: API server, controllers, scheduler and simulated nodes",
     run,
     (
-        number("nodes", default=3, least=0, most=50_000, help="Simulated nodes."),
+        number("nodes", default=3, least=0, most=50_000, help="Simulated nodes; with --join 0 by default."),
         DATA_DIR._replace(help="Data directory of the cluster; a later `setpoint up` continues with it."),
         NAME,
         text("kubeconfig", help="Also write the administrator's kubeconfig to this file."),
@@ -151,5 +275,9 @@ COMMAND = Command(
 
     # Another one beside it, with a thousand nodes
     setpoint up --nodes 1000 --data-dir /tmp/big --port 7443
+
+    # A control plane of several machines: the first, and the command for the others
+    setpoint up --etcd embedded --detach
+    setpoint token create
     """,
 )

@@ -18,31 +18,39 @@ if TYPE_CHECKING:
     from setpoint.client import Client
     from setpoint.cluster.allinone import RunningCluster
 
-_MOST_A_SECOND = 10
+_MAX_A_SECOND = 10
 _ROUTINE_REASONS = {
-    "Pulling", "Pulled", "Created", "Starting", "NodeAllocatableEnforced", "RegisteredNode", "NodeHasSufficientMemory",
-    "NodeHasNoDiskPressure", "NodeHasSufficientPID", "LeaderElection",
-}  # fmt: skip
+    "Pulling",
+    "Pulled",
+    "Created",
+    "Starting",
+    "NodeAllocatableEnforced",
+    "RegisteredNode",
+    "NodeHasSufficientMemory",
+    "NodeHasNoDiskPressure",
+    "NodeHasSufficientPID",
+    "LeaderElection",
+}
 """Reasons that occur for every Pod or node and are not printed; `setpoint events` shows them."""
 
 
 @asynccontextmanager
-async def print_events(call: Invocation, running: RunningCluster) -> AsyncIterator[None]:
+async def print_events(invocation: Invocation, running: RunningCluster) -> AsyncIterator[None]:
     """Print new events of the cluster while the block runs."""
     client = running.components.event_reader()
     async with asyncio.TaskGroup() as tasks:
         # An event that cannot be printed must not end the cluster.
         keep = running.apiserver.supervisor.run
-        telling = tasks.create_task(keep("log of events", partial(_follow, call, client)))
+        telling = tasks.create_task(keep("log of events", partial(_follow, invocation, client)))
         try:
             yield
         finally:
             telling.cancel()
 
 
-async def _follow(call: Invocation, client: Client) -> None:
+async def _follow(invocation: Invocation, client: Client) -> None:
     events = builtin("events")
-    clock = call.io.clock
+    clock = invocation.io.clock
     second, printed, more = 0, 0, 0
     while True:
         try:
@@ -53,26 +61,26 @@ async def _follow(call: Invocation, client: Client) -> None:
                 now = int(clock.monotonic())
                 if now != second:
                     if more:
-                        print_line(call, f"          … and {more} more")
+                        print_line(invocation, f"          … and {more} more")
                     second, printed, more = now, 0, 0
                 printed += 1
-                if printed > _MOST_A_SECOND:
+                if printed > _MAX_A_SECOND:
                     more += 1
                 else:
-                    print_line(call, _line(call, event))
+                    print_line(invocation, _line(invocation, event))
         except (ApiError, Unreachable):
             await clock.sleep(1.0)
 
 
-def _line(call: Invocation, event: dict[str, Any]) -> str:
+def _line(invocation: Invocation, event: dict[str, Any]) -> str:
     about = event.get("involvedObject") or {}
     name = f"{(about.get('kind') or '').lower()}/{about.get('name') or ''}"
     if about.get("namespace") not in ("", "default", None):
         name = f"{about['namespace']} {name}"
-    when = call.io.clock.now().astimezone().strftime("%H:%M:%S")
+    when = invocation.io.clock.now().astimezone().strftime("%H:%M:%S")
     text = " ".join(str(event.get("message") or "").split())
     line = f"{when}  {name}  {event.get('reason') or ''}: {text}"
     line = "".join(char if char.isprintable() else "�" for char in line)[:300]
-    if call.io.colour:
+    if invocation.io.colour:
         return f"\x1b[33m{line}\x1b[0m" if event.get("type") == "Warning" else f"\x1b[2m{line[:8]}\x1b[0m{line[8:]}"
     return line

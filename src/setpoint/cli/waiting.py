@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from setpoint import tasks
 from setpoint.cli.failures import Failed
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.client.transport import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Expired, NotFound
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 T = TypeVar("T")
 FOREVER = 168 * 3600.0
 """The seconds that kubectl uses for an unlimited wait: one week."""
@@ -27,32 +27,17 @@ class TimedOut(Exception):
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`. Raise TimedOut and cancel it if it takes longer."""
-    result: list[T] = []
-    failed: list[Exception] = []
-
-    async def worked() -> None:
-        try:
-            result.append(await work)
-        except Exception as error:
-            failed.append(error)
-
-    async with asyncio.TaskGroup() as group:
-        worker, timer = group.create_task(worked()), group.create_task(clock.sleep(seconds))
-        await asyncio.wait((worker, timer), return_when=asyncio.FIRST_COMPLETED)
-        worker.cancel()
-        timer.cancel()
-    if failed:
-        raise failed[0]
-    if not result:
-        raise TimedOut(TIMED_OUT)
-    return result[0]
+    try:
+        return await tasks.within(clock, seconds, work)
+    except TimeoutError:
+        raise TimedOut(TIMED_OUT) from None
 
 
 class Deadline:
     """One time limit for everything that a command waits for."""
 
-    def __init__(self, call: Invocation, seconds: float) -> None:
-        self._clock = call.io.clock
+    def __init__(self, invocation: Invocation, seconds: float) -> None:
+        self._clock = invocation.io.clock
         self._end = self._clock.monotonic() + seconds
 
     async def bound(self, target: Target, work: Coroutine[Any, Any, T]) -> T:
@@ -63,19 +48,19 @@ class Deadline:
             raise Failed(f"{TIMED_OUT} on {target.resource.plural}/{target.name}") from None
 
 
-async def follow(call: Invocation, target: Target, enough: Callable[[Obj | None], bool]) -> Obj | None:
+async def follow(invocation: Invocation, target: Target, enough: Callable[[Obj | None], bool]) -> Obj | None:
     """Return the object as soon as `enough` accepts its state; None stands for a deleted object. There is no time
     limit."""
     only = f"metadata.name={target.name}"
     seen: Obj | None = None
     while True:
-        found = await call.client.list(target.resource, target.namespace, field_selector=only)
+        found = await invocation.client.list(target.resource, target.namespace, field_selector=only)
         seen = found.items[0] if found.items else None
         if enough(seen):
             return seen
         try:
             version = found.resource_version
-            async with call.client.watch(
+            async with invocation.client.watch(
                 target.resource, target.namespace, resource_version=version, field_selector=only
             ) as watch:
                 async for kind, obj in watch:
@@ -85,10 +70,10 @@ async def follow(call: Invocation, target: Target, enough: Callable[[Obj | None]
                     if enough(seen):
                         return obj
         except (Expired, Unreachable):
-            await call.io.clock.sleep(_PAUSE)
+            await invocation.io.clock.sleep(_PAUSE)
 
 
-async def until_gone(call: Invocation, target: Target, uid: str = "") -> Obj | None:
+async def until_gone(invocation: Invocation, target: Target, uid: str = "") -> Obj | None:
     """Wait until an object is deleted and return its last state. A new object of the same name counts as deleted."""
     last: Obj | None = None
 
@@ -100,9 +85,9 @@ async def until_gone(call: Invocation, target: Target, uid: str = "") -> Obj | N
         return False
 
     try:
-        first = await call.client.get(target.resource, target.name, target.namespace)
+        first = await invocation.client.get(target.resource, target.name, target.namespace)
     except NotFound:
         return target.obj
     if not gone(first):
-        await follow(call, target, gone)
+        await follow(invocation, target, gone)
     return last or first

@@ -18,8 +18,7 @@ from setpoint.client.transport import Unreachable
 from setpoint.meta.errors import ApiError, Forbidden
 
 if TYPE_CHECKING:
-    from setpoint.cli.watching.authors import Authors
-    from setpoint.cli.watching.model import Model
+    from setpoint.cli.watching.model import Authors, Model
     from setpoint.cli.watching.screen import View
     from setpoint.client import ObjectList, Resource
 
@@ -31,63 +30,70 @@ _PLAIN = (120, 40)
 _USUAL = (80, 24)
 """Columns and lines of a terminal of unknown size."""
 _KINDS = (
-    ("nodes", ""), ("pods", ""), ("deployments", "apps"), ("replicasets", "apps"), ("statefulsets", "apps"),
-    ("daemonsets", "apps"), ("jobs", "batch"), ("replicationcontrollers", ""), ("events", ""),
-)  # fmt: skip
+    ("nodes", ""),
+    ("pods", ""),
+    ("deployments", "apps"),
+    ("replicasets", "apps"),
+    ("statefulsets", "apps"),
+    ("daemonsets", "apps"),
+    ("jobs", "batch"),
+    ("replicationcontrollers", ""),
+    ("events", ""),
+)
 
 
-async def run(call: Invocation) -> None:
+async def run(invocation: Invocation) -> None:
     # Imported here because only this command draws.
     from setpoint.cli.watching.model import Model
 
-    call.no_arguments()
-    if not (call.flags.once or call.io.out_is_terminal):
+    invocation.no_arguments()
+    if not (invocation.flags.once or invocation.io.out_is_terminal):
         raise Failed("a live view needs a terminal; `setpoint get --watch` prints changes line by line")
     try:
-        await _watch(call, Model())
+        await _watch(invocation, Model())
     except* (ApiError, Unreachable) as found:
         raise first_of(found) from None
 
 
-async def _watch(call: Invocation, model: Model) -> None:
+async def _watch(invocation: Invocation, model: Model) -> None:
     """Show the current objects and follow their changes. Kinds that the user may not read are not shown."""
-    from setpoint.cli.watching.authors import Authors
+    from setpoint.cli.watching.model import Authors
 
     kinds = [builtin(*kind) for kind in _KINDS]
     async with asyncio.TaskGroup() as tasks:
-        listing = {kind: tasks.create_task(_listed(call, kind)) for kind in kinds}
+        listing = {kind: tasks.create_task(_listed(invocation, kind)) for kind in kinds}
     there = {kind: found for kind, task in listing.items() if (found := task.result()) is not None}
-    model.begin(((kind.kind, obj) for kind, found in there.items() for obj in found.items), call.io.clock.now())
-    authors = Authors(call.client)
+    model.begin(((kind.kind, obj) for kind, found in there.items() for obj in found.items), invocation.io.clock.now())
+    authors = Authors(invocation.client)
     await _attribute(model, authors)
-    if call.flags.once:
-        _once(call, model)
+    if invocation.flags.once:
+        _once(invocation, model)
         return
     async with asyncio.TaskGroup() as tasks:
-        followers = [tasks.create_task(_follow(call, model, kind, found)) for kind, found in there.items()]
-        followers.append(tasks.create_task(_follow_authors(call, model, authors)))
+        followers = [tasks.create_task(_follow(invocation, model, kind, found)) for kind, found in there.items()]
+        followers.append(tasks.create_task(_follow_authors(invocation, model, authors)))
         try:
-            await _show(call, model)
+            await _show(invocation, model)
         finally:
             for follower in followers:
                 follower.cancel()
 
 
-def _namespace(call: Invocation, resource: Resource) -> str:
-    return "" if call.flags.all_namespaces or not resource.namespaced else call.namespace
+def _namespace(invocation: Invocation, resource: Resource) -> str:
+    return "" if invocation.flags.all_namespaces or not resource.namespaced else invocation.namespace
 
 
-async def _listed(call: Invocation, resource: Resource) -> ObjectList | None:
+async def _listed(invocation: Invocation, resource: Resource) -> ObjectList | None:
     """Return the current objects; None if the user may not read them."""
     try:
-        return await call.client.list(resource, _namespace(call, resource))
+        return await invocation.client.list(resource, _namespace(invocation, resource))
     except Forbidden:
         return None
 
 
-async def _follow(call: Invocation, model: Model, resource: Resource, found: ObjectList) -> None:
+async def _follow(invocation: Invocation, model: Model, resource: Resource, found: ObjectList) -> None:
     """Feed watch events into the model. A connection that is lost is retried."""
-    clock, client, namespace = call.io.clock, call.client, _namespace(call, resource)
+    clock, client, namespace = invocation.io.clock, invocation.client, _namespace(invocation, resource)
     while True:
         try:
             async for type_, obj in client.watch(resource, namespace, resource_version=found.resource_version):
@@ -102,22 +108,22 @@ async def _follow(call: Invocation, model: Model, resource: Resource, found: Obj
             await clock.sleep(1.0)
 
 
-async def _follow_authors(call: Invocation, model: Model, authors: Authors) -> None:
+async def _follow_authors(invocation: Invocation, model: Model, authors: Authors) -> None:
     while True:
-        await call.io.clock.sleep(_FRAME)
+        await invocation.io.clock.sleep(_FRAME)
         await _attribute(model, authors)
 
 
 async def _attribute(model: Model, authors: Authors) -> None:
-    from setpoint.cli.watching.authors import MOST
+    from setpoint.cli.watching.model import MAX
 
-    if asked := model.unattributed(MOST):
-        found = await authors.of(asked)
+    if unattributed := model.unattributed(MAX):
+        found = await authors.of(unattributed)
         if found is not None:
-            model.attribute(found, asked)
+            model.attribute(found, unattributed)
 
 
-def _once(call: Invocation, model: Model) -> None:
+def _once(invocation: Invocation, model: Model) -> None:
     import io
 
     from rich.console import Console
@@ -125,14 +131,14 @@ def _once(call: Invocation, model: Model) -> None:
     from setpoint.cli.terminal import size
     from setpoint.cli.watching.screen import View, draw
 
-    width, height = size(call.io.stdout) or _PLAIN
+    width, height = size(invocation.io.stdout) or _PLAIN
     text = io.StringIO()
     console = Console(file=text, width=width, height=height, color_system=None, legacy_windows=False)
-    console.print(draw(model, View(), _where(call), call.io.clock.now(), height), end="")
-    call.print("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
+    console.print(draw(model, View(), _where(invocation), invocation.io.clock.now(), height), end="")
+    invocation.print("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
 
 
-async def _show(call: Invocation, model: Model) -> None:
+async def _show(invocation: Invocation, model: Model) -> None:
     import io
 
     from rich.console import Console, ConsoleDimensions
@@ -141,43 +147,45 @@ async def _show(call: Invocation, model: Model) -> None:
     from setpoint.cli.terminal import size
     from setpoint.cli.watching.screen import View, draw
 
-    clock, view = call.io.clock, View()
-    out = io.TextIOWrapper(call.io.stdout, encoding="utf-8", write_through=True)
+    clock, view = invocation.io.clock, View()
+    out = io.TextIOWrapper(invocation.io.stdout, encoding="utf-8", write_through=True)
     console = Console(file=out, force_terminal=True)
     drawn: tuple[object, ...] = ()
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
-            async with _keys(call, view) as leave:
+            async with _keys(invocation, view) as leave:
                 while not leave.is_set():
-                    now, dimensions = clock.now(), size(call.io.stdout) or _USUAL
+                    now, dimensions = clock.now(), size(invocation.io.stdout) or _USUAL
                     state = (model.version, view.presses, dimensions, int(clock.monotonic() / _AGES))
                     if state != drawn:
                         # The library checks other streams, and only once: the terminal may change its size.
                         console.size = ConsoleDimensions(*dimensions)
-                        live.update(draw(model, view, _where(call), now, dimensions[1]), refresh=True)
+                        live.update(draw(model, view, _where(invocation), now, dimensions[1]), refresh=True)
                         drawn = state
                     await clock.sleep(_FRAME)
     finally:
         out.detach()
 
 
-def _where(call: Invocation) -> str:
-    return f"{call.access.server}  {'all namespaces' if call.flags.all_namespaces else call.namespace}"
+def _where(invocation: Invocation) -> str:
+    return (
+        f"{invocation.access.server}  {'all namespaces' if invocation.flags.all_namespaces else invocation.namespace}"
+    )
 
 
 @asynccontextmanager
-async def _keys(call: Invocation, view: View) -> AsyncIterator[asyncio.Event]:
+async def _keys(invocation: Invocation, view: View) -> AsyncIterator[asyncio.Event]:
     """Move the view by keys. The event is set by q and Ctrl-C. The terminal is restored afterwards."""
     import termios
     import tty
 
-    from setpoint.cli.watching.keys import keys_of
+    from setpoint.cli.watching.screen import keys_of
 
     leave = asyncio.Event()
-    if not call.io.in_is_terminal:
+    if not invocation.io.in_is_terminal:
         yield leave
         return
-    descriptor = call.io.stdin.fileno()
+    descriptor = invocation.io.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     loop = asyncio.get_running_loop()
 

@@ -37,17 +37,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from setpoint.client import Unreachable
+from setpoint.meta.conditions import is_true
 from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from setpoint.meta.manifests import ManifestProblem, manifests
 from setpoint.reconcile import Result
-from setpoint.sdk.conditions import is_true, with_condition
-from setpoint.sdk.context import Context
-from setpoint.sdk.controller import Controller, Refers, Watch
-from setpoint.sdk.kind import Column, Kind, Object, Scale
-from setpoint.sdk.metrics import Counter, Gauge, Histogram
-from setpoint.sdk.models import ModelProblem
-from setpoint.sdk.operator import Operator
-from setpoint.sdk.predicates import (
+from setpoint.sdk.context import Context, with_condition
+from setpoint.sdk.controller import (
+    Controller,
+    Refers,
+    Watch,
     all_of,
     annotations_changed,
     any_of,
@@ -55,8 +53,11 @@ from setpoint.sdk.predicates import (
     labels_changed,
     resource_version_changed,
 )
+from setpoint.sdk.kind import Column, Kind, Object, Scale
+from setpoint.sdk.metrics import Counter, Gauge, Histogram
+from setpoint.sdk.models import ModelProblem, compare_quantities, seconds
+from setpoint.sdk.operator import Operator
 from setpoint.sdk.registration import ReachedAt
-from setpoint.sdk.units import compare_quantities, seconds
 from setpoint.sdk.webhooks import Convert, Denied, Mutate, Review, Validate, Version
 
 
@@ -69,9 +70,45 @@ def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 __all__ = [
-    "AlreadyExists", "ApiError", "Column", "Conflict", "Context", "Controller", "Convert", "Counter", "Denied",
-    "Forbidden", "Gauge", "Histogram", "Invalid", "Kind", "ManifestProblem", "ModelProblem", "Mutate", "NotFound",
-    "Object", "Operator", "ReachedAt", "Refers", "Result", "Review", "Scale", "Unreachable", "Validate", "Version",
-    "Watch", "all_of", "annotations_changed", "any_of", "compare_quantities", "generation_changed", "is_true",
-    "labels_changed", "manifests", "resource_version_changed", "run", "seconds", "with_condition",
-]  # fmt: skip
+    "AlreadyExists",
+    "ApiError",
+    "Column",
+    "Conflict",
+    "Context",
+    "Controller",
+    "Convert",
+    "Counter",
+    "Denied",
+    "Forbidden",
+    "Gauge",
+    "Histogram",
+    "Invalid",
+    "Kind",
+    "ManifestProblem",
+    "ModelProblem",
+    "Mutate",
+    "NotFound",
+    "Object",
+    "Operator",
+    "ReachedAt",
+    "Refers",
+    "Result",
+    "Review",
+    "Scale",
+    "Unreachable",
+    "Validate",
+    "Version",
+    "Watch",
+    "all_of",
+    "annotations_changed",
+    "any_of",
+    "compare_quantities",
+    "generation_changed",
+    "is_true",
+    "labels_changed",
+    "manifests",
+    "resource_version_changed",
+    "run",
+    "seconds",
+    "with_condition",
+]

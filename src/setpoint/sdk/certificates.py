@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.client import Client
-from setpoint.client.certificate_loading import load_chain
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
+from setpoint.wire.tls import load_certificate, server_tls_context
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -157,7 +157,7 @@ async def shared_pair(client: Client, clock: Clock, namespace: str, secret: str,
                 await client.create(wanted)
             else:
                 await client.update({**found, "data": {**(found.get("data") or {}), **data}})
-            log.info("made a certificate for the webhooks, kept in the Secret %s/%s", namespace, secret)
+            log.info("created a certificate for the webhooks, stored in the Secret %s/%s", namespace, secret)
             return pair
         except (AlreadyExists, Conflict):
             continue  # another replica wrote first: read its certificate
@@ -191,11 +191,7 @@ def read_pair(directory: Path) -> Pair:
 
 def server_context(pair: Pair) -> ssl.SSLContext:
     """Return a context for TLS 1.2 and later, HTTP/1.1 only. Raise CertificateProblem if the certificate is invalid."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")  # for TLS 1.2, without CBC ciphers
-    context.set_alpn_protocols(["http/1.1"])
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context = server_tls_context()
     load_pair(context, pair)
     return context
 
@@ -203,6 +199,6 @@ def server_context(pair: Pair) -> ssl.SSLContext:
 def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
     """Use this certificate for new connections. Raise CertificateProblem if it is invalid."""
     try:
-        load_chain(context, pair.certificate, pair.key)
+        load_certificate(context, pair.certificate, pair.key)
     except (ssl.SSLError, OSError) as error:
         raise CertificateProblem(f"the certificate and key of the webhooks cannot be used: {error}") from None

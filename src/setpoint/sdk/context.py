@@ -1,22 +1,46 @@
-"""The context that is passed to a reconcile function."""
+"""The context of a reconcile, and status conditions."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Generic
 
 from setpoint.client import Client
 from setpoint.meta.clock import Clock
+from setpoint.meta.conditions import new_condition
+from setpoint.meta.conditions import with_condition as conditions_with
 from setpoint.meta.errors import AlreadyExists, NotFound
-from setpoint.meta.patch.merge_diff import merge_patch_between
+from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.patch.merge_patch import merge_patch_between
 from setpoint.reconcile import EventRecorder, Informer
 from setpoint.sdk import models
-from setpoint.sdk.conditions import with_condition
 from setpoint.sdk.kind import Kind, Object, Spec, Status
 from setpoint.sdk.metrics import Counter, Gauge, Histogram, Measurements
 
-Obj = dict[str, Any]
+
+def with_condition(
+    conditions: Iterable[ObjView],
+    type: str,
+    status: bool | None,
+    reason: str,
+    message: str = "",
+    *,
+    now: datetime,
+    generation: int = 0,
+) -> list[Obj]:
+    """Return the conditions with this one added or replaced; a status of None means Unknown.
+
+    The transition time changes only when the status changes.
+    """
+    word = "Unknown" if status is None else "True" if status else "False"
+    new = new_condition(type, word, reason, message, now)
+    if generation:
+        new["observedGeneration"] = generation
+    return [dict(each) for each in conditions_with(conditions, new)]
+
+
 Child = Mapping[str, Any]
 
 
@@ -30,10 +54,10 @@ class Context(Generic[Spec, Status]):
         client: Client,
         clock: Clock,
         recorder: EventRecorder,
-        owned: Mapping[tuple[str, str], Informer],
+        owned: Mapping[tuple[str, str], Informer[Obj]],
         name: str,
         *,
-        seen: Mapping[tuple[str, str], Informer] | None = None,
+        seen: Mapping[tuple[str, str], Informer[Obj]] | None = None,
         measurements: Measurements | None = None,
         dry_run: bool = False,
     ) -> None:

@@ -1,4 +1,9 @@
-"""The declaration of a controller for one kind."""
+"""The declaration of a controller for one kind, and the predicates that select the changes that enqueue a reconcile.
+
+    Controller(Teapot, brew, when=any_of(generation_changed, labels_changed))
+
+All predicates accept creations and deletions: they only filter updates.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,61 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Result
-from setpoint.reconcile.rate_limiting import FIRST_RETRY, LONGEST_RETRY
+from setpoint.reconcile.workqueue import INITIAL_BACKOFF, MAX_BACKOFF
 from setpoint.sdk.context import Context
 from setpoint.sdk.kind import Kind, Object, Spec, Status
-from setpoint.sdk.predicates import Predicate, always
 
-Obj = dict[str, Any]
+Predicate = Callable[[Obj | None, Obj | None], bool]
+"""Called with (None, new) for a creation, (old, new) for an update and (old, None) for a deletion; returns whether to
+enqueue a reconcile."""
+
+
+def always(old: Obj | None, new: Obj | None) -> bool:
+    return True
+
+
+def generation_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Return whether the desired state changed or the object is being deleted; not its status, labels or annotations.
+
+    Only for kinds with generations: custom kinds have them, a ConfigMap does not.
+    """
+    return _differ(old, new, "generation")
+
+
+def labels_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Return whether a label was added, removed or changed."""
+    return _differ(old, new, "labels")
+
+
+def annotations_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Return whether an annotation was added, removed or changed."""
+    return _differ(old, new, "annotations")
+
+
+def resource_version_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Return whether anything changed at all."""
+    return _differ(old, new, "resourceVersion")
+
+
+def any_of(*predicates: Predicate) -> Predicate:
+    """Return a predicate that is true if any of `predicates` is."""
+    return lambda old, new: any(predicate(old, new) for predicate in predicates)
+
+
+def all_of(*predicates: Predicate) -> Predicate:
+    """Return a predicate that is true if all of `predicates` are."""
+    return lambda old, new: all(predicate(old, new) for predicate in predicates)
+
+
+def _differ(old: Obj | None, new: Obj | None, field: str) -> bool:
+    if old is None or new is None:
+        return True
+    # Missing labels and an empty map of labels are equal.
+    return (old["metadata"].get(field) or None) != (new["metadata"].get(field) or None)
+
+
 Reconcile = Callable[[Context[Any, Any], Object[Any, Any]], Awaitable[Result | None]]
 
 
@@ -41,7 +94,7 @@ class Refers:
 
 @dataclass(frozen=True)
 class Controller(Generic[Spec, Status]):
-    """What to reconcile and how. This is a value: `Operator` creates the running loop."""
+    """A description of what to reconcile and how. This is a value: `Operator` creates the running loop."""
 
     kind: Kind[Spec, Status]
     reconcile: Callable[[Context[Spec, Status], Object[Spec, Status]], Awaitable[Result | None]]
@@ -51,7 +104,7 @@ class Controller(Generic[Spec, Status]):
     """Kinds of the children: a change of a child enqueues its owner."""
     watches: tuple[Watch | Refers, ...] = ()
     when: Predicate = always
-    """Selects the changes of the objects that enqueue a reconcile; see `setpoint.sdk.predicates`."""
+    """Selects the changes of the objects that enqueue a reconcile; see `setpoint.sdk.controller`."""
     finalizer: str = ""
     """The finalizer that is added to every object before its first reconcile, so that it exists until `finalize` is
     done; empty means none."""
@@ -68,7 +121,7 @@ class Controller(Generic[Spec, Status]):
     state outside the cluster. 0 disables it."""
     timeout: float = 0.0
     """Seconds after which a reconcile fails; 0 means no limit."""
-    retry: tuple[float, float] = (FIRST_RETRY, LONGEST_RETRY)
+    retry: tuple[float, float] = (INITIAL_BACKOFF, MAX_BACKOFF)
     """The first and the longest delay in seconds before a failed reconcile is retried; the delay doubles each time."""
     name: str = ""
     """The name in logs, events and metrics, and the field manager; by default `teapot-operator` for Teapots."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from difflib import unified_diff
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
 from setpoint.client import Client
 from setpoint.client.transport import Headers, Reply, StreamReply, Transport
+from setpoint.meta.objects import Obj
 
 log = logging.getLogger("setpoint.operator.dry_run")
 
-Obj = dict[str, Any]
 _READS = ("GET", "HEAD")
 _MAX_LOGGED = 1000
 _MAX_LINES = 200

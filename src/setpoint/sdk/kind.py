@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from setpoint.client.resources import BY_KIND
+from setpoint.meta.objects import Obj
 from setpoint.sdk import models
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ else:
 
     Spec = TypeVar("Spec")
     Status = TypeVar("Status")
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,18 @@ from typing import Any, Generic
 
 from setpoint.client import Client
 from setpoint.meta.errors import Conflict, NotFound
+from setpoint.meta.exposition import Family, Histogram, gauge, histogram
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller as Loop
 from setpoint.reconcile import EventRecorder, Informer, Manager, RateLimitingQueue, Result, key_of
 from setpoint.reconcile.keys import controller_of
-from setpoint.reconcile.rate_limiting import Bucket, ExponentialBackoff
-from setpoint.sdk.builtin_metrics import LoopMetrics
+from setpoint.reconcile.metrics import queue_name
+from setpoint.reconcile.workqueue import Bucket, ExponentialBackoff
 from setpoint.sdk.context import Context
 from setpoint.sdk.controller import Controller, Reconcile, Refers, Watch
 from setpoint.sdk.kind import Kind, Object, Spec, Status
-from setpoint.sdk.metrics import Measurements
+from setpoint.sdk.metrics import SECONDS, Measurements
 
-Obj = dict[str, Any]
 _JITTER_STEPS = 1000
 
 
@@ -50,6 +51,24 @@ class InFlight:
         await self._none.wait()
 
 
+class _LoopMetrics:
+    """The metrics of one controller, with controller-runtime's names; `reconcile` measures the queues."""
+
+    def __init__(self, name: str, workers: int) -> None:
+        self._labels = {"controller": queue_name(name)}
+        self._workers = workers
+        self.active = 0
+        self.seconds = Histogram(SECONDS)
+
+    def families(self) -> list[Family]:
+        labels = self._labels
+        return [
+            histogram("controller_runtime_reconcile_time_seconds", "How long it took.", [(labels, self.seconds)]),
+            gauge("controller_runtime_max_concurrent_reconciles", "Workers there are.", [(labels, self._workers)]),
+            gauge("controller_runtime_active_workers", "Workers that are busy.", [(labels, self.active)]),
+        ]
+
+
 class Running(Generic[Spec, Status]):
     """A controller with its informers, registered with a manager."""
 
@@ -73,7 +92,7 @@ class Running(Generic[Spec, Status]):
         self._in_flight = in_flight
         self._recorder: EventRecorder = manager.recorder(controller.name)
         self._namespace = controller.namespace or namespace
-        self._informer: Informer = manager.informer(
+        self._informer: Informer[Obj] = manager.informer(
             controller.kind.ref, namespace=self._namespace, label_selector=controller.selector
         )
         self._owned = self._informers(manager, controller.owns)
@@ -81,12 +100,14 @@ class Running(Generic[Spec, Status]):
         limits = (ExponentialBackoff(*controller.retry), Bucket(manager.clock))
         queue = RateLimitingQueue(manager.clock, limits)
         self.loop = Loop(controller.name, self._process, manager.clock, workers=controller.workers, queue=queue)
-        self._metrics = LoopMetrics(controller.name, controller.workers)
+        self._metrics = _LoopMetrics(controller.name, controller.workers)
         manager.add(self.loop)
         manager.add_metrics(self._metrics.families)
         self._add_handlers()
 
-    def _informers(self, manager: Manager, kinds: tuple[Kind[Any, Any], ...]) -> Mapping[tuple[str, str], Informer]:
+    def _informers(
+        self, manager: Manager, kinds: tuple[Kind[Any, Any], ...]
+    ) -> Mapping[tuple[str, str], Informer[Obj]]:
         return {kind.ref: manager.informer(kind.ref, namespace=self._namespace) for kind in kinds}
 
     def _add_handlers(self) -> None:
@@ -116,8 +137,8 @@ class Running(Generic[Spec, Status]):
             informer.on_relist(self._enqueue_all)
 
     def _enqueue_all(self) -> None:
-        """Enqueue all objects after a relist: a child may have been created and deleted unobserved, and only its owner
-        can tell that it is missing."""
+        """Enqueue all objects after a relist: a child may have been created and deleted unobserved, and only its
+        owner's reconcile detects that it is missing."""
         for key in self._informer.items:
             self.loop.enqueue(key)
 
@@ -186,9 +207,16 @@ class Running(Generic[Spec, Status]):
         controller = self._controller
         obj = Object(controller.kind, raw)
         context = Context(
-            obj, self._client, self._clock, self._recorder, self._owned, controller.name, seen=self._seen,
-            measurements=self._measurements, dry_run=self._dry_run,
-        )  # fmt: skip
+            obj,
+            self._client,
+            self._clock,
+            self._recorder,
+            self._owned,
+            controller.name,
+            seen=self._seen,
+            measurements=self._measurements,
+            dry_run=self._dry_run,
+        )
         if obj.deleting:
             return await self._finalize(context, obj)
         if controller.finalizer and controller.finalizer not in _finalizers(raw):

@@ -20,13 +20,51 @@ from setpoint.meta.exposition import Family
 
 log = logging.getLogger("setpoint.operator")
 
-MOST_SERIES = 1000
+MAX_SERIES = 1000
 """The maximum number of series of one metric: labels with unbounded values (such as object names) would exhaust
 memory."""
 SECONDS = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75,
-    2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
-)  # fmt: skip
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.35,
+    0.4,
+    0.45,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    1.0,
+    1.25,
+    1.5,
+    1.75,
+    2.0,
+    2.5,
+    3.0,
+    3.5,
+    4.0,
+    4.5,
+    5.0,
+    6.0,
+    7.0,
+    8.0,
+    9.0,
+    10.0,
+    15.0,
+    20.0,
+    25.0,
+    30.0,
+    40.0,
+    50.0,
+    60.0,
+)
 """The bucket bounds of controller-runtime's duration histograms, in seconds."""
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
@@ -112,9 +150,9 @@ class Measurements:
         return tuple(str(labels[name]) for name in metric.labels)
 
     def _has_capacity(self, metric: Metric, series: Series, known: Mapping[Series, object]) -> bool:
-        if series in known or len(known) < MOST_SERIES:
+        if series in known or len(known) < MAX_SERIES:
             return True
         if metric.name not in self._warned:
             self._warned.add(metric.name)
-            log.warning("%s has more than %d different labels: further ones are not counted", metric.name, MOST_SERIES)
+            log.warning("%s has more than %d different labels: further ones are not counted", metric.name, MAX_SERIES)
         return False

@@ -1,6 +1,7 @@
 """Typed views of objects: a dataclass, a msgspec Struct or a pydantic model for `spec` or `status`.
 
-The library is detected from the class itself; msgspec and pydantic are optional dependencies.
+The library is detected from the class itself; msgspec and pydantic are optional dependencies. Durations (`1m30s`) and
+quantities (`10Gi`) are texts in specs; `seconds` and `compare_quantities` evaluate them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,31 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
+from setpoint.meta.quantity import compare as compare_quantities
+from setpoint.meta.times import parse_duration
+
+__all__ = ["compare_quantities", "seconds"]
+
+
 _LEVELS = 32
 """The maximum nesting depth of a model; a recursive model has no structural schema."""
+_SCALARS: dict[Any, Obj] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number"},
+    datetime: {"type": "string", "format": "date-time"},
+    bytes: {"type": "string", "format": "byte"},
+}
+_LIMITS = {
+    "ge": "minimum",
+    "le": "maximum",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "multiple_of": "multipleOf",
+}
 
 
 class ModelProblem(TypeError):
@@ -239,24 +262,11 @@ def _union(args: list[Any], nullable: bool, path: str, level: int) -> Obj:
     return {**found, "nullable": True} if nullable else found
 
 
-_SCALARS: dict[Any, Obj] = {
-    str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer", "format": "int64"},
-    float: {"type": "number"}, datetime: {"type": "string", "format": "date-time"},
-    bytes: {"type": "string", "format": "byte"},
-}  # fmt: skip
-
-
 def _scalar(hint: Any, path: str) -> Obj:
     found = _SCALARS.get(hint)
     if found is None:
         raise ModelProblem(f"{path}: {hint!r} cannot be expressed in a structural schema")
     return dict(found)
-
-
-_LIMITS = {
-    "ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength", "pattern": "pattern",
-    "multiple_of": "multipleOf",
-}  # fmt: skip
 
 
 def _annotated(extras: typing.Iterable[Any]) -> Obj:
@@ -281,3 +291,8 @@ def _is_msgspec(model: Any) -> bool:
 def _is_pydantic(model: Any) -> bool:
     loaded = sys.modules.get("pydantic")
     return loaded is not None and isinstance(model, type) and issubclass(model, loaded.BaseModel)
+
+
+def seconds(duration: str) -> float:
+    """Return the seconds of a duration such as `1m30s`. Raise ValueError if it is invalid."""
+    return parse_duration(duration) / 1e9

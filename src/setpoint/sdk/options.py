@@ -84,39 +84,91 @@ def parse(operator: str, arguments: Sequence[str] | None) -> RunOptions:
 def _parser(operator: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=operator, description=f"The operator {operator}.", allow_abbrev=False)
     add = parser.add_argument
-    add("--kubeconfig", default="", metavar="FILE",
-        help="by default $KUBECONFIG, then .setpoint, ~/.kube/config, the service account of the Pod")  # fmt: skip
+    add(
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="by default $KUBECONFIG, then .setpoint, ~/.kube/config, the service account of the Pod",
+    )
     add("--context", default="", help="context of the kubeconfig; by default its current context")
     add("-n", "--namespace", default="", help="watch only this namespace; by default all namespaces")
-    add("--no-install", action="store_true",
-        help="do not install the definitions of the kinds and the webhook configurations")  # fmt: skip
-    add("--print-manifests", action="store_true",
-        help="print the manifests to install and the ClusterRole that this operator needs, and exit")  # fmt: skip
+    add(
+        "--no-install",
+        action="store_true",
+        help="do not install the definitions of the kinds and the webhook configurations",
+    )
+    add(
+        "--print-manifests",
+        action="store_true",
+        help="print the manifests to install and the ClusterRole that this operator needs, and exit",
+    )
     add("--dry-run", action="store_true", help="write nothing; log the changes instead")
     add("--leader-elect", action="store_true", help="run the controllers only in the replica that holds the Lease")
-    add("--leader-elect-resource-namespace", default="", metavar="NAMESPACE",
-        help="namespace of the Lease; by default that of the Pod or of the context")  # fmt: skip
+    add(
+        "--leader-elect-resource-namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="namespace of the Lease; by default that of the Pod or of the context",
+    )
     for name, default, about in (
         ("lease-duration", "15s", "how long other replicas wait after the last renewal"),
         ("renew-deadline", "10s", "how long the leader retries a renewal before it gives up"),
         ("retry-period", "2s", "interval between two attempts"),
     ):
-        add(f"--leader-elect-{name}", type=_seconds, default=_seconds(default), metavar="TIME",
-            help=f"{about}; by default {default}")  # fmt: skip
-    add("--metrics-bind-address", type=_address, default=None, metavar="[HOST]:PORT",
-        help="address of /metrics; by default disabled")  # fmt: skip
-    add("--health-probe-bind-address", type=_address, default=None, metavar="[HOST]:PORT",
-        help="address of /healthz and /readyz; by default disabled")  # fmt: skip
-    add("--webhook-bind-address", type=_address, default=WEBHOOKS, metavar="[HOST]:PORT",
-        help="listen address of the webhooks; by default :9443")  # fmt: skip
-    add("--webhook-url", default="", metavar="URL",
-        help="URL at which the API server reaches the webhooks: https://host:port")  # fmt: skip
-    add("--webhook-service", type=_service, default=None, metavar="NAMESPACE/NAME[:PORT]",
-        help="Service through which the API server reaches the webhooks")  # fmt: skip
-    add("--webhook-cert-dir", default="", metavar="DIRECTORY",
-        help="directory with tls.crt, tls.key and ca.crt; by default a certificate is generated")  # fmt: skip
-    add("--graceful-shutdown-timeout", type=_seconds, default=30.0, metavar="TIME",
-        help="time for running reconciles to finish after a signal; by default 30s")  # fmt: skip
+        add(
+            f"--leader-elect-{name}",
+            type=_seconds,
+            default=_seconds(default),
+            metavar="TIME",
+            help=f"{about}; by default {default}",
+        )
+    add(
+        "--metrics-bind-address",
+        type=_address,
+        default=None,
+        metavar="[HOST]:PORT",
+        help="address of /metrics; by default disabled",
+    )
+    add(
+        "--health-probe-bind-address",
+        type=_address,
+        default=None,
+        metavar="[HOST]:PORT",
+        help="address of /healthz and /readyz; by default disabled",
+    )
+    add(
+        "--webhook-bind-address",
+        type=_address,
+        default=WEBHOOKS,
+        metavar="[HOST]:PORT",
+        help="listen address of the webhooks; by default :9443",
+    )
+    add(
+        "--webhook-url",
+        default="",
+        metavar="URL",
+        help="URL at which the API server reaches the webhooks: https://host:port",
+    )
+    add(
+        "--webhook-service",
+        type=_service,
+        default=None,
+        metavar="NAMESPACE/NAME[:PORT]",
+        help="Service through which the API server reaches the webhooks",
+    )
+    add(
+        "--webhook-cert-dir",
+        default="",
+        metavar="DIRECTORY",
+        help="directory with tls.crt, tls.key and ca.crt; by default a certificate is generated",
+    )
+    add(
+        "--graceful-shutdown-timeout",
+        type=_seconds,
+        default=30.0,
+        metavar="TIME",
+        help="time for running reconciles to finish after a signal; by default 30s",
+    )
     add("-v", "--verbose", action="count", default=0, help="log the outcome of each reconcile; -vv: log everything")
     return parser
 

@@ -1,4 +1,4 @@
-"""The process of an operator, against any Kubernetes cluster: this is its composition root."""
+"""The process of an operator, against any Kubernetes cluster: composition root, and server of metrics and probes."""
 
 from __future__ import annotations
 
@@ -7,37 +7,84 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import NoReturn, TypeVar
 
 from setpoint import __version__
 from setpoint.client import Client, Unreachable
-from setpoint.client.access import Access
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
-from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.client.https import connect
+from setpoint.client.kubeconfig import Access, KubeconfigError
 from setpoint.client.request_metrics import RequestMetrics
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError
-from setpoint.meta.exposition import Family, gauge
+from setpoint.meta.exposition import CONTENT_TYPE, Family, gauge, merged, text
 from setpoint.reconcile import EventRecorder, LeaderElection, LeadershipLost, Manager
 from setpoint.sdk.certificates import CertificateProblem
 from setpoint.sdk.loop import InFlight
-from setpoint.sdk.metrics_server import MetricsServer
 from setpoint.sdk.operator import Operator
-from setpoint.sdk.options import RunOptions, Service, parse
+from setpoint.sdk.options import Address, RunOptions, Service, parse
 from setpoint.sdk.registration import ReachedAt
 from setpoint.sdk.webhook_server import NotReachable, WebhookServer
 from setpoint.system import RandomIds, SystemClock, hostname
+from setpoint.wire.limits import Limits
+from setpoint.wire.message import Handler, Request, Response
+from setpoint.wire.server import Server
 
 log = logging.getLogger("setpoint.operator")
 
+_LIMITS = Limits(body=64 * 1024, head=64 * 1024, connections=256, body_timeout=30.0, write_timeout=30.0)
+_TEXT = ("Content-Type", "text/plain; charset=utf-8")
 T = TypeVar("T")
 _FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 30.0
 _CLOSE_GRACE = 2.0
 _RETRIABLE_CODES = (429, 500, 502, 503, 504)
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class MetricsServer:
+    """Serves metrics and probes: on one listener if both have the same address, otherwise on two."""
+
+    def __init__(
+        self,
+        families: Callable[[], Iterable[Family]],
+        healthy: Callable[[], str],
+        ready: Callable[[], str],
+        clock: Clock,
+    ) -> None:
+        """Prepare the servers; `healthy` and `ready` return what is wrong, or an empty string."""
+        self._families = families
+        self._checks = {"/healthz": healthy, "/readyz": ready}
+        self._clock = clock
+        self._servers: list[Server] = []
+
+    async def open(self, metrics: Address | None, probes: Address | None) -> None:
+        """Start to listen; None disables an endpoint. Raise OSError if an address is not available."""
+        for address in dict.fromkeys(each for each in (metrics, probes) if each is not None):
+            paths = {*(("/metrics",) if address == metrics else ()), *(self._checks if address == probes else ())}
+            server = Server(self._handler(paths), clock=self._clock, limits=_LIMITS)
+            _, port = await server.start(address.host, address.port)
+            self._servers.append(server)
+            log.info("serving %s at %s:%d", " and ".join(sorted(paths)), address.host, port)
+
+    async def close(self, grace: float) -> None:
+        for server in self._servers:
+            await server.stop(grace)
+
+    def _handler(self, paths: set[str]) -> Handler:
+        async def handle(request: Request) -> Response:
+            path = request.path.rstrip("/")
+            if path not in paths:
+                return Response(404, b"404 page not found\n", [_TEXT])
+            if request.method not in ("GET", "HEAD"):
+                return Response(405, b"only GET and HEAD are allowed\n", [_TEXT])
+            if path == "/metrics":
+                return Response(200, text(merged(self._families())).encode(), [("Content-Type", CONTENT_TYPE)])
+            wrong = self._checks[path]()
+            return Response(500, f"{wrong}\n".encode(), [_TEXT]) if wrong else Response(200, b"ok", [_TEXT])
+
+        return handle
 
 
 def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
@@ -134,14 +181,20 @@ class OperatorProcess:
         self._election: LeaderElection | None = None
         if options.leader_elect and not options.dry_run:
             self._election = LeaderElection(
-                self._client, clock, ids, name=operator.name, identity=f"{hostname()}_{ids.uid()}",
-                namespace=options.lease_namespace or access.namespace, times=options.times, recorder=self._recorder,
-            )  # fmt: skip
+                self._client,
+                clock,
+                ids,
+                name=operator.name,
+                identity=f"{hostname()}_{ids.uid()}",
+                namespace=options.lease_namespace or access.namespace,
+                times=options.times,
+                recorder=self._recorder,
+            )
         self._reviewer = operator.reviewer(self._client, clock)
         self._webhooks: WebhookServer | None = None
         if operator.has_webhooks and not options.dry_run:
             self._webhooks = WebhookServer(operator.name, self._reviewer, options, access, self._client, clock)
-        self._metrics_server = MetricsServer(self.families, self.healthy, self.ready)
+        self._metrics_server = MetricsServer(self.families, self.healthy, self.ready, clock)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -234,10 +287,13 @@ class OperatorProcess:
     async def _manage(self) -> None:
         options = self._options
         self._manager = self._operator.manager(
-            self._client.fenced(self._election), self._clock, self._ids,
-            namespace=options.namespace, dry_run=options.dry_run,
+            self._client.fenced(self._election),
+            self._clock,
+            self._ids,
+            namespace=options.namespace,
+            dry_run=options.dry_run,
             in_flight=self._in_flight,
-        )  # fmt: skip
+        )
         log.info("%s is running%s", self._operator.name, " as a dry run" if options.dry_run else "")
         await self._manager.run()
 

@@ -11,13 +11,12 @@ from typing import Any
 from setpoint.client import Client
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Forbidden, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.sdk.kind import Kind
 from setpoint.sdk.webhooks import Admission, Convert, Mutate
 
-Obj = dict[str, Any]
-
 _READY_WITHIN = 30.0
-_LOOK_EVERY = 0.1
+_POLL_INTERVAL = 0.1
 _DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _GROUP = "admissionregistration.k8s.io/v1"
 _CONFIGURATIONS = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
@@ -26,7 +25,7 @@ _MANAGED_BY = "app.kubernetes.io/managed-by"
 
 @dataclass(frozen=True)
 class ReachedAt:
-    """Where the API server reaches the operator's webhooks: at a URL (`https://host:port`), or through a Service."""
+    """The address at which the API server reaches the operator's webhooks: a URL (`https://host:port`) or a Service."""
 
     url: str = ""
     namespace: str = ""
@@ -74,7 +73,7 @@ def definitions(
         if name not in found:
             found[name], refs[name] = kind.definition(), {kind.ref}
         elif kind.ref not in refs[name]:
-            raise ValueError(f"{name} has several versions: say with Convert how to get from one to the other")
+            raise ValueError(f"{name} has several versions: define the conversion between them with Convert")
     return list(found.values())
 
 
@@ -94,9 +93,12 @@ def _hook(admission: Admission[Any, Any], reached: ReachedAt) -> Obj:
     plural, subresource = admission.kind.plural_name, admission.subresource
     resources = [plural, f"{plural}/*"] if subresource == "*" else [f"{plural}/{subresource}".rstrip("/")]
     rule = {
-        "apiGroups": [group], "apiVersions": [version], "resources": resources,
-        "operations": list(admission.operations), "scope": "*",
-    }  # fmt: skip
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": resources,
+        "operations": list(admission.operations),
+        "scope": "*",
+    }
     hook: Obj = {
         "name": admission.name,
         "clientConfig": reached.client_config(admission.path),
@@ -165,7 +167,7 @@ async def _wait_until_served(client: Client, clock: Clock, name: str) -> None:
             return
         if clock.monotonic() > until:
             raise TimeoutError(f"{name} is not served after {_READY_WITHIN:.0f} s")
-        await clock.sleep(_LOOK_EVERY)
+        await clock.sleep(_POLL_INTERVAL)
 
 
 def _is_established(definition: Obj) -> bool:

@@ -7,10 +7,10 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from setpoint.client import Client, Unreachable
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.sdk.certificates import (
@@ -23,17 +23,26 @@ from setpoint.sdk.certificates import (
     server_context,
     shared_pair,
 )
-from setpoint.sdk.http_server import HttpServer, Limits, Request, Response
 from setpoint.sdk.options import RunOptions, Service
 from setpoint.sdk.registration import ReachedAt
-from setpoint.sdk.reviews import Reviewer
+from setpoint.sdk.webhooks import Reviewer
+from setpoint.wire.limits import Limits
+from setpoint.wire.message import Request, Response
+from setpoint.wire.server import Server
 
 log = logging.getLogger("setpoint.operator.webhooks")
 
-_MAX_BODY = 32 * 1024 * 1024
-"""The maximum request size in bytes: a conversion contains all objects of a list."""
+_LIMITS = Limits(
+    body=32 * 1024 * 1024,  # a conversion contains all objects of a list
+    buffered_bodies=256 * 1024 * 1024,
+    head=64 * 1024,
+    connections=256,
+    body_timeout=30.0,
+    write_timeout=30.0,
+)
 _RENEWAL_INTERVAL = 60.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_JSON, _TEXT = ("Content-Type", "application/json"), ("Content-Type", "text/plain; charset=utf-8")
 
 
 class NotReachable(Exception):
@@ -52,7 +61,7 @@ class WebhookServer:
         self._clock = clock
         self._pair: Pair | None = None
         self._context: ssl.SSLContext | None = None
-        self._server: HttpServer | None = None
+        self._server: Server | None = None
         self._reached_at = ReachedAt()
 
     async def open(self) -> ReachedAt:
@@ -63,9 +72,9 @@ class WebhookServer:
         self._reached_at = self._configured_address()
         self._pair = await self._current_pair()
         self._context = server_context(self._pair)
-        server = HttpServer(self._handle, ssl=self._context, limits=Limits(body=_MAX_BODY))
+        server = Server(self._handle, clock=self._clock, ssl=self._context, limits=_LIMITS)
         where = self._options.webhooks
-        port = await server.start(where.host, where.port)
+        _, port = await server.start(where.host, where.port)
         self._server = server
         if not self._reached_at.url and not self._reached_at.service:
             self._reached_at = replace(self._reached_at, url=f"https://127.0.0.1:{port}")
@@ -134,6 +143,6 @@ class WebhookServer:
 
     async def _handle(self, request: Request) -> Response:
         if request.method != "POST":
-            return Response(405, b"webhooks accept only POST\n")
-        status, body = await self._reviewer.answer(request.path, request.body)
-        return Response(status, body, "application/json" if status == 200 else "text/plain; charset=utf-8")
+            return Response(405, b"webhooks accept only POST\n", [_TEXT])
+        status, body = await self._reviewer.answer(unquote(request.path), request.body)
+        return Response(status, body, [_JSON if status == 200 else _TEXT])

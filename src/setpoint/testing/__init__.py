@@ -10,19 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from setpoint.testing.cluster import VirtualCluster, virtual, virtual_cluster
-    from setpoint.testing.exploring import Exploration, explore
-    from setpoint.testing.exploring_report import Diverged
+    from setpoint.testing.exploring import Diverged, Exploration, explore
     from setpoint.testing.live import LiveCluster, live_cluster
     from setpoint.testing.plan import Plan
     from setpoint.testing.snapshot import Snapshot, prepared
     from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
 
 _MODULES = {
-    "Diverged": "exploring_report", "Exploration": "exploring", "LiveCluster": "live", "Plan": "plan",
-    "Snapshot": "snapshot", "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time",
-    "explore": "exploring", "live_cluster": "live", "prepared": "snapshot", "run_virtual": "virtual_time",
-    "virtual": "cluster", "virtual_cluster": "cluster",
-}  # fmt: skip
+    "Diverged": "exploring",
+    "Exploration": "exploring",
+    "LiveCluster": "live",
+    "Plan": "plan",
+    "Snapshot": "snapshot",
+    "VirtualClock": "virtual_time",
+    "VirtualCluster": "cluster",
+    "VirtualLoop": "virtual_time",
+    "explore": "exploring",
+    "live_cluster": "live",
+    "prepared": "snapshot",
+    "run_virtual": "virtual_time",
+    "virtual": "cluster",
+    "virtual_cluster": "cluster",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -32,6 +41,18 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Diverged", "Exploration", "LiveCluster", "Plan", "Snapshot", "VirtualClock", "VirtualCluster", "VirtualLoop",
-    "explore", "live_cluster", "prepared", "run_virtual", "virtual", "virtual_cluster",
-]  # fmt: skip
+    "Diverged",
+    "Exploration",
+    "LiveCluster",
+    "Plan",
+    "Snapshot",
+    "VirtualClock",
+    "VirtualCluster",
+    "VirtualLoop",
+    "explore",
+    "live_cluster",
+    "prepared",
+    "run_virtual",
+    "virtual",
+    "virtual_cluster",
+]

@@ -25,9 +25,10 @@ from setpoint.client.interface import ResourceRef
 from setpoint.cluster.component import Component
 from setpoint.cluster.component_logs import component_logs
 from setpoint.cluster.components import ComponentOptions
-from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
+from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, SecondServer, embedded_cluster
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_duration
 from setpoint.node.options import FleetOptions
 from setpoint.reconcile import Manager
@@ -41,9 +42,7 @@ from setpoint.testing.quiescence import QuiescenceMonitor
 from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot, first_state
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
-Obj = dict[str, Any]
-
-_LOOK_EVERY = 0.05
+_POLL_INTERVAL = 0.05
 _INSTANT = 1e-6
 
 
@@ -59,7 +58,14 @@ class VirtualCluster:
         self.client: Client = embedded.client
         """A client with the rights of an administrator."""
         self._operators: dict[str, tuple[Component[Any], asyncio.TaskGroup]] = {}
-        self._quiescence = QuiescenceMonitor(embedded.journal, clock, self._managers)
+        self._quiescence = QuiescenceMonitor(embedded.write_log, clock, self._managers)
+
+    @property
+    def second(self) -> SecondServer:
+        """The second API server of a cluster with the option `replica_delay`."""
+        if self.embedded.second is None:
+            raise ValueError("the cluster has one API server; the option replica_delay runs a second one")
+        return self.embedded.second
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -92,7 +98,7 @@ class VirtualCluster:
         """
         await self._quiescence.assert_quiescent(parse_duration(time) / 1e9)
 
-    async def until(self, check: Callable[[], Any], within: float = 60.0, every: float = _LOOK_EVERY) -> None:
+    async def until(self, check: Callable[[], Any], within: float = 60.0, every: float = _POLL_INTERVAL) -> None:
         """Return as soon as `check`, a plain or async function, returns a true value; fail after `within` virtual
         seconds.
 
@@ -148,7 +154,7 @@ class VirtualCluster:
 
     def fingerprint(self) -> str:
         """Return a digest of every revision so far."""
-        return self.embedded.journal.digest().hexdigest()
+        return self.embedded.write_log.digest().hexdigest()
 
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
@@ -181,11 +187,11 @@ class VirtualCluster:
         webhooks refuse connections. Pass an operator with in-memory state as a factory function: every start calls it
         again, as a new process would start from nothing.
         """
-        made = operator if isinstance(operator, Operator) else operator()
-        client, ids, fresh = self.client.named(made.name), RandomIds(seed), [made]
-        if made.name in self.links:
-            raise ValueError(f"{made.name} runs already")
-        link = Link(made.name)
+        instance = operator if isinstance(operator, Operator) else operator()
+        client, ids, fresh = self.client.named(instance.name), RandomIds(seed), [instance]
+        if instance.name in self.links:
+            raise ValueError(f"{instance.name} is already running")
+        link = Link(instance.name)
 
         @asynccontextmanager
         async def process() -> AsyncIterator[Manager]:
@@ -194,17 +200,17 @@ class VirtualCluster:
                 async with one.running(LinkedClient(client, link), self.clock, ids, dry_run=dry_run) as manager:
                     yield manager
 
-        with self._webhooks(made, client) as reached:
-            await made.install(client, self.clock, reached)
-        await _require_served(made, client)
+        with self._webhooks(instance, client) as reached:
+            await instance.install(client, self.clock, reached)
+        await _require_served(instance, client)
         async with unwrapping_task_group() as tasks:
-            component = Component(made.name, process)
-            self.links[made.name], self._operators[made.name] = link, (component, tasks)
+            component = Component(instance.name, process)
+            self.links[instance.name], self._operators[instance.name] = link, (component, tasks)
             try:
                 await component.start(tasks)
                 yield component.running
             finally:
-                del self.links[made.name], self._operators[made.name]
+                del self.links[instance.name], self._operators[instance.name]
                 await component.stop()
 
     @contextmanager
@@ -229,9 +235,9 @@ class VirtualCluster:
     def _managers(self) -> list[tuple[str, Manager]]:
         """Return the running managers, each with the name of its operator; the name is empty for the cluster's own
         components."""
-        parts = self.embedded.components
-        elected = (parts.controllers.current, parts.scheduler.current)
-        own = [*(each.manager for each in elected if each is not None), parts.fleet.current]
+        components = self.embedded.components
+        elected = (components.controllers.current, components.scheduler.current)
+        own = [*(each.manager for each in elected if each is not None), components.fleet.current]
         found: list[tuple[str, Manager | None]] = [("", each) for each in own]
         found += [(name, component.current) for name, (component, _) in self._operators.items()]
         return [(name, manager) for name, manager in found if manager is not None]
@@ -292,17 +298,24 @@ async def virtual_cluster(
     clock = VirtualClock() if start is None else VirtualClock.going_on(start.now)
     links = {name: Link(name) for name in ("controllers", "scheduler", "fleet")}
     with component_logs(clock) if options.get("control_plane_pods") else nullcontext() as logs:
-        parts = ComponentOptions(
-            options.get("nodes", 3), options.get("controllers"), options.get("scheduler", True),
-            options.get("controller_options") or ControllerOptions(), options.get("leader_elect", False), "virtual",
-            wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs, fleet=_fleet_of(options),
-        )  # fmt: skip
+        components = ComponentOptions(
+            options.get("nodes", 3),
+            options.get("controllers"),
+            options.get("scheduler", True),
+            options.get("controller_options") or ControllerOptions(),
+            options.get("leader_elect", False),
+            "virtual",
+            wrap=lambda name, client: LinkedClient(client, links[name]),
+            logs=logs,
+            fleet=_fleet_of(options),
+        )
         ids = RandomIds(options.get("seed", 1))
         state = await first_state() if start is None else start.state
         audit = options.get("audit", "")
         policy = audit.encode() if isinstance(audit, str) else json.dumps(audit).encode()
         with ErrorUnwrapper() as unwrapper:
-            async with embedded_cluster(clock, ids, EmbeddedOptions(parts, audit=policy), state) as embedded:
+            settings = EmbeddedOptions(components, audit=policy, replica_delay=options.get("replica_delay"))
+            async with embedded_cluster(clock, ids, settings, state) as embedded:
                 with unwrapper.block():
                     yield VirtualCluster(embedded, clock, links, options)
 

@@ -10,18 +10,37 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 Identity = tuple[str, str, str]
 EndState = dict[str, Counter[str]]
 """The normalized objects as text, each with its count, by resource."""
 
-_EXCLUDED = {"events", "leases", "componentstatuses", "apiservices", "flowschemas", "prioritylevelconfigurations",
-             "nodes", "csinodes"}  # fmt: skip
+_EXCLUDED = {
+    "events",
+    "leases",
+    "componentstatuses",
+    "apiservices",
+    "flowschemas",
+    "prioritylevelconfigurations",
+    "nodes",
+    "csinodes",
+}
 """Resources that record history instead of state, or that controllers do not manage."""
-_VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation",
-             "observedGeneration", "generateName", "selfLink", "nodePort",
-             "endpoints.kubernetes.io/last-change-trigger-time", "testing.setpoint.dev/touched"}  # fmt: skip
+_VOLATILE = {
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "managedFields",
+    "generation",
+    "observedGeneration",
+    "generateName",
+    "selfLink",
+    "nodePort",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "testing.setpoint.dev/touched",
+}
 _SCALING_ANNOTATIONS = ("deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas")
 """Annotations with the size of a Deployment when one of its ReplicaSets was last scaled.
 
@@ -38,8 +57,8 @@ _CHANCE = re.compile(
 )
 _SECONDS = re.compile(r"\b\d+(\.\d+)?m?s\b")
 _ABSENT = object()
-_SHOWN = 160
-_MOST_LINES = 60
+_MAX_VALUE_LENGTH = 160
+_MAX_LINES = 60
 
 
 async def end_state(client: Client, leave_out: Collection[str] = (), only: Collection[str] | None = None) -> EndState:
@@ -86,8 +105,8 @@ def _normalized(objects: list[Obj]) -> Callable[[Obj], str]:
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
-            kept = {text(key): plain(each) for key, each in value.items() if key not in _VOLATILE}
-            return {key: each for key, each in kept.items() if each != {}}
+            stable = {text(key): plain(each) for key, each in value.items() if key not in _VOLATILE}
+            return {key: each for key, each in stable.items() if each != {}}
         if isinstance(value, list):
             return sorted((plain(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
         return text(value) if isinstance(value, str) else value
@@ -120,8 +139,8 @@ def differences(expected: EndState, found: EndState) -> str:
     Only resources that are in `found` are compared. Objects that are in both are shown by their differing fields.
     """
     wanted: Counter[str] = sum((expected.get(key, Counter()) for key in found), Counter())
-    there: Counter[str] = sum(found.values(), Counter())
-    missing, extra = _by_identity(wanted - there), _by_identity(there - wanted)
+    actual: Counter[str] = sum(found.values(), Counter())
+    missing, extra = _by_identity(wanted - actual), _by_identity(actual - wanted)
     lines: list[str] = []
     for identity in sorted({*missing, *extra}):
         was, now = missing.get(identity, []), extra.get(identity, [])
@@ -132,8 +151,8 @@ def differences(expected: EndState, found: EndState) -> str:
             lines += [f"    {line}" for line in _changes("", before, after)]
         lines += [f"missing: {named}{_content(each)}" for each in was[both:]]
         lines += [f"too many: {named}{_content(each)}" for each in now[both:]]
-    if len(lines) > _MOST_LINES:
-        lines[_MOST_LINES:] = [f"... and {len(lines) - _MOST_LINES} lines more"]
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"... and {len(lines) - _MAX_LINES} lines more"]
     return "\n".join(lines)
 
 
@@ -156,7 +175,7 @@ def _shown(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
     text = json.dumps(value, sort_keys=True)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
 
 
 def _changes(path: str, was: Any, now: Any) -> Iterator[str]:

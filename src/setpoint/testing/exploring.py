@@ -18,28 +18,161 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from textwrap import indent
+from typing import Any, Protocol
 
+from setpoint.meta.times import human_duration
 from setpoint.sdk import Operator
 from setpoint.system import SystemClock
 from setpoint.testing.end_state import differences
-from setpoint.testing.exploring_progress import Progress
-from setpoint.testing.exploring_report import Diverged, report
 from setpoint.testing.plan import KINDS, Fault, Plan
 from setpoint.testing.trial import RunResult, Scenario, Trial
 
 log = logging.getLogger("setpoint.testing")
 
+_MIN_ANNOUNCED = 2.0
+"""Seconds below which a run is not announced."""
+_REPORT_INTERVAL = 30.0
+"""Seconds between two lines on an output that cannot rewrite lines."""
+_BEFORE, _AFTER = 3, 8
 EVERY_FAULT = (
-    "error", "conflict", "crash-before", "crash-after", "lost-answer", "timeout", "too-many", "stale", "rewind",
-    "duplicate", "drop-watch", "expire-watch", "delay-watch", "down", "down/30s",
-)  # fmt: skip
+    "error",
+    "conflict",
+    "crash-before",
+    "crash-after",
+    "lost-answer",
+    "timeout",
+    "too-many",
+    "stale",
+    "rewind",
+    "duplicate",
+    "drop-watch",
+    "expire-watch",
+    "delay-watch",
+    "down",
+    "down/30s",
+)
 """The kinds of faults that are injected by default, the simplest first.
 
 None lasts as long as `cluster.until` waits. Node partitions are opt-in: they test Pods more than an operator.
 """
 LIMIT = 200
-_FEW = 20
+_MIN_ATTEMPTS = 20
+
+
+class Progress:
+    """Writes one line that is rewritten on a terminal, or a line at intervals on other outputs."""
+
+    def __init__(self, write: Callable[[str], None], monotonic: Callable[[], float], *, live: bool) -> None:
+        self._write = write
+        self._monotonic = monotonic
+        self._live = live
+        self._cases = 0
+        self._tried = 0
+        self._started_at = 0.0
+        self._reported_at = 0.0
+        self._which = ""
+        self._announced = False
+
+    def begin(self, chosen: int, cases: int) -> None:
+        """Set the number of chosen cases and of all cases."""
+        self._cases = chosen
+        self._which = f"{chosen} cases" if chosen == cases else f"{chosen} of {cases} cases"
+        self._started_at = self._monotonic()
+
+    def case(self, number: int, plan: str) -> None:
+        """Report the current case and, after the first case, the estimated remaining time."""
+        self._tried = number - 1
+        if not self._tried:
+            return
+        now = self._monotonic()
+        each = (now - self._started_at) / self._tried
+        if not self._announced:
+            if each * self._cases < _MIN_ANNOUNCED:
+                return
+            self._announced, self._reported_at = True, now
+            self._print(f"explore: {self._which}, about {human_duration(each * self._cases)}")
+        elif self._live or now - self._reported_at >= _REPORT_INTERVAL:
+            self._reported_at = now
+            left = human_duration(each * (self._cases - self._tried))
+            self._print(f"explore: case {number} of {self._cases} ({plan}), about {left} left")
+
+    def interrupted(self) -> None:
+        """Report the cases that were tried without a difference."""
+        duration = human_duration(self._monotonic() - self._started_at)
+        self._clear()
+        self._write(
+            f"explore: interrupted after {duration}; {self._tried} of {self._cases} cases reached the same end state, "
+            "the others were not tried\n"
+        )
+
+    def end(self) -> None:
+        self._clear()
+
+    def _print(self, text: str) -> None:
+        self._write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+
+    def _clear(self) -> None:
+        if self._live and self._announced:
+            self._write("\r\x1b[K")
+
+
+class Diverged(AssertionError):
+    """The end state differs from the run without faults."""
+
+    __module__ = "setpoint.testing"
+
+    def __init__(self, text: str, seed: str) -> None:
+        super().__init__(text)
+        self.seed = seed
+        """The plan that reproduces the difference."""
+
+
+class ReportedStep(Protocol):
+    """The parts of `fault_injection.Step` that a report shows."""
+
+    at: str
+    nth: int
+    when: float
+    what: str
+    fault: str
+    answer: str
+
+
+def report(
+    plan: Plan,
+    differences: str,
+    baseline: Sequence[ReportedStep],
+    found: Sequence[ReportedStep],
+    tried: int,
+    cases: int,
+) -> str:
+    """Return the report of a case: the faults, the steps with and without them, and the differences."""
+    parts = [f"{plan} changes the end state (case {tried} of {cases})."]
+    parts += [f"{fault}: {fault.description}." for fault in plan]
+    parts += ["Steps without faults:", indent(_around(plan, baseline), "  ")]
+    parts += [f"Steps under {plan}:", indent(_around(plan, found), "  ")]
+    parts += ["Differences from the end state without faults:", indent(differences, "  ")]
+    parts += [f'Reproduce it with: explore(..., only="{plan}")']
+    return "\n".join(parts)
+
+
+def _around(plan: Plan, steps: Sequence[ReportedStep]) -> str:
+    """Return the steps just before and after the faults; of the events, only those with a fault."""
+    points = {(fault.at, fault.nth) for fault in plan}
+    shown = [step for step in steps if step.at == "write" or (step.at, step.nth) in points]
+    places = [place for place, step in enumerate(shown) if (step.at, step.nth) in points] or [0]
+    first, last = max(min(places) - _BEFORE, 0), max(places) + _AFTER + 1
+    lines = ["..."] if first else []
+    lines += [_line(step) for step in shown[first:last]]
+    lines += [f"... {len(shown) - last} more"] if len(shown) > last else []
+    return "\n".join(lines) or "nothing"
+
+
+def _line(step: ReportedStep) -> str:
+    line = f"{step.when:7.3f} s  {step.at} {step.nth}  {step.what}"
+    line += f"  <- {step.fault}" if step.fault else ""
+    return f"{line}  ({step.answer})" if step.answer else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +303,7 @@ class Exploration:
         parts = [Plan((each,)) for each in plan] if len(plan) > 1 else []
         earlier = [each for each in skipped if each.at_point(1) == plan.at_point(1) and self._size(each) < size]
         tried = 0
-        for smaller in [*parts, *earlier][: max(most, _FEW)]:
+        for smaller in [*parts, *earlier][: max(most, _MIN_ATTEMPTS)]:
             tried += 1
             found = self.under(smaller)
             if self.differences(found):

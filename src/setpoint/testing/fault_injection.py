@@ -1,4 +1,4 @@
-"""Fault injection: execute a plan on the links of the selected components."""
+"""Fault injection: execute a plan on the links of the selected components, or inject random faults."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from setpoint.client import Unreachable
 from setpoint.client.interface import WatchEvent
+from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, Expired, InternalError, TooManyRequests
 from setpoint.testing.error_unwrapping import unwrapping_task_group
 from setpoint.testing.link import Proceed, Write
-from setpoint.testing.noise import Noise
 from setpoint.testing.plan import Fault, Plan
 
 if TYPE_CHECKING:
@@ -27,8 +27,40 @@ TOUCHED = "testing.setpoint.dev/touched"
 _NODE_STATE = "simulate.setpoint.dev/state"
 _REWIND_SECONDS = 5.0
 """Seconds for which a `rewind` fault serves stale data after the restart."""
-_STARTS_WITHIN = 600.0
-_MOST_STEPS = 100_000
+_RESTART_TIMEOUT = 600.0
+_MAX_STEPS = 100_000
+
+
+class Noise:
+    """Fails writes, loses answers, and delays, duplicates, drops or expires watches, at random."""
+
+    def __init__(self, chance: random.Random, clock: Clock) -> None:
+        self._chance = chance
+        self._clock = clock
+
+    async def write(self, write: Write, proceed: Proceed) -> Any:
+        drawn = self._chance.random()
+        if drawn < 0.08:
+            raise Conflict.modified("", write.resource, write.name)
+        if drawn < 0.14:
+            raise InternalError.of("injected fault: internal error")
+        if drawn < 0.2:
+            raise Unreachable("injected fault: connection lost")
+        answer = await proceed()
+        if self._chance.random() < 0.1:
+            raise Unreachable("injected fault: connection lost before the answer")
+        return answer
+
+    async def events(self, given: list[WatchEvent]) -> list[WatchEvent]:
+        drawn = self._chance.random()
+        if drawn < 0.04:
+            # the event is lost with the watch, and is sent again from its revision
+            raise Unreachable("injected fault: watch closed")
+        if drawn < 0.06:
+            raise Expired("too old resource version")
+        if drawn < 0.3:
+            await self._clock.sleep(self._chance.uniform(0, 3))
+        return [*given, *given] if drawn > 0.85 else given
 
 
 @dataclass(slots=True)
@@ -92,10 +124,18 @@ class FaultInjection:
         """The revision beyond which a component sees nothing, by component."""
         self._noise: Noise | None = None
         self._at_write: dict[str, Callable[[Fault, Write, Proceed], Awaitable[Any]]] = {
-            "error": self._error, "too-many": self._too_many, "conflict": self._conflict, "timeout": self._timeout,
-            "lost-answer": self._lost_answer, "crash-before": self._crash_before, "crash-after": self._crash_after,
-            "rewind": self._rewind, "stale": self._stale_reads, "partition": self._partition,
-        }  # fmt: skip
+            "error": self._error,
+            "too-many": self._too_many,
+            "conflict": self._conflict,
+            "timeout": self._timeout,
+            "lost-answer": self._lost_answer,
+            "crash-before": self._crash_before,
+            "crash-after": self._crash_after,
+            "rewind": self._rewind,
+            "stale": self._stale_reads,
+            "lag": self._lag,
+            "partition": self._partition,
+        }
 
     @property
     def open(self) -> Plan:
@@ -146,7 +186,7 @@ class FaultInjection:
 
     def _step(self, at: str, nth: int, what: str) -> Step:
         step = Step(at, nth, self._cluster.clock.monotonic() - self._began, what, self._armed, at == "event")
-        if len(self.steps) < _MOST_STEPS:
+        if len(self.steps) < _MAX_STEPS:
             self.steps.append(step)
         return step
 
@@ -230,6 +270,11 @@ class FaultInjection:
 
         self._begin(for_a_while())
 
+    async def _lag(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        self._cluster.second.store.hold(fault.lasting)
+        self._begin(self._cluster.sleep(fault.lasting))
+        return await proceed()
+
     async def _partition(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
         async def set_state(state: str | None) -> None:
             change = {"metadata": {"annotations": {_NODE_STATE: state}}}
@@ -256,10 +301,10 @@ class FaultInjection:
         await self._cluster.kill(component)
         await self._cluster.sleep(after)
         try:
-            async with asyncio.timeout(_STARTS_WITHIN):
+            async with asyncio.timeout(_RESTART_TIMEOUT):
                 await self._cluster.start(component)
         except TimeoutError:
-            raise AssertionError(f"{component} is not ready {_STARTS_WITHIN:g} s after its restart") from None
+            raise AssertionError(f"{component} is not ready {_RESTART_TIMEOUT:g} s after its restart") from None
 
     # -- reads --------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from setpoint.client import Client, Resource, Unreachable
 from setpoint.client.interface import ObjectList, ResourceRef, WatchEvent, WatchStream
+from setpoint.meta.objects import Obj, ObjView
 
-Obj = dict[str, Any]
 T = TypeVar("T")
 
 _UNCOUNTED = frozenset(("Event", "events", "Lease", "leases"))
@@ -90,15 +90,15 @@ class LinkedClient(Client):
     async def list_page(self, *args: Any, **named: Any) -> ObjectList:
         link = self._link
         link.check()
-        asked = named if link.list_interceptor is None else link.list_interceptor(link.name, named)
-        found = await super().list_page(*args, **asked)
+        intercepted = named if link.list_interceptor is None else link.list_interceptor(link.name, named)
+        found = await super().list_page(*args, **intercepted)
         link.check()
         return found
 
     def watch(self, resource: ResourceRef, *args: Any, **named: Any) -> Any:
         return _LinkedWatch(super().watch(resource, *args, **named), self._link, _kind(resource))
 
-    async def create(self, obj: Obj, **named: Any) -> Obj:
+    async def create(self, obj: ObjView, **named: Any) -> Obj:
         meta = obj.get("metadata") or {}
         name = named.get("name") or meta.get("name") or meta.get("generateName") or ""
         namespace = named.get("namespace") or ""
@@ -107,7 +107,7 @@ class LinkedClient(Client):
             super().create(obj, **named),
         )
 
-    async def update(self, obj: Obj, **named: Any) -> Obj:
+    async def update(self, obj: ObjView, **named: Any) -> Obj:
         return await self._through(self._of("update", obj, named), super().update(obj, **named))
 
     async def patch(
@@ -116,7 +116,7 @@ class LinkedClient(Client):
         write = self._write("patch", resource, name, namespace, named)
         return await self._through(write, super().patch(resource, name, patch, namespace, *args, **named))
 
-    async def apply(self, obj: Obj, **named: Any) -> Obj:
+    async def apply(self, obj: ObjView, **named: Any) -> Obj:
         return await self._through(self._of("apply", obj, named), super().apply(obj, **named))
 
     async def delete(self, resource: ResourceRef, name: str, namespace: str = "", **named: Any) -> Obj:
@@ -127,7 +127,7 @@ class LinkedClient(Client):
         write = self._write("deletecollection", resource, "", namespace, named)
         return await self._through(write, super().delete_collection(resource, namespace, **named))
 
-    def _of(self, verb: str, obj: Obj, named: dict[str, Any]) -> Write:
+    def _of(self, verb: str, obj: ObjView, named: dict[str, Any]) -> Write:
         meta = obj["metadata"]
         return self._write(verb, _ref(obj, named), meta.get("name", ""), meta.get("namespace"), named)
 
@@ -153,7 +153,7 @@ class LinkedClient(Client):
         return answer
 
 
-def _ref(obj: Obj, named: dict[str, Any]) -> ResourceRef:
+def _ref(obj: ObjView, named: dict[str, Any]) -> ResourceRef:
     return named.get("resource") or (obj.get("apiVersion") or "", obj.get("kind") or "")
 
 

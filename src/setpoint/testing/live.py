@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-_LONGEST = 60.0
+_TIMEOUT = 60.0
 
 
 class LiveCluster(NamedTuple):
@@ -48,8 +48,8 @@ def live_cluster(directory: Path, *, nodes: int = 3) -> Iterator[LiveCluster]:
 
     thread = threading.Thread(target=run, name="setpoint-cluster", daemon=True)
     thread.start()
-    if not started.wait(_LONGEST):
-        raise TimeoutError(f"the cluster is not ready after {_LONGEST:.0f} s")
+    if not started.wait(_TIMEOUT):
+        raise TimeoutError(f"the cluster is not ready after {_TIMEOUT:.0f} s")
     if isinstance(found[0], BaseException):
         raise found[0]
     try:
@@ -57,4 +57,4 @@ def live_cluster(directory: Path, *, nodes: int = 3) -> Iterator[LiveCluster]:
     finally:
         loop, end = stop[0]
         loop.call_soon_threadsafe(end.set)
-        thread.join(_LONGEST)
+        thread.join(_TIMEOUT)

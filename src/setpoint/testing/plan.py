@@ -22,7 +22,7 @@ class BadPlan(ValueError):
 
 class FaultKind(NamedTuple):
     at: str
-    """What n counts: `write`, `event`, or `seed`."""
+    """The unit of n: `write`, `event`, or `seed`."""
     description: str
     """A description with the placeholders {n}, {time} and {node}."""
     lasting: float = 0.0
@@ -51,6 +51,9 @@ KINDS: dict[str, FaultKind] = {
         1.0,
         parts=2,
     ),
+    "lag": FaultKind(
+        "write", "from write {n} on the second API server sees no commits for {time}, and answers late", 5.0
+    ),
     "partition": FaultKind("write", "at write {n} the node {node} is partitioned for {time}", 120.0, "node-1"),
     "duplicate": FaultKind("event", "event {n} is delivered twice"),
     "drop-watch": FaultKind("event", "the watch is closed before event {n}, and resumes there"),
@@ -58,14 +61,14 @@ KINDS: dict[str, FaultKind] = {
     "delay-watch": FaultKind("event", "event {n} and the next events of the same watch are delayed by {time}", 5.0),
     "down": FaultKind("event", "it crashes just before event {n} and restarts {time} later", 1.0),
     "noise": FaultKind("seed", "for {time} faults of all kinds occur at random, with seed {n}", 60.0),
-}  # fmt: skip
+}
 """All kinds of faults by name, the simplest first."""
 
 _FAULT = re.compile(
     r"(?P<kind>[a-z-]+)(?::(?P<nth>[0-9]{1,9}))?(?:@(?P<node>[a-z0-9.-]{1,253}))?(?:/(?P<time>[0-9a-z.]{1,20}))?"
 )
-_MOST_FAULTS = 20
-_LONGEST = 24 * 3600.0
+_MAX_FAULTS = 20
+_MAX_DURATION = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Fault:
             object.__setattr__(self, "lasting", known.lasting)
         elif self.lasting and not known.lasting:
             raise BadPlan(f"{self.kind} has no duration")
-        elif self.lasting > _LONGEST or round(self.lasting, 3) != self.lasting:
+        elif self.lasting > _MAX_DURATION or round(self.lasting, 3) != self.lasting:
             raise BadPlan(f"{self.kind} may last at most one day, in whole milliseconds")
         if not self.node:
             object.__setattr__(self, "node", known.node)
@@ -158,9 +161,9 @@ class Plan:
 def _read(text: str) -> list[tuple[Fault, int | None]]:
     if text == "peace":
         return []
-    parts = text.split("+", _MOST_FAULTS)
-    if len(parts) > _MOST_FAULTS:
-        raise BadPlan(f"a plan has at most {_MOST_FAULTS} faults")
+    parts = text.split("+", _MAX_FAULTS)
+    if len(parts) > _MAX_FAULTS:
+        raise BadPlan(f"a plan has at most {_MAX_FAULTS} faults")
     found = []
     for part in parts:
         match = _FAULT.fullmatch(part.strip())

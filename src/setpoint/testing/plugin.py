@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from setpoint.testing.exploring import Explored
-    from setpoint.testing.exploring_progress import Progress
+    from setpoint.testing.exploring import Explored, Progress
     from setpoint.testing.live import LiveCluster
 
 
@@ -71,7 +70,7 @@ def _is_overridden(name: str, collector: Any) -> bool:
 @pytest.fixture
 def live_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveCluster]:
     """Run a cluster in real time, over HTTPS on a loopback port."""
-    from setpoint.testing.live import live_cluster
+    from setpoint.testing.live import live_cluster  # most test runs need no cluster
 
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("cluster"))):
@@ -83,7 +82,7 @@ def live_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Liv
 @pytest.fixture
 def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
     """Return `setpoint.testing.explore` with the options of the test's `cluster` mark."""
-    from setpoint.testing.exploring import explore
+    from setpoint.testing.exploring import explore  # most test runs need no cluster
 
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("cluster"))):
@@ -99,7 +98,7 @@ def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
 def _progress(config: pytest.Config) -> Progress:
     """Return a progress on pytest's own terminal: the output of tests is captured, and shown only when they fail."""
     from setpoint.system import SystemClock
-    from setpoint.testing.exploring_progress import Progress
+    from setpoint.testing.exploring import Progress  # most test runs need no cluster
 
     capture, reporter = config.pluginmanager.getplugin("capturemanager"), config.get_terminal_writer()
     terminal = config.pluginmanager.getplugin("terminalreporter")

@@ -1,22 +1,37 @@
 """Detect whether the control loops of a cluster are quiescent and, if not, which writer is active on which object.
 
 There are three kinds of activity that never ends: continued writes, continued reconciles without writes, and so many of
-either at one instant that virtual time cannot advance (a livelock).
+either at one instant that virtual time cannot advance (a livelock). Continued writes are described: conflicts of two
+writers over a field, endless loops, and others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from setpoint.cluster.journal import Journal, Written
+import orjson
+
+from setpoint.cluster.write_log import LoggedWrite, WriteLog
 from setpoint.meta.clock import Clock
 from setpoint.reconcile import Controller, Manager
 from setpoint.testing.virtual_time import VirtualLoop
-from setpoint.testing.write_conflicts import changes_of, diagnosis, recreations, write_conflicts
 
+_MIN_ALTERNATIONS = 3
+"""Alternating changes of a field by two writers, from this number on, are a conflict."""
+_MAX_LINES, _MAX_FIELDS = 8, 2
+_MAX_VALUE_LENGTH = 60
+_IGNORED_FIELDS = {("metadata", "resourceVersion"), ("metadata", "managedFields"), ("metadata", "generation")}
+_IDENTIFYING = ("name", "type", "uid", "key", "ip")
+_ABSENT = object()
+
+Path = tuple[str, ...]
 _LOOP_RATE = 100
 """Reconciles of one object per second that count as a loop if nothing is written meanwhile."""
 _RECENT_SECONDS = 0.01
@@ -32,6 +47,228 @@ _ENDLESS_UPDATES = 1000
 _ENDLESS_RECONCILES = 1000
 _MAX_CHECKS = 5000
 
+
+class Change(NamedTuple):
+    path: Path
+    """The path of the changed field; empty if the object itself was created or deleted."""
+    old: Any
+    new: Any
+
+
+class WriteConflict(NamedTuple):
+    key: str
+    path: Path
+    values: tuple[tuple[str, Any], ...]
+    """The writers, each with the value that it wrote last."""
+    alternations: int
+
+
+def diagnosis(written: Sequence[LoggedWrite], operators: Collection[str] = ()) -> str:
+    """Return a line for each active writer, the most active first.
+
+    Operators under test come before the cluster's own controllers, which mostly react to an operator's changes.
+    """
+    changes = [(each, changes_of(each)) for each in written]
+    conflicts = write_conflicts(changes)
+    lines = [_Line({who for who, _ in each.values}, math.inf, _conflict_line(each, operators)) for each in conflicts]
+    again = recreations(written)
+    lines += [_Line({who}, count, _recreation_line(who, key, count, operators)) for (who, key), count in again.items()]
+    explained = {(who, each.key) for each in conflicts for who, _ in each.values} | {*again}
+    lines += _loop_lines(changes, explained, operators)
+    lines.sort(key=lambda line: (line.who.isdisjoint(operators), -line.writes))
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [_Line(set(), 0, f"and {len(lines) - _MAX_LINES} more")]
+    return "\n".join("  " + line.text for line in lines)
+
+
+class _Line(NamedTuple):
+    who: set[str]
+    writes: float
+    text: str
+
+
+def _named(who: str, operators: Collection[str]) -> str:
+    return f"operator {who}" if who in operators else who
+
+
+# -- recreations ------------------------------------------------------------------------------------------------------
+
+
+def recreations(written: Sequence[LoggedWrite], at_least: int = _MIN_ALTERNATIONS) -> dict[tuple[str, str], int]:
+    """Return how often each (writer, key) was deleted and created again by the same writer, at least `at_least`
+    times."""
+    deleted: Counter[tuple[str, str]] = Counter()
+    created: Counter[tuple[str, str]] = Counter()
+    for each in written:
+        if each.now is None:
+            deleted[each.writer, each.key] += 1
+        elif each.before is None:
+            created[each.writer, each.key] += 1
+    both = {which: min(count, created[which]) for which, count in deleted.items()}
+    return {which: count for which, count in both.items() if count >= at_least}
+
+
+def _recreation_line(who: str, key: str, count: int, operators: Collection[str]) -> str:
+    return f"{_named(who, operators)} deletes and recreates {shown(key)}, {_times(count)}"
+
+
+# -- conflicts ---------------------------------------------------------------------------------------------------------
+
+
+def write_conflicts(
+    changes: Sequence[tuple[LoggedWrite, Sequence[Change]]], at_least: int = _MIN_ALTERNATIONS
+) -> list[WriteConflict]:
+    """Return the conflicts, the worst first; for each object and set of writers one field only, as others tend to
+    follow it."""
+    histories: dict[tuple[str, Path], list[tuple[str, Any]]] = {}
+    for written, changed in changes:
+        for change in changed:
+            histories.setdefault((written.key, change.path), []).append((written.writer, change.new))
+    found: dict[tuple[str, frozenset[str]], WriteConflict] = {}
+    for (key, path), history in histories.items():
+        alternations = sum(one[0] != other[0] for one, other in pairwise(history))
+        if alternations < at_least or not _reverts(history):
+            continue
+        values = dict(history)
+        conflict = WriteConflict(key, path, tuple(values.items()), alternations)
+        known = found.get((key, frozenset(values)))
+        if known is None or _priority(conflict) > _priority(known):
+            found[(key, frozenset(values))] = conflict
+    return sorted(found.values(), key=lambda each: -each.alternations)
+
+
+def _reverts(history: Sequence[tuple[str, Any]]) -> bool:
+    """Return whether a value is written again after another replaced it: counters that several writers increment do not
+    conflict."""
+    values = [json.dumps(value, sort_keys=True) if value is not _ABSENT else "" for _, value in history]
+    return any(value in values[:at] for at, value in enumerate(values) if at and value != values[at - 1])
+
+
+def _priority(conflict: WriteConflict) -> tuple[bool, int]:
+    """Return the sort key that prefers a field of the desired state to one of the status."""
+    return conflict.path[:1] != ("status",), conflict.alternations
+
+
+def _conflict_line(conflict: WriteConflict, operators: Collection[str]) -> str:
+    if not conflict.path:
+        values = ", ".join(
+            f"{_named(who, operators)} {'deletes' if value is _ABSENT else 'creates'} it"
+            for who, value in conflict.values
+        )
+        return f"fight over {shown(conflict.key)}: {values}; {conflict.alternations} times in turn"
+    values = ", ".join(
+        f"{_named(who, operators)} {'removes it' if value is _ABSENT else f'writes {_value(value)}'}"
+        for who, value in conflict.values
+    )
+    field = _path(conflict.path)
+    return f"fight over {field} of {shown(conflict.key)}: {values}; {conflict.alternations} times in turn"
+
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+
+def _loop_lines(
+    changes: Sequence[tuple[LoggedWrite, Sequence[Change]]],
+    explained: Collection[tuple[str, str]],
+    operators: Collection[str],
+) -> list[_Line]:
+    """Describe the writes of the (writer, key) pairs that are not `explained` already."""
+    updates: dict[tuple[str, str], list[Sequence[Change]]] = {}
+    others: dict[tuple[str, str, str], list[str]] = {}
+    for written, changed in changes:
+        if (written.writer, written.key) in explained:
+            continue
+        if written.before is not None and written.now is not None:
+            updates.setdefault((written.writer, written.key), []).append(changed)
+        else:
+            verb, folder = "creates" if written.before is None else "deletes", written.key.rpartition("/")[0]
+            others.setdefault((written.writer, verb, folder), []).append(written.key)
+    lines = [
+        _Line({who}, len(each), _update_line(_named(who, operators), key, each)) for (who, key), each in updates.items()
+    ]
+    lines += [
+        _Line({who}, len(each), _other_line(_named(who, operators), verb, each))
+        for (who, verb, _), each in others.items()
+    ]
+    return lines
+
+
+def _update_line(who: str, key: str, all_changes: Sequence[Sequence[Change]]) -> str:
+    often: Counter[Path] = Counter(change.path for changes in all_changes for change in changes)
+    last = {change.path: change for changes in all_changes for change in changes}
+    fields = [
+        f"{_path(path)} from {_value(last[path].old)} to {_value(last[path].new)}"
+        for path, _ in often.most_common(_MAX_FIELDS)
+    ]
+    return f"{who} writes {shown(key)}, {_times(len(all_changes))}: {', '.join(fields) or 'managedFields alone'}"
+
+
+def _other_line(who: str, verb: str, keys: Sequence[str]) -> str:
+    more = "" if len(keys) == 1 else f" and {len(keys) - 1} more of these"
+    return f"{who} {verb} {shown(keys[-1])}{more}"
+
+
+# -- changed fields ----------------------------------------------------------------------------------------------------
+
+
+def changes_of(written: LoggedWrite) -> list[Change]:
+    if written.before is None or written.now is None:
+        return [Change((), _stored_or_absent(written.before), _stored_or_absent(written.now))]
+    return list(_differences((), orjson.loads(written.before), orjson.loads(written.now)))
+
+
+def _stored_or_absent(value: bytes | None) -> Any:
+    return _ABSENT if value is None else True
+
+
+def _differences(path: Path, old: Any, new: Any) -> Iterator[Change]:
+    if old == new or path in _IGNORED_FIELDS:
+        return
+    if isinstance(old, list) and isinstance(new, list):
+        old, new = _by_name(old, new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
+            yield from _differences((*path, name), old.get(name, _ABSENT), new.get(name, _ABSENT))
+    else:
+        yield Change(path, old, new)
+
+
+def _by_name(old: list[Any], new: list[Any]) -> tuple[Any, Any]:
+    """Return lists whose items have an identifying field as maps by that field; other lists unchanged."""
+    for field in _IDENTIFYING:
+        named = [
+            {f"[{field}={each[field]}]": each for each in items if isinstance(each, dict) and field in each}
+            for items in (old, new)
+        ]
+        if len(named[0]) == len(old) and len(named[1]) == len(new):
+            return named[0], named[1]
+    return old, new
+
+
+# -- formatting --------------------------------------------------------------------------------------------------------
+
+
+def shown(key: str) -> str:
+    """Format a store key: `deployments.apps default/web`."""
+    group, plural, *rest = key.split("/")
+    return f"{plural if group == 'core' else f'{plural}.{group}'} {'/'.join(rest)}"
+
+
+def _path(path: Path) -> str:
+    return ".".join(path).replace(".[", "[")
+
+
+def _value(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = json.dumps(value)
+    return text if len(text) <= _MAX_VALUE_LENGTH else text[: _MAX_VALUE_LENGTH - 3] + "..."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 Managers = Callable[[], list[tuple[str, Manager]]]
 """Returns the running managers, each with the name of its operator; the name is empty for the cluster's own
 components."""
@@ -40,44 +277,44 @@ Counters = list[tuple[str, Counter[str]]]
 
 
 class QuiescenceMonitor:
-    def __init__(self, journal: Journal, clock: Clock, managers: Managers) -> None:
-        self._journal = journal
+    def __init__(self, write_log: WriteLog, clock: Clock, managers: Managers) -> None:
+        self._write_log = write_log
         self._clock = clock
         self._managers = managers
 
     async def settle(self, quiet: float, within: float) -> None:
         """Return when nothing was written for `quiet` seconds; see `VirtualCluster.settle`."""
-        begun = self._clock.monotonic()
+        start = self._clock.monotonic()
         while True:
-            before, done = self._journal.news, self._reconciles()
+            before, done = self._write_log.change_count, self._reconciles()
             await self.pass_time(quiet)
-            if self._journal.news == before and self._reconciles() - done > _LOOP_RATE * quiet:
+            if self._write_log.change_count == before and self._reconciles() - done > _LOOP_RATE * quiet:
                 # Distinguish one reconcile each of many objects from repeated reconciles of one.
                 with self._counting() as counters:
                     await self.pass_time(quiet)
-                    if self._journal.news == before:
+                    if self._write_log.change_count == before:
                         _check_reconciles(counters, _LOOP_RATE * quiet)
-            if self._journal.news == before:
+            if self._write_log.change_count == before:
                 return
-            passed = self._clock.monotonic() - begun
-            if self.is_endless(since := self._since(begun)):
+            passed = self._clock.monotonic() - start
+            if self.is_endless(since := self._since(start)):
                 raise AssertionError(f"the cluster did not settle after {passed:g} s:\n{self.diagnose(since)}")
             if passed > within:
                 # The first writes may have been needed; those of the second half are not.
-                recent = self._since(begun + within / 2)
+                recent = self._since(start + within / 2)
                 raise AssertionError(f"the cluster did not settle within {within:g} s:\n{self.diagnose(recent)}")
 
     async def assert_quiescent(self, seconds: float) -> None:
         """Fail if anything is written within `seconds`; see `VirtualCluster.at_rest`."""
-        begun, before = self._clock.monotonic(), self._journal.news
+        start, before = self._clock.monotonic(), self._write_log.change_count
         with self._counting() as counters:
             for _ in range(2):
                 for operator, manager in self._managers():
                     if operator:
                         manager.resync()
                 await self.pass_time(seconds / 2)
-                if self._journal.news != before:
-                    raise AssertionError(f"the cluster is not quiescent:\n{self.diagnose(self._since(begun))}")
+                if self._write_log.change_count != before:
+                    raise AssertionError(f"the cluster is not quiescent:\n{self.diagnose(self._since(start))}")
             _check_reconciles(counters, _LOOP_RATE + seconds)
 
     async def pass_time(self, seconds: float) -> None:
@@ -86,12 +323,12 @@ class QuiescenceMonitor:
         if seconds <= 0 or not isinstance(loop, VirtualLoop):
             await self._clock.sleep(seconds)
             return
-        over: asyncio.Future[None] = loop.create_future()
-        detector = _LivelockDetector(self, over)
+        done: asyncio.Future[None] = loop.create_future()
+        detector = _LivelockDetector(self, done)
         timer = loop.call_later(seconds, detector.end)
         loop.livelock_callbacks.append(detector)
         try:
-            await over
+            await done
         finally:
             timer.cancel()
             loop.livelock_callbacks.remove(detector)
@@ -99,23 +336,23 @@ class QuiescenceMonitor:
 
     # -- observed activity ---------------------------------------------------------------------------------------------
 
-    def _since(self, begun: float) -> list[Written]:
-        return [each for each in self._journal.written if each.at >= begun]
+    def _since(self, start: float) -> list[LoggedWrite]:
+        return [each for each in self._write_log.writes if each.at >= start]
 
-    def recent(self) -> list[Written]:
+    def recent(self) -> list[LoggedWrite]:
         """Return the writes of the current instant."""
         return self._since(self._clock.monotonic() - _RECENT_SECONDS)
 
-    def diagnose(self, written: Sequence[Written]) -> str:
+    def diagnose(self, written: Sequence[LoggedWrite]) -> str:
         """Return a line for each active writer, operators first."""
         return diagnosis(written, {operator for operator, _ in self._managers() if operator})
 
-    def is_endless(self, written: Sequence[Written]) -> bool:
+    def is_endless(self, written: Sequence[LoggedWrite]) -> bool:
         """Return whether one object is written so often that waiting longer is pointless."""
         if recreations(written, _ENDLESS_RECREATIONS):
             return True
         operators = {operator for operator, _ in self._managers() if operator}
-        often = Counter((each.who, each.key) for each in written if each.who in operators)
+        often = Counter((each.writer, each.key) for each in written if each.writer in operators)
         return max(often.values(), default=0) >= _ENDLESS_UPDATES
 
     def _reconciles(self) -> int:
@@ -143,9 +380,9 @@ class QuiescenceMonitor:
 class _LivelockDetector:
     """Called while a sleep does not end: distinguishes much work from a livelock."""
 
-    def __init__(self, rest: QuiescenceMonitor, over: asyncio.Future[None]) -> None:
-        self._quiescence = rest
-        self._over = over
+    def __init__(self, quiescence: QuiescenceMonitor, done: asyncio.Future[None]) -> None:
+        self._quiescence = quiescence
+        self._done = done
         self._times = 0
         self._counters: Counters = []
         self._counted: Sequence[Controller] = ()
@@ -159,12 +396,12 @@ class _LivelockDetector:
             culprits = busiest
         if not self._counted:
             self._counters, self._counted = self._quiescence.count()
-        if (culprits or self._times >= _MAX_CHECKS) and not self._over.done():
-            self._over.set_exception(AssertionError(f"livelock, virtual time cannot advance:\n{culprits}"))
+        if (culprits or self._times >= _MAX_CHECKS) and not self._done.done():
+            self._done.set_exception(AssertionError(f"livelock, virtual time cannot advance:\n{culprits}"))
 
     def end(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
+        if not self._done.done():
+            self._done.set_result(None)
 
     def close(self) -> None:
         stop_counting(self._counted)
@@ -175,11 +412,11 @@ def stop_counting(counted: Sequence[Controller]) -> None:
         each.by_key = None
 
 
-def _is_livelock(recent: Sequence[Written]) -> bool:
+def _is_livelock(recent: Sequence[LoggedWrite]) -> bool:
     """Return whether most writes are of one object by one writer, or two writers revert each other."""
     if len(recent) < _LOOP_WRITES:
         return False
-    most = max(Counter((each.who, each.key) for each in recent).values())
+    most = max(Counter((each.writer, each.key) for each in recent).values())
     if most >= max(_LOOP_WRITES, _LOOP_SHARE * len(recent)):
         return True
     last = recent[-_INSPECTED_WRITES:]
@@ -194,5 +431,7 @@ def _check_reconciles(counters: Counters, most: float) -> None:
 
 
 def _busiest(counters: Counters, most: float) -> str:
-    found = [(times, who, key) for who, counter in counters for key, times in counter.items() if times > most]
-    return "\n".join(f"  {who} reconciles {key}, {times} times" for times, who, key in sorted(found, reverse=True)[:5])
+    found = [(times, loop, key) for loop, counter in counters for key, times in counter.items() if times > most]
+    return "\n".join(
+        f"  {loop} reconciles {key}, {times} times" for times, loop, key in sorted(found, reverse=True)[:5]
+    )

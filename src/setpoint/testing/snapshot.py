@@ -42,6 +42,9 @@ class ClusterOptions(TypedDict, total=False):
     leader_elect: bool
     """Whether controllers and scheduler hold Leases, as they always do outside of tests. The default is false, because
     renewals every other second are most of the cost of a quiet hour."""
+    replica_delay: Callable[[int], float]
+    """Runs a second API server, which the controllers use, on a store that shows each revision this many seconds after
+    its commit; see `VirtualCluster.second`. Without it there is one server."""
     audit: str | Mapping[str, object]
     """An audit policy (audit.k8s.io/v1), as YAML or as an object; read the recorded events with
     `VirtualCluster.audited`."""
@@ -75,7 +78,7 @@ class _FrozenClock:
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        raise RuntimeError("the first objects are made at once")
+        raise RuntimeError("creating the initial objects must not wait")
 
 
 _SEED = 0x5E7901A7
@@ -102,11 +105,11 @@ class Prepared:
     def snapshot(self) -> Snapshot:
         """Return the snapshot. Call this outside a running loop: it runs its own."""
         if self._snapshot is None:
-            self._snapshot = run_virtual(self._made)
+            self._snapshot = run_virtual(self._take)
         return self._snapshot
 
-    async def _made(self) -> Snapshot:
-        from setpoint.testing.cluster import virtual_cluster
+    async def _take(self) -> Snapshot:
+        from setpoint.testing.cluster import virtual_cluster  # it imports this module
 
         async with virtual_cluster(**self._options) as cluster:
             await self._prepare(cluster)

@@ -101,9 +101,9 @@ class Trial:
     def _begin(self) -> Snapshot:
         """The initial state of every run: a settled cluster that serves the operator's kinds."""
         start = self._start_with
-        return run_virtual(self._made, start.snapshot() if isinstance(start, Prepared) else start)
+        return run_virtual(self._take_snapshot, start.snapshot() if isinstance(start, Prepared) else start)
 
-    async def _made(self, start: Snapshot | None) -> Snapshot:
+    async def _take_snapshot(self, start: Snapshot | None) -> Snapshot:
         async with AsyncExitStack() as stack:
             world = await self._outside_of(stack)
             cluster = await stack.enter_async_context(virtual_cluster(start=start, **self._options))

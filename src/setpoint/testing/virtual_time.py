@@ -78,6 +78,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _thread_done(self, _: Any) -> None:
         self.threads -= 1
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads of the executor, without the timeout of Python 3.13: virtual time would reach it at
+        once."""
+        self.threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self.threads -= 1
+
     def time(self) -> float:
         return self._elapsed
 

@@ -11,49 +11,61 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 
 from setpoint.cli.describe.context import DescribeContext
-from setpoint.client.interface import Obj
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 
 __all__ = ["DescribeContext", "describe"]
 
 _MODULES = {
     "autoscaling": {("autoscaling", "HorizontalPodAutoscaler"): "horizontalpodautoscaler"},
-    "batch": {("batch", "Job"): "job", ("batch", "CronJob"): "cronjob"},
     "certificates": {("certificates.k8s.io", "CertificateSigningRequest"): "certificatesigningrequest"},
     "claims": {("", "PersistentVolumeClaim"): "persistentvolumeclaim"},
     "configuration": {
-        ("", "ConfigMap"): "configmap", ("", "Secret"): "secret", ("", "ServiceAccount"): "serviceaccount",
+        ("", "ConfigMap"): "configmap",
+        ("", "Secret"): "secret",
+        ("", "ServiceAccount"): "serviceaccount",
     },
-    "ingress": {("networking.k8s.io", "Ingress"): "ingress", ("networking.k8s.io", "IngressClass"): "ingressclass"},
     "networking": {
-        ("networking.k8s.io", "NetworkPolicy"): "networkpolicy", ("networking.k8s.io", "ServiceCIDR"): "servicecidr",
+        ("", "Service"): "service",
+        ("", "Endpoints"): "endpoints",
+        ("discovery.k8s.io", "EndpointSlice"): "endpointslice",
+        ("networking.k8s.io", "Ingress"): "ingress",
+        ("networking.k8s.io", "IngressClass"): "ingressclass",
+        ("networking.k8s.io", "NetworkPolicy"): "networkpolicy",
+        ("networking.k8s.io", "ServiceCIDR"): "servicecidr",
         ("networking.k8s.io", "IPAddress"): "ipaddress",
     },
     "nodes": {("", "Node"): "node"},
     "pods": {("", "Pod"): "pod"},
     "policy": {
+        ("", "Namespace"): "namespace",
+        ("", "ResourceQuota"): "resourcequota",
+        ("", "LimitRange"): "limitrange",
         ("policy", "PodDisruptionBudget"): "poddisruptionbudget",
         ("scheduling.k8s.io", "PriorityClass"): "priorityclass",
     },
-    "quota": {("", "Namespace"): "namespace", ("", "ResourceQuota"): "resourcequota", ("", "LimitRange"): "limitrange"},
     "rbac": {
-        ("rbac.authorization.k8s.io", "Role"): "role", ("rbac.authorization.k8s.io", "ClusterRole"): "role",
+        ("rbac.authorization.k8s.io", "Role"): "role",
+        ("rbac.authorization.k8s.io", "ClusterRole"): "role",
         ("rbac.authorization.k8s.io", "RoleBinding"): "binding",
         ("rbac.authorization.k8s.io", "ClusterRoleBinding"): "binding",
     },
-    "services": {
-        ("", "Service"): "service", ("", "Endpoints"): "endpoints",
-        ("discovery.k8s.io", "EndpointSlice"): "endpointslice",
-    },
     "storage": {
-        ("", "PersistentVolume"): "persistentvolume", ("storage.k8s.io", "StorageClass"): "storageclass",
-        ("storage.k8s.io", "VolumeAttributesClass"): "volumeattributesclass", ("storage.k8s.io", "CSINode"): "csinode",
+        ("", "PersistentVolume"): "persistentvolume",
+        ("storage.k8s.io", "StorageClass"): "storageclass",
+        ("storage.k8s.io", "VolumeAttributesClass"): "volumeattributesclass",
+        ("storage.k8s.io", "CSINode"): "csinode",
     },
     "workloads": {
-        ("apps", "Deployment"): "deployment", ("apps", "ReplicaSet"): "replicaset", ("apps", "DaemonSet"): "daemonset",
-        ("apps", "StatefulSet"): "statefulset", ("", "ReplicationController"): "replicationcontroller",
+        ("apps", "Deployment"): "deployment",
+        ("apps", "ReplicaSet"): "replicaset",
+        ("apps", "DaemonSet"): "daemonset",
+        ("apps", "StatefulSet"): "statefulset",
+        ("", "ReplicationController"): "replicationcontroller",
+        ("batch", "Job"): "job",
+        ("batch", "CronJob"): "cronjob",
     },
-}  # fmt: skip
+}
 _DESCRIBED = {kind: (module, name) for module, kinds in _MODULES.items() for kind, name in kinds.items()}
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from setpoint.cli.describe.context import DescribeContext, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import write_head
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
 from setpoint.client.resources import builtin
 from setpoint.kinds.columns import UNKNOWN, UNSET
 from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.quantity import canonical
-
-Item = Mapping[str, Any]
 
 
 async def horizontalpodautoscaler(obj: Obj, ctx: DescribeContext) -> str:
@@ -72,7 +66,7 @@ def _write_beginning(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     w.field("Reference", f"{target.get('kind', '')}/{target.get('name', '')}")
 
 
-def _write_bounds(w: Writer, wanted: Item) -> None:
+def _write_bounds(w: Writer, wanted: ObjView) -> None:
     w.field("Min replicas", wanted.get("minReplicas", UNSET))
     w.field("Max replicas", wanted.get("maxReplicas", 0))
 
@@ -82,7 +76,7 @@ def _write_replicas(w: Writer, obj: Obj) -> None:
     w.field(f"{kind} pods", f"{found.get('currentReplicas', 0)} current / {found.get('desiredReplicas', 0)} desired")
 
 
-def _write_metric(w: Writer, metric: Item, current: Item) -> None:
+def _write_metric(w: Writer, metric: ObjView, current: ObjView) -> None:
     kind = metric.get("type", "")
     key = kind[:1].lower() + kind[1:]
     if kind not in ("External", "Pods", "Object", "Resource", "ContainerResource"):
@@ -90,7 +84,7 @@ def _write_metric(w: Writer, metric: Item, current: Item) -> None:
         return
     source, seen = metric.get(key) or {}, current.get(key)
     target = source.get("target") or {}
-    now: Item | None = None if seen is None else seen.get("current") or {}
+    now: ObjView | None = None if seen is None else seen.get("current") or {}
     if kind in ("Resource", "ContainerResource"):
         _write_resource(w, source, target, now)
         return
@@ -110,7 +104,7 @@ def _write_metric(w: Writer, metric: Item, current: Item) -> None:
     w.field(title, f"{UNKNOWN if now is None else _amount(now, which)} / {_amount(target, which)}", 1)
 
 
-def _write_resource(w: Writer, source: Item, target: Item, now: Item | None) -> None:
+def _write_resource(w: Writer, source: ObjView, target: ObjView, now: ObjView | None) -> None:
     container = f' of container "{source["container"]}"' if "container" in source else ""
     title = f"resource {source.get('name', '')}{container} on pods"
     if target.get("averageValue") is not None:
@@ -125,11 +119,11 @@ def _write_resource(w: Writer, source: Item, target: Item, now: Item | None) -> 
     w.field(f"{title}  (as a percentage of request)", f"{current} / {wanted}", 1)
 
 
-def _amount(holder: Item, key: str) -> str:
+def _amount(holder: ObjView, key: str) -> str:
     return canonical(holder[key]) if holder.get(key) is not None else "<nil>"
 
 
-def _write_rules(w: Writer, title: str, rules: Item | None) -> None:
+def _write_rules(w: Writer, title: str, rules: ObjView | None) -> None:
     if rules is None:
         return
     w.write(1, f"{title}:\n")

@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from setpoint.cli.describe.context import DescribeContext, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.writer import Writer
 from setpoint.cli.failures import Failed
-from setpoint.client.interface import Obj
 from setpoint.kinds.columns import labels_text
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import human_duration
 
 _SUBJECT = (
-    ("Organization", NameOID.ORGANIZATION_NAME), ("Organizational Unit", NameOID.ORGANIZATIONAL_UNIT_NAME),
-    ("Country", NameOID.COUNTRY_NAME), ("Locality", NameOID.LOCALITY_NAME),
-    ("Province", NameOID.STATE_OR_PROVINCE_NAME), ("StreetAddress", NameOID.STREET_ADDRESS),
+    ("Organization", NameOID.ORGANIZATION_NAME),
+    ("Organizational Unit", NameOID.ORGANIZATIONAL_UNIT_NAME),
+    ("Country", NameOID.COUNTRY_NAME),
+    ("Locality", NameOID.LOCALITY_NAME),
+    ("Province", NameOID.STATE_OR_PROVINCE_NAME),
+    ("StreetAddress", NameOID.STREET_ADDRESS),
     ("PostalCode", NameOID.POSTAL_CODE),
-)  # fmt: skip
+)
 
 
 async def certificatesigningrequest(obj: Obj, ctx: DescribeContext) -> str:

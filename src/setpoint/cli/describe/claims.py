@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from setpoint.cli.describe.context import DescribeContext, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import write_annotations, write_indented_labels, write_labels, write_list
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
-from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.storage.binding import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import canonical
 
 

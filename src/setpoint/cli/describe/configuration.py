@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from setpoint.cli.describe.context import DescribeContext, meta
+from setpoint.cli.describe.context import DescribeContext, Writer, meta
 from setpoint.cli.describe.events import find_events, reference_to, write_events, write_found_events
 from setpoint.cli.describe.metadata import write_head
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
 _ACCOUNT_NAME, _ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"

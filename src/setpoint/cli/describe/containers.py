@@ -1,28 +1,142 @@
-"""Describe the containers of a Pod or template: images, states, resources, environment and mounts."""
+"""Describe the containers of a Pod or template: images, states, resources, probes, environment and mounts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import urllib.parse
+from collections.abc import Callable, Sequence
 
-from setpoint.cli.describe.context import DescribeContext
-from setpoint.cli.describe.environment import Resolve, write_environment
+from setpoint.cli.describe.context import DescribeContext, Writer, meta
 from setpoint.cli.describe.metadata import truth
-from setpoint.cli.describe.probes import probe_text
-from setpoint.cli.describe.writer import Writer
 from setpoint.kinds.columns import NONE
-from setpoint.meta.goformat import quote
-from setpoint.meta.quantity import canonical
+from setpoint.meta.goformat import plain, quote
+from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.quantity import Quantity, canonical, parse
 
-Item = Mapping[str, Any]
+_SAFE_IN_PATH = "$&+,/:;=@"
+_SAFE_IN_HOST = "!$&'()*+,;=:[]<>\""
+
+
+def probe_text(probe: ObjView, minor: int) -> str:
+    marks = ("successThreshold", "failureThreshold") if minor >= 37 else ("#success", "#failure")
+    times = (
+        f"delay={probe.get('initialDelaySeconds', 0)}s timeout={probe.get('timeoutSeconds', 0)}s "
+        f"period={probe.get('periodSeconds', 0)}s {marks[0]}={probe.get('successThreshold', 0)} "
+        f"{marks[1]}={probe.get('failureThreshold', 0)}"
+    )
+    return f"{_action(probe)} {times}"
+
+
+def _action(probe: ObjView) -> str:
+    if probe.get("exec") is not None:
+        return f"exec {plain(probe['exec'].get('command') or [])}"
+    if probe.get("httpGet") is not None:
+        return f"http-get {_address(probe['httpGet'])}"
+    if probe.get("tcpSocket") is not None:
+        socket = probe["tcpSocket"]
+        return f"tcp-socket {socket.get('host', '')}:{socket.get('port', 0)}"
+    if probe.get("grpc") is not None:
+        grpc = probe["grpc"]
+        return f"grpc <pod>:{grpc.get('port', 0)} {grpc.get('service') or ''}"
+    return "unknown"
+
+
+def _address(get: ObjView) -> str:
+    host, port = get.get("host", ""), str(get.get("port", 0))
+    if port:
+        host = f"[{host}]:{port}" if ":" in host or "%" in host else f"{host}:{port}"
+    path = urllib.parse.quote(get.get("path", ""), safe=_SAFE_IN_PATH)
+    if path and host and not path.startswith("/"):
+        path = "/" + path
+    scheme = get.get("scheme", "").lower()
+    return f"{scheme}:" * bool(scheme) + f"//{urllib.parse.quote(host, safe=_SAFE_IN_HOST)}{path}"
+
+
+Resolve = Callable[[str, str], str]
+"""Returns the value of a field, from the API version of the reference and the field path."""
+
+
+def resolve_in(pod: Obj) -> Resolve:
+    """Return a resolver for a Pod's name and namespace; kubectl does not resolve other fields either."""
+
+    def resolve(api_version: str, path: str) -> str:
+        if api_version.count("/") > 1 or path not in ("metadata.name", "metadata.namespace"):
+            return ""
+        return str(meta(pod).get(path.removeprefix("metadata."), ""))
+
+    return resolve
+
+
+def write_environment(w: Writer, container: ObjView, resolve: Resolve | None) -> None:
+    if container.get("envFrom"):
+        w.write(2, "Environment Variables from:\n")
+        for source in container["envFrom"]:
+            _write_source(w, source)
+    w.write(2, f"Environment:{'' if container.get('env') else chr(9) + '<none>'}\n")
+    for variable in container.get("env") or ():
+        _write_variable(w, container, variable, resolve)
+
+
+def _write_source(w: Writer, source: ObjView) -> None:
+    origin, named = "", {}
+    if source.get("configMapRef") is not None:
+        origin, named = "ConfigMap", source["configMapRef"]
+    elif source.get("secretRef") is not None:
+        origin, named = "Secret", source["secretRef"]
+    if source.get("prefix"):
+        origin += f" with prefix '{source['prefix']}'"
+    w.row(3, named.get("name", ""), origin, f"Optional: {optional(named)}")
+
+
+def _write_variable(w: Writer, container: ObjView, variable: ObjView, resolve: Resolve | None) -> None:
+    name, origin = variable.get("name", ""), variable.get("valueFrom")
+    if origin is None:
+        for at, line in enumerate(variable.get("value", "").split("\n")):
+            w.write(3, f"\t{line}\n" if at else f"{name}:\t{line}\n")
+    elif origin.get("fieldRef") is not None:
+        version, path = origin["fieldRef"].get("apiVersion", ""), origin["fieldRef"].get("fieldPath", "")
+        value = resolve(version, path) if resolve is not None else ""
+        w.field(name, f"{value} ({version}:{path})", 3)
+    elif origin.get("resourceFieldRef") is not None:
+        which = origin["resourceFieldRef"].get("resource", "")
+        value = resource_value(container, origin["resourceFieldRef"])
+        if value == "0" and which in ("limits.cpu", "limits.memory"):
+            value = "node allocatable"
+        w.field(name, f"{value} ({which})", 3)
+    elif origin.get("secretKeyRef") is not None:
+        key = origin["secretKeyRef"]
+        message = f"<set to the key '{key.get('key', '')}' in secret '{key.get('name', '')}'>"
+        w.row(3, f"{name}:", message, f"Optional: {optional(key)}")
+    elif origin.get("configMapKeyRef") is not None:
+        key = origin["configMapKeyRef"]
+        message = f"<set to the key '{key.get('key', '')}' of config map '{key.get('name', '')}'>"
+        w.row(3, f"{name}:", message, f"Optional: {optional(key)}")
+
+
+def optional(reference: ObjView) -> str:
+    return plain(bool(reference.get("optional")))
+
+
+def resource_value(container: ObjView, field: ObjView) -> str:
+    """Return a container's request or limit, in units of the divisor, rounded up."""
+    which, _, name = field.get("resource", "").partition(".")
+    if which not in ("limits", "requests"):
+        return ""
+    if name not in ("cpu", "memory", "ephemeral-storage") and not name.startswith("hugepages-"):
+        return ""
+    amount = parse(((container.get("resources") or {}).get(which) or {}).get(name, "0"))
+    divisor = parse(field.get("divisor") or "0")
+    if divisor.nano == 0:
+        divisor = parse("1")
+    measure = Quantity.milli_value if name == "cpu" else Quantity.value
+    return str(-(-measure(amount) // measure(divisor)))
 
 
 def write_containers(
     w: Writer,
     ctx: DescribeContext,
     title: str,
-    containers: Sequence[Item],
-    statuses: Sequence[Item] | None = None,
+    containers: Sequence[ObjView],
+    statuses: Sequence[ObjView] | None = None,
     resolve: Resolve | None = None,
     indent: str = "",
 ) -> None:
@@ -44,7 +158,7 @@ def write_containers(
         _write_mounts(w, container)
 
 
-def _write_basics(w: Writer, ctx: DescribeContext, container: Item, status: Item | None) -> None:
+def _write_basics(w: Writer, ctx: DescribeContext, container: ObjView, status: ObjView | None) -> None:
     if status is not None:
         w.field("Container ID", status.get("containerID", ""), 2)
     w.field("Image", container.get("image", ""), 2)
@@ -59,7 +173,7 @@ def _write_basics(w: Writer, ctx: DescribeContext, container: Item, status: Item
             w.field("LocalhostProfile", seccomp.get("localhostProfile", ""), 3)
 
 
-def _write_ports(w: Writer, ctx: DescribeContext, title: str, ports: Sequence[Item], which: str) -> None:
+def _write_ports(w: Writer, ctx: DescribeContext, title: str, ports: Sequence[ObjView], which: str) -> None:
     shown = []
     for port in ports:
         text = f"{port.get(which, 0)}/{port.get('protocol', '')}"
@@ -77,7 +191,7 @@ def _write_words(w: Writer, title: str, words: Sequence[str] | None) -> None:
                 w.write(3, f"{line}\n")
 
 
-def write_resources(w: Writer, resources: Item, level: int) -> None:
+def write_resources(w: Writer, resources: ObjView, level: int) -> None:
     for title, key in (("Limits", "limits"), ("Requests", "requests")):
         amounts = resources.get(key)
         if amounts:
@@ -86,7 +200,7 @@ def write_resources(w: Writer, resources: Item, level: int) -> None:
                 w.field(name, canonical(amounts[name]), level + 1)
 
 
-def _write_condition(w: Writer, ctx: DescribeContext, status: Item) -> None:
+def _write_condition(w: Writer, ctx: DescribeContext, status: ObjView) -> None:
     _write_state(w, ctx, "State", status.get("state") or {})
     last = status.get("lastState") or {}
     if last.get("terminated") is not None:
@@ -95,7 +209,7 @@ def _write_condition(w: Writer, ctx: DescribeContext, status: Item) -> None:
     w.field("Restart Count", status.get("restartCount", 0), 2)
 
 
-def _write_state(w: Writer, ctx: DescribeContext, title: str, state: Item) -> None:
+def _write_state(w: Writer, ctx: DescribeContext, title: str, state: ObjView) -> None:
     if state.get("running") is not None:
         w.field(title, "Running", 2)
         w.field("Started", ctx.moment(state["running"].get("startedAt")), 3)
@@ -118,7 +232,7 @@ def _write_state(w: Writer, ctx: DescribeContext, title: str, state: Item) -> No
             w.field("Reason", reason, 3)
 
 
-def _write_mounts(w: Writer, container: Item) -> None:
+def _write_mounts(w: Writer, container: ObjView) -> None:
     mounts = sorted(container.get("volumeMounts") or (), key=lambda each: str(each.get("mountPath", "")))
     none = "" if mounts else "\t<none>"
     w.write(2, f"Mounts:{none}\n")

@@ -1,16 +1,110 @@
-"""The context of a description: client, time, time zone and page size."""
+"""The context of every description: the client, the time, the time zone and the writer of aligned lines."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from setpoint.cli.describe.moments import plain_time, rfc1123
-from setpoint.client.interface import Obj, Reader, ResourceRef
+from setpoint.cli.escaping import escaped
+from setpoint.cli.tabwriter import align
+from setpoint.client.interface import Reader, ResourceRef
 from setpoint.client.resources import builtin
 from setpoint.kinds.columns import since
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import Obj
+from setpoint.meta.times import parse_time
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_NEVER = datetime(1, 1, 1, tzinfo=UTC)
+
+
+def rfc1123(timestamp: str | None, zone: tzinfo | None) -> str:
+    """Return `Mon, 02 Jan 2006 15:04:05 -0700`; a missing timestamp is the zero time."""
+    when = _local(timestamp, zone)
+    # Not strftime: its day and month names depend on the locale.
+    return (
+        f"{_DAYS[when.weekday()]}, {when.day:02d} {_MONTHS[when.month - 1]} {when.year:04d} "
+        f"{when:%H:%M:%S} {_offset(when)}"
+    )
+
+
+def plain_time(timestamp: str | None, zone: tzinfo | None) -> str:
+    """Return `2006-01-02 15:04:05 -0700 MST`."""
+    when = _local(timestamp, zone)
+    return f"{when.year:04d}-{when:%m-%d %H:%M:%S} {_offset(when)} {when.tzname()}"
+
+
+def _local(timestamp: str | None, zone: tzinfo | None) -> datetime:
+    if not timestamp:
+        return _NEVER
+    return parse_time(timestamp).astimezone(zone)
+
+
+def _offset(when: datetime) -> str:
+    return f"{when:%z}"[:5]
+
+
+class Writer:
+    """Writes texts with tabs (ends of cells) and newlines, and aligns the columns.
+
+    Control characters are escaped: the author of an object must not control the terminal of a user who describes it.
+    """
+
+    def __init__(self) -> None:
+        self._aligned: list[str] = []
+        self._pending: list[str] = []
+
+    def write(self, level: int, text: str) -> None:
+        self._pending.append("  " * level + escaped(text))
+
+    def line(self, text: str = "") -> None:
+        """Write the rest of the current line."""
+        self.write(0, text + "\n")
+
+    def field(self, name: str, value: object, level: int = 0) -> None:
+        self.write(level, f"{name}:\t{value}\n")
+
+    def row(self, level: int, *cells: object) -> None:
+        self.write(level, "\t".join(map(str, cells)) + "\n")
+
+    def flush(self) -> None:
+        """Align what was written so far; later lines are aligned separately."""
+        self._aligned.append(align("".join(self._pending)))
+        self._pending.clear()
+
+    def nested(self, levels: int) -> Writer:
+        """Return a writer to the same output with everything indented by `levels`, including continued lines."""
+        return _Nested(self, levels)
+
+    def text(self) -> str:
+        self.flush()
+        return "".join(self._aligned)
+
+
+class RawWriter(Writer):
+    """A writer that leaves tabs unchanged."""
+
+    def flush(self) -> None:
+        self._aligned.append("".join(self._pending))
+        self._pending.clear()
+
+
+class _Nested(Writer):
+    def __init__(self, outer: Writer, levels: int) -> None:
+        self._outer = outer
+        self._levels = levels
+
+    def write(self, level: int, text: str) -> None:
+        self._outer.write(level + self._levels, text)
+
+    def flush(self) -> None:
+        self._outer.flush()
+
+    def text(self) -> str:
+        return self._outer.text()
+
 
 NEWEST = 37
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from setpoint.cli.describe.context import DescribeContext, meta
-from setpoint.cli.describe.writer import Writer
+from setpoint.cli.describe.context import DescribeContext, Writer, meta
 from setpoint.cli.printing.go_sort import sort
-from setpoint.client.interface import Obj, ResourceRef
+from setpoint.client.interface import ResourceRef
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import escape_field
 
 EVENTS: ResourceRef = builtin("events")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.describe.context import DescribeContext
+from setpoint.cli.describe.context import DescribeContext, Writer
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import write_head
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 
-_SHOWN_ELSEWHERE = frozenset({
-    ".metadata.managedFields", ".metadata.name", ".metadata.namespace", ".metadata.labels", ".metadata.annotations",
-})  # fmt: skip
+_SHOWN_ELSEWHERE = frozenset(
+    {
+        ".metadata.managedFields",
+        ".metadata.name",
+        ".metadata.namespace",
+        ".metadata.labels",
+        ".metadata.annotations",
+    }
+)
 _ACRONYMS = frozenset({"API", "URL", "UID", "GUID"})
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from setpoint.cli.describe.context import meta
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
+from setpoint.cli.describe.context import Writer, meta
 from setpoint.kinds.columns import NONE
+from setpoint.meta.objects import Obj
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 LONGEST_LINE = 140

@@ -1,12 +1,13 @@
-"""Pods."""
+"""Pods, and the Pod templates of workloads."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from setpoint.cli.describe.containers import write_containers, write_resources
-from setpoint.cli.describe.context import DescribeContext, meta, spec, status
-from setpoint.cli.describe.environment import resolve_in
+from setpoint.cli.describe.containers import resolve_in, write_containers, write_resources
+from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
 from setpoint.cli.describe.events import reference_to, visible_events, write_found_events
 from setpoint.cli.describe.metadata import (
     write_annotations,
@@ -14,10 +15,54 @@ from setpoint.cli.describe.metadata import (
     write_labels,
     write_tolerations,
 )
-from setpoint.cli.describe.pod_template import write_scheduling_group, write_spreading
 from setpoint.cli.describe.volumes import write_volumes
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
+from setpoint.meta.objects import Obj
+from setpoint.meta.selectors import format_labels
+
+
+def write_pod_template(w: Writer, ctx: DescribeContext, template: Obj | None) -> None:
+    w.write(0, "Pod Template:\n")
+    if template is None:
+        w.write(1, "<unset>")
+        return
+    about, wanted = meta(template), spec(template)
+    write_labels(w, "  Labels", about.get("labels"))
+    if about.get("annotations"):
+        write_annotations(w, "  Annotations", about["annotations"])
+    if wanted.get("serviceAccountName"):
+        w.field("Service Account", wanted["serviceAccountName"], 1)
+    if wanted.get("initContainers"):
+        write_containers(w, ctx, "Init Containers", wanted["initContainers"], indent="  ")
+    write_containers(w, ctx, "Containers", wanted.get("containers") or (), indent="  ")
+    write_volumes(w, wanted.get("volumes") or (), "  ")
+    write_spreading(w, wanted.get("topologySpreadConstraints") or (), "  ")
+    if wanted.get("priorityClassName"):
+        w.field("Priority Class Name", wanted["priorityClassName"], 1)
+    write_labels(w, "  Node-Selectors", wanted.get("nodeSelector"))
+    write_tolerations(w, "  Tolerations", wanted.get("tolerations"))
+    write_scheduling_group(w, ctx, wanted, "  ")
+
+
+def write_spreading(w: Writer, constraints: Sequence[Mapping[str, Any]], indent: str = "") -> None:
+    if not constraints:
+        return
+    w.write(0, f"{indent}Topology Spread Constraints:\t")
+    for at, each in enumerate(sorted(constraints, key=lambda one: str(one.get("topologyKey", "")))):
+        if at:
+            w.write(0, f"{indent}\t")
+        text = f"{each.get('topologyKey', '')}:{each.get('whenUnsatisfiable', '')}"
+        text += f" when max skew {each.get('maxSkew', 0)} is exceeded"
+        if each.get("labelSelector") is not None:
+            text += f" for selector {format_labels(each['labelSelector'])}"
+        w.write(0, f"{text}\n")
+
+
+def write_scheduling_group(w: Writer, ctx: DescribeContext, wanted: Mapping[str, Any], indent: str = "") -> None:
+    group = wanted.get("schedulingGroup")
+    if group is not None and ctx.minor >= 36:
+        w.write(0, f"{indent}SchedulingGroup:\n")
+        w.field("PodGroupName", group.get("podGroupName", ""), 1)
+
 
 MIRROR = "kubernetes.io/config.mirror"
 
@@ -59,7 +104,7 @@ async def pod(obj: Obj, ctx: DescribeContext) -> str:
 
 def _qos_class(obj: Obj) -> str:
     # Servers have set the field for years, and the Pod rules are slow to import.
-    from setpoint.kinds.core.podspec.qos import qos_class
+    from setpoint.kinds.core.podspec.resources import qos_class
 
     return qos_class(obj)
 

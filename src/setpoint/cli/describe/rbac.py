@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from setpoint.cli.describe.context import DescribeContext
+from setpoint.cli.describe.context import DescribeContext, Writer
 from setpoint.cli.describe.metadata import write_head
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 
 
 @dataclass(slots=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from setpoint.cli.describe.context import DescribeContext, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import truth, write_annotations, write_head, write_labels
 from setpoint.cli.describe.volumes import write_persistent_source
-from setpoint.cli.describe.writer import Writer
-from setpoint.client.interface import Obj
 from setpoint.kinds.columns import NONE, labels_text
-from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.storage.binding import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import canonical
 
 _DEFAULT_CLASS = (

@@ -12,10 +12,10 @@ from typing import Any
 from setpoint.cli.failures import Failed
 from setpoint.cli.kustomize.generators import name_hash
 from setpoint.cli.kustomize.loading import Loader, is_remote
-from setpoint.cli.kustomize.ordering import ordered
 from setpoint.cli.kustomize.references import fix_references
 from setpoint.cli.kustomize.replacements import resolve_variables
 from setpoint.cli.kustomize.resource import Resource
+from setpoint.cli.kustomize.resource_map import ordered
 from setpoint.cli.kustomize.target import Target
 from setpoint.meta.goformat import plain
 
@@ -38,9 +38,12 @@ def build(
         )
     root = directory.resolve()
     if not root.is_dir():
-        raise Failed(f"must build at directory: not a valid directory: evalsymlink failure on '{directory}' : "
-                     f"lstat {root}: no such file or directory" if not root.exists() else
-                     f"must build at directory: not a valid directory: file is not directory: '{root}'")  # fmt: skip
+        raise Failed(
+            f"must build at directory: not a valid directory: evalsymlink failure on '{directory}' : "
+            f"lstat {root}: no such file or directory"
+            if not root.exists()
+            else f"must build at directory: not a valid directory: file is not directory: '{root}'"
+        )
     target = Target(Loader(root, confined=confined, warn=warn))
     gathered = target.gathered()
     resources = gathered.resources
@@ -50,8 +53,8 @@ def build(
             one.meta["name"] = f"{one.name}-{name_hash(one.obj)}"
     fix_references(resources, gathered.config.references)
     resolve_variables(resources, gathered.variables, gathered.config.specs["varReference"])
-    kept = [one for one in resources.all if (one.meta.get("annotations") or {}).get(_LOCAL, "false") == "false"]
-    for one in ordered(kept, target.given.get("sortOptions")):
+    included = [one for one in resources.all if (one.meta.get("annotations") or {}).get(_LOCAL, "false") == "false"]
+    for one in ordered(included, target.given.get("sortOptions")):
         _describe(one, target.metadata)
         yield one.obj
 
@@ -66,15 +69,15 @@ def _describe(one: Resource, metadata: list[str]) -> None:
         one.meta["annotations"] = {
             key: value if isinstance(value, str) else plain(value) for key, value in annotations.items()
         }
-    told: dict[str, Any] = {}
+    origin_annotations: dict[str, Any] = {}
     if "originAnnotations" in metadata and one.origin:
-        told[_ORIGIN] = "".join(_lines(one.origin))
+        origin_annotations[_ORIGIN] = "".join(_lines(one.origin))
     if "transformerAnnotations" in metadata and one.transformations:
-        told[_TRANSFORMATIONS] = "".join(
+        origin_annotations[_TRANSFORMATIONS] = "".join(
             ("- " if at == 0 else "  ") + line for each in one.transformations for at, line in enumerate(_lines(each))
         )
-    if told:
-        one.meta["annotations"] = {**(one.meta.get("annotations") or {}), **told}
+    if origin_annotations:
+        one.meta["annotations"] = {**(one.meta.get("annotations") or {}), **origin_annotations}
 
 
 def _lines(given: dict[str, Any], indent: str = "") -> Iterator[str]:

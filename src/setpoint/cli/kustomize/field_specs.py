@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.kustomize.resource import Gvk, Obj, id_of
+from setpoint.cli.kustomize.resource import Gvk, id_of
+from setpoint.meta.objects import Obj
 
 _SLASH = re.compile(r"(?<!\\)/")
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.kustomize.loading import Loader, texts
-from setpoint.cli.kustomize.resource import Obj, Resource
+from setpoint.cli.kustomize.resource import Resource
 from setpoint.meta.goformat import quote
 from setpoint.meta.gojson import compact
 from setpoint.meta.names import config_map_key, env_var_name
+from setpoint.meta.objects import Obj
 
 _BEHAVIORS = ("", "unspecified", "create", "merge", "replace")
 _LINE = 70

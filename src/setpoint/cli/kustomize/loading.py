@@ -8,23 +8,52 @@ from pathlib import Path
 from typing import Any
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.kustomize.resource import Obj
 from setpoint.meta.body import BodyError, parse_yaml
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
 FILE_NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 KUSTOMIZATION = ("kustomize.config.k8s.io/v1beta1", "Kustomization")
 COMPONENT = ("kustomize.config.k8s.io/v1alpha1", "Component")
 _FIELDS = (
-    "apiVersion", "kind", "metadata", "resources", "bases", "components", "namespace", "namePrefix", "nameSuffix",
-    "labels", "commonLabels", "commonAnnotations", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
-    "imageTags", "replicas", "configMapGenerator", "secretGenerator", "generatorOptions", "replacements", "vars",
-    "sortOptions", "buildMetadata", "configurations", "transformers",
-)  # fmt: skip
+    "apiVersion",
+    "kind",
+    "metadata",
+    "resources",
+    "bases",
+    "components",
+    "namespace",
+    "namePrefix",
+    "nameSuffix",
+    "labels",
+    "commonLabels",
+    "commonAnnotations",
+    "patches",
+    "patchesStrategicMerge",
+    "patchesJson6902",
+    "images",
+    "imageTags",
+    "replicas",
+    "configMapGenerator",
+    "secretGenerator",
+    "generatorOptions",
+    "replacements",
+    "vars",
+    "sortOptions",
+    "buildMetadata",
+    "configurations",
+    "transformers",
+)
 _UNSUPPORTED = (
-    "openapi", "crds", "generators", "validators", "helmGlobals", "helmCharts",
-    "helmChartInflationGenerator", "inventory",
-)  # fmt: skip
+    "openapi",
+    "crds",
+    "generators",
+    "validators",
+    "helmGlobals",
+    "helmCharts",
+    "helmChartInflationGenerator",
+    "inventory",
+)
 _GENERATOR = ("name", "namespace", "behavior", "literals", "files", "envs", "env", "options")
 _PATCH = ("path", "patch", "target", "options")
 _ENTRIES: dict[str, tuple[str, ...]] = {
@@ -40,11 +69,33 @@ _ENTRIES: dict[str, tuple[str, ...]] = {
 }
 """The valid keys of list entries."""
 _DEEPER = (
-    "disableNameSuffixHash", "immutable", "group", "version", "kind", "name", "namespace", "apiVersion",
-    "labelSelector", "annotationSelector", "allowNameChange", "allowKindChange", "select", "reject", "fieldPaths",
-    "fieldPath", "delimiter", "index", "create", "order", "legacySortOptions", "orderFirst", "orderLast", "labels",
-    "annotations", "path",
-)  # fmt: skip
+    "disableNameSuffixHash",
+    "immutable",
+    "group",
+    "version",
+    "kind",
+    "name",
+    "namespace",
+    "apiVersion",
+    "labelSelector",
+    "annotationSelector",
+    "allowNameChange",
+    "allowKindChange",
+    "select",
+    "reject",
+    "fieldPaths",
+    "fieldPath",
+    "delimiter",
+    "index",
+    "create",
+    "order",
+    "legacySortOptions",
+    "orderFirst",
+    "orderLast",
+    "labels",
+    "annotations",
+    "path",
+)
 _FREE = ("commonLabels", "commonAnnotations", "pairs", "annotations", "metadata")
 """Fields with arbitrary keys; `labels` too, if it is not a list."""
 _OLD = {
@@ -56,10 +107,24 @@ _OLD = {
     "vars": "replacements",
 }
 _LISTS = (
-    "resources", "bases", "components", "labels", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
-    "imageTags", "replicas", "configMapGenerator", "secretGenerator", "replacements", "vars", "buildMetadata",
-    "configurations", "transformers",
-)  # fmt: skip
+    "resources",
+    "bases",
+    "components",
+    "labels",
+    "patches",
+    "patchesStrategicMerge",
+    "patchesJson6902",
+    "images",
+    "imageTags",
+    "replicas",
+    "configMapGenerator",
+    "secretGenerator",
+    "replacements",
+    "vars",
+    "buildMetadata",
+    "configurations",
+    "transformers",
+)
 _REMOTE = re.compile(r"[a-z+]+://|git@|[^/]+\.(com|org|io|net)/|.*\?ref=")
 _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
 _DEEPEST = 100

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.kustomize.field_specs import FieldSpec, pod_paths, visit
-from setpoint.cli.kustomize.resource import NO_NAMESPACE, Gvk, Obj, Resource
+from setpoint.cli.kustomize.resource import NO_NAMESPACE, Gvk, Resource
 from setpoint.cli.kustomize.resource_map import ResourceMap
+from setpoint.meta.objects import Obj
 
 _RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 _SCALED = [FieldSpec("spec/scaleTargetRef/name", Gvk("HorizontalPodAutoscaler"))]
@@ -129,7 +130,7 @@ REFERENCES: list[tuple[Gvk, list[FieldSpec]]] = [
         _specs(("spec/policyName", "ValidatingAdmissionPolicyBinding"), group=_ADMISSION),
     ),
 ]
-"""Which fields refer to which kinds."""
+"""The fields that refer to other objects, by the kind they refer to."""
 
 
 def fix_references(resources: ResourceMap, references: dict[Gvk, list[FieldSpec]]) -> None:

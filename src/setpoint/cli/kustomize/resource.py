@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
+
 NO_NAMESPACE = "_non_namespaceable_"
 
 

@@ -9,10 +9,31 @@ written to stdout.
 from __future__ import annotations
 
 from setpoint.cli.printing.formats import FORMATS, GET_FORMATS, OutputFlags, make_get_printer, make_printer
-from setpoint.cli.printing.interface import Obj, Printable, Printer, PrintProblem, WatchEvent, as_list
-from setpoint.cli.printing.names import DRY_RUN, NamePrinter, qualified_name
+from setpoint.cli.printing.interface import (
+    DRY_RUN,
+    NamePrinter,
+    Printable,
+    Printer,
+    PrintProblem,
+    WatchEvent,
+    as_list,
+    qualified_name,
+)
+from setpoint.meta.objects import Obj
 
 __all__ = [
-    "DRY_RUN", "FORMATS", "GET_FORMATS", "NamePrinter", "Obj", "OutputFlags", "PrintProblem", "Printable", "Printer",
-    "WatchEvent", "as_list", "make_get_printer", "make_printer", "qualified_name",
-]  # fmt: skip
+    "DRY_RUN",
+    "FORMATS",
+    "GET_FORMATS",
+    "NamePrinter",
+    "Obj",
+    "OutputFlags",
+    "PrintProblem",
+    "Printable",
+    "Printer",
+    "WatchEvent",
+    "as_list",
+    "make_get_printer",
+    "make_printer",
+    "qualified_name",
+]

@@ -11,13 +11,38 @@ _GREEN, _YELLOW, _RED, _DIM, _END = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m
 _STATES = frozenset(("STATUS", "REASON", "TYPE", "PHASE", "CONDITION"))
 """The columns whose values are states."""
 _COUNTS = frozenset(("READY", "COMPLETIONS"))
-_GOOD = frozenset((
-    "Running", "Ready", "Active", "Bound", "Available", "Succeeded", "Complete", "Completed", "Established", "True",
-))  # fmt: skip
-_WAITING = frozenset((
-    "Pending", "ContainerCreating", "PodInitializing", "Terminating", "Released", "Suspended", "Warning", "Unknown",
-    "Waiting", "Creating", "SchedulingDisabled", "NotReady", "SchedulingGated", "Progressing",
-))  # fmt: skip
+_GOOD = frozenset(
+    (
+        "Running",
+        "Ready",
+        "Active",
+        "Bound",
+        "Available",
+        "Succeeded",
+        "Complete",
+        "Completed",
+        "Established",
+        "True",
+    )
+)
+_WAITING = frozenset(
+    (
+        "Pending",
+        "ContainerCreating",
+        "PodInitializing",
+        "Terminating",
+        "Released",
+        "Suspended",
+        "Warning",
+        "Unknown",
+        "Waiting",
+        "Creating",
+        "SchedulingDisabled",
+        "NotReady",
+        "SchedulingGated",
+        "Progressing",
+    )
+)
 _BAD = re.compile(
     r"Err|Fail|BackOff|OOMKilled|Evicted|Lost|Invalid|Denied|DeadlineExceeded|StartError|Unschedulable|NodeLost|Dead"
     r"|CannotRun|Signal:|ExitCode:|Preempt|Crash|Kill"

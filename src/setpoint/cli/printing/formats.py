@@ -81,10 +81,14 @@ def make_get_printer(
 
         qualified = f"{kind}.{group}" if group else kind
         options = TableOptions(
-            wide=output == "wide", no_headers=flags.no_headers, with_namespace=with_namespace,
-            kind=qualified.lower() if with_kind or flags.show_kind else "", label_columns=flags.label_columns,
-            show_labels=flags.show_labels, colour=colour,
-        )  # fmt: skip
+            wide=output == "wide",
+            no_headers=flags.no_headers,
+            with_namespace=with_namespace,
+            kind=qualified.lower() if with_kind or flags.show_kind else "",
+            label_columns=flags.label_columns,
+            show_labels=flags.show_labels,
+            colour=colour,
+        )
         chosen = TablePrinter(options, now)
     chosen = chosen or _columns(output, flags) or _name(output, "")
     if chosen is None:
@@ -121,7 +125,7 @@ def _document(output: str, flags: OutputFlags) -> Printer | None:
 def _name(output: str, operation: str) -> Printer | None:
     if output.lower() not in ("", "name"):
         return None
-    from setpoint.cli.printing.names import NamePrinter
+    from setpoint.cli.printing.interface import NamePrinter
 
     return NamePrinter("" if output else operation)
 
@@ -149,7 +153,7 @@ def _columns(output: str, flags: OutputFlags) -> Printer | None:
     if found is None:
         return None
     format, spec = found
-    from setpoint.cli.printing.columns import ColumnsPrinter, columns_of_file, columns_of_spec
+    from setpoint.cli.printing.templates import ColumnsPrinter, columns_of_file, columns_of_spec
 
     if format == "custom-columns-file":
         return ColumnsPrinter(columns_of_file(_file(spec, "template")))  # its headers are always printed

@@ -15,7 +15,7 @@ Less = Callable[[int, int], bool]
 
 _INSERTION = 12
 _NINTHER = 50
-_MOST_SWAPS = 12
+_MAX_SWAPS = 12
 _SHIFTING = 50
 _STEPS = 5
 _MASK = 2**64 - 1
@@ -175,7 +175,7 @@ class _Sorter:
         pivot = median(first, second, third)
         if swaps == 0:
             return pivot, _Hint.INCREASING
-        return pivot, _Hint.DECREASING if swaps == _MOST_SWAPS else _Hint.UNKNOWN
+        return pivot, _Hint.DECREASING if swaps == _MAX_SWAPS else _Hint.UNKNOWN
 
     def _heap(self, start: int, end: int) -> None:
         count = end - start

@@ -1,10 +1,10 @@
-"""The interface of printers."""
+"""The interface of printers, and the one that prints names and operations: `pod/web created`."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 class PrintProblem(Exception):
@@ -60,3 +60,35 @@ def as_list(items: list[Obj]) -> Obj:
 def as_document(obj: Printable) -> Obj:
     """Return the object that templates and paths are evaluated on."""
     return {"type": obj.type, "object": obj.object} if isinstance(obj, WatchEvent) else obj
+
+
+DRY_RUN = {"none": "%s", "client": "%s (dry run)", "server": "%s (server dry run)"}
+"""The format of a success line by the value of `--dry-run`."""
+
+
+def qualified_name(obj: Obj) -> str:
+    """Return `pod/web` or `deployment.apps/web`."""
+    kind = obj.get("kind") or ""
+    if not kind or not obj.get("apiVersion"):
+        raise PrintProblem("missing apiVersion or kind; try GetObjectKind().SetGroupVersionKind() if you know the type")
+    group = obj["apiVersion"].rpartition("/")[0]
+    name = (obj.get("metadata") or {}).get("name") or "<unknown>"
+    return f"{kind.lower()}.{group}/{name}" if group else f"{kind.lower()}/{name}"
+
+
+class NamePrinter:
+    """Prints a line for each object with its name and the operation, if any."""
+
+    def __init__(self, operation: str = "") -> None:
+        self._ending = f" {operation}\n" if operation else "\n"
+
+    def print(self, obj: Printable) -> str:
+        if isinstance(obj, WatchEvent):
+            obj = obj.object
+        items = list_items(obj)
+        if items is not None:
+            return "".join(map(self.print, items))
+        return qualified_name(obj) + self._ending
+
+    def flush(self) -> str:
+        return ""

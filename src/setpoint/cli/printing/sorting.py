@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from setpoint.cli.printing.go_sort import sort
-from setpoint.cli.printing.interface import Obj, Printable, Printer, PrintProblem, WatchEvent, list_items
+from setpoint.cli.printing.interface import Printable, Printer, PrintProblem, WatchEvent, list_items
 from setpoint.cli.printing.table import is_table
 from setpoint.meta.goformat import quote, type_name
 from setpoint.meta.jsonpath import JsonPath, JsonPathError, relaxed
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import QuantityError, parse
 
 

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from setpoint.cli.escaping import cell as safe
-from setpoint.cli.printing.interface import Obj, Printable, WatchEvent, list_items
+from setpoint.cli.printing.interface import Printable, WatchEvent, list_items
 from setpoint.cli.tabwriter import SteadyColumns
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 
 _TABLES = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
 _TYPES = {"ADDED": "ADDED   ", "MODIFIED": "MODIFIED", "DELETED": "DELETED ", "ERROR": "ERROR   "}
@@ -107,9 +108,11 @@ class TablePrinter:
         if not options.no_headers and not self._object_headers_written:
             labels = [_label_header(label) for label in options.label_columns]
             self._header(
-                ["EVENT"] * bool(type_) + ["NAMESPACE"] * options.with_namespace + ["NAME", "AGE", *labels]
+                ["EVENT"] * bool(type_)
+                + ["NAMESPACE"] * options.with_namespace
+                + ["NAME", "AGE", *labels]
                 + ["LABELS"] * options.show_labels
-            )  # fmt: skip
+            )
         self._object_headers_written = True
         items = list_items(obj)
         for one in [obj] if items is None else items:

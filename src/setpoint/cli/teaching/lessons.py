@@ -2,11 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from setpoint.cli.teaching import checks
-from setpoint.cli.teaching.checks import ClusterView, Verdict
+from setpoint.client.interface import Reader, ResourceRef
+from setpoint.client.resources import builtin
+from setpoint.meta.conditions import condition_of, is_true
+from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
+
+PODS, DEPLOYMENTS, SETS = builtin("pods"), builtin("deployments", "apps"), builtin("replicasets", "apps")
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+class Verdict(NamedTuple):
+    ok: bool
+    text: str
+
+
+class ClusterView(NamedTuple):
+    """The cluster as seen from one namespace."""
+
+    reader: Reader
+    namespace: str
+
+    async def get(self, resource: ResourceRef, name: str, *, cluster_scoped: bool = False) -> Obj | None:
+        try:
+            return await self.reader.get(resource, name, "" if cluster_scoped else self.namespace)
+        except NotFound:
+            return None
+
+    async def list(self, resource: ResourceRef) -> list[Obj]:
+        return (await self.reader.list(resource, self.namespace)).items
+
+
+def _labels(obj: Obj) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+async def anatomy(view: ClusterView) -> list[Verdict]:
+    pod = await view.get(PODS, "first")
+    if pod is None:
+        return [Verdict(False, f"there is no Pod called first in the namespace {view.namespace}")]
+    return [
+        Verdict(is_true(pod, "Ready"), "the Pod first is ready"),
+        Verdict(_labels(pod).get("lesson") == "one", "it has the label lesson=one"),
+    ]
+
+
+async def loop(view: ClusterView) -> list[Verdict]:
+    deployment = await view.get(DEPLOYMENTS, "loop")
+    if deployment is None:
+        return [Verdict(False, f"there is no Deployment called loop in the namespace {view.namespace}")]
+    ready = (deployment.get("status") or {}).get("readyReplicas", 0)
+    return [
+        Verdict(deployment["spec"].get("replicas") == 5, "the Deployment loop has 5 desired replicas"),
+        Verdict(ready == 5, f"5 of them are ready (now: {ready})"),
+    ]
+
+
+async def drift(view: ClusterView) -> list[Verdict]:
+    aside = [pod for pod in await view.list(PODS) if _labels(pod).get("state") == "aside"]
+    owned = [pod for pod in await view.list(PODS) if _labels(pod).get("app") == "loop" and is_true(pod, "Ready")]
+    return [
+        Verdict(bool(aside), "a Pod has the label state=aside"),
+        Verdict(bool(aside) and all("app" not in _labels(pod) for pod in aside), "it no longer has the label app"),
+        Verdict(
+            bool(aside) and not any(pod["metadata"].get("ownerReferences") for pod in aside), "it has no owner any more"
+        ),
+        Verdict(len(owned) == 5, f"5 ready Pods belong to the Deployment (now: {len(owned)})"),
+    ]
+
+
+async def rollouts(view: ClusterView) -> list[Verdict]:
+    deployment = await view.get(DEPLOYMENTS, "loop")
+    if deployment is None:
+        return [Verdict(False, f"there is no Deployment called loop in the namespace {view.namespace}")]
+    images = [container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]]
+    revision = int((deployment["metadata"].get("annotations") or {}).get(_REVISION, "0"))
+    status = deployment.get("status") or {}
+    done = status.get("updatedReplicas") == deployment["spec"].get("replicas") == status.get("readyReplicas")
+    return [
+        Verdict(images == ["nginx:1.27"], f"its image is nginx:1.27 (now: {', '.join(images)})"),
+        Verdict(revision >= 4, f"it has been through at least four revisions (now: {revision})"),
+        Verdict(done, "the rollout is complete"),
+    ]
+
+
+async def failure(view: ClusterView) -> list[Verdict]:
+    crash, greedy = await view.get(PODS, "crash"), await view.get(PODS, "greedy")
+    statuses = ((crash or {}).get("status") or {}).get("containerStatuses") or ()
+    restarts = sum(one.get("restartCount", 0) for one in statuses)
+    scheduled = condition_of(greedy or {}, "PodScheduled") or {}
+    waits = scheduled.get("reason") == "Unschedulable"
+    return [
+        Verdict(crash is not None, "there is a Pod called crash"),
+        Verdict(restarts > 0, f"it has been restarted (so far: {restarts} times)"),
+        Verdict(greedy is not None, "there is a Pod called greedy"),
+        Verdict(waits, "it cannot be scheduled" + (f": {scheduled.get('message', '')}" if waits else "")),
+    ]
+
+
+async def operators(view: ClusterView) -> list[Verdict]:
+    definitions = builtin("customresourcedefinitions", "apiextensions.k8s.io")
+    definition = await view.get(definitions, "teapots.example.com", cluster_scoped=True)
+    if definition is None:
+        return [Verdict(False, "there is no CustomResourceDefinition teapots.example.com")]
+    established = is_true(definition, "Established")
+    verdicts = [Verdict(established, "the API server serves Teapots")]
+    if established:
+        teapot = await view.get(("example.com", "v1", "teapots"), "brown")
+        cups = ((teapot or {}).get("spec") or {}).get("cups")
+        verdicts.append(Verdict(teapot is not None, "there is a Teapot called brown"))
+        verdicts.append(Verdict(cups == 4, "it has four cups"))
+    return verdicts
 
 
 class Question(NamedTuple):
@@ -49,7 +158,7 @@ and the status. `setpoint explain pod.spec` lists the fields of the spec.
 """,
     "Write the manifest above into a file, `setpoint apply -f` it, and see the Pod run. Then give it the label "
     "lesson=one.",
-    checks.anatomy,
+    anatomy,
     (
         Question(
             "Who writes the status of a Pod?",
@@ -80,7 +189,7 @@ finds nodes, whose loops start containers. None of them calls another. Each only
 what.
 """,
     "Make a Deployment called loop with the image nginx and three replicas. Then scale it to five.",
-    checks.loop,
+    loop,
     (
         Question(
             "Which component does the ReplicaSet controller tell that it has made a Pod?",
@@ -110,7 +219,7 @@ sick Pod out of service without losing it.
 """,
     "Use the Deployment of the last lesson. Take one of its Pods out: `setpoint label pod NAME app-`, and give it "
     "the label state=aside. See that there are five that belong to it again.",
-    checks.drift,
+    drift,
     (
         Question(
             "The controllers are down while a user deletes ten Pods. What happens when they run again?",
@@ -143,7 +252,7 @@ The old ReplicaSets stay, empty: they are the history. Undo writes the old templ
 """,
     "Set the image of the Deployment loop to nginx:1.27, and wait for it; then to nginx:1.28; and then undo that, so "
     "that it is nginx:1.27 again. That is the fourth revision.",
-    checks.rollouts,
+    rollouts,
     (
         Question(
             "maxSurge 1, maxUnavailable 0, five replicas. How many Pods are ready at least during the rollout?",
@@ -176,7 +285,7 @@ that was started with `setpoint up --pace fast` takes half a minute for it.
 """,
     "Make a Pod called crash that fails, as above, and see it restart at least once. Make another, called greedy, that "
     "asks for 1000 CPUs, and see why it waits.",
-    checks.failure,
+    failure,
     (
         Question(
             "A Pod is Pending. Where do you look first?",
@@ -221,7 +330,7 @@ checks, lists and watches it as it does Pods. An operator is one more loop, whic
               properties: {cups: {type: integer, minimum: 1, maximum: 12}}
 """,
     "Apply the definition above, then make a Teapot called brown with four cups. Try one with a hundred cups, too.",
-    checks.operators,
+    operators,
     (
         Question(
             "There is a Teapot, and no operator. What happens to it?",

@@ -1,15 +1,129 @@
-"""The scenes of `setpoint demo`, one for each thing that a control plane does automatically."""
+"""The scenes of `setpoint demo`, one for each task that a control plane does automatically, and their stage."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import os
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from io import BytesIO
+from textwrap import fill, indent
+from typing import TYPE_CHECKING
 
-from setpoint.cli.teaching.stage import Stage
+from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import CommandIO, Invocation
 from setpoint.client.resources import builtin
+from setpoint.meta.conditions import condition_of
+from setpoint.meta.objects import Obj
+
+if TYPE_CHECKING:
+    from setpoint.client import Client
+    from setpoint.client.kubeconfig import Access
+    from setpoint.cluster.embedded import EmbeddedCluster
+
+
+_WIDTH = 88
+_POLL_INTERVAL, _LONGEST = 0.05, 60.0
+_BOLD, _DIM, _GREEN, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[0m"
+
+
+class Stage:
+    def __init__(self, invocation: Invocation, cluster: EmbeddedCluster, wait: bool) -> None:
+        self.invocation = invocation
+        self.cluster = cluster
+        self.client = cluster.client
+        self._wait = wait
+        self._colour = invocation.io.colour
+
+    def title(self, text: str) -> None:
+        self.invocation.print(f"\n{self._painted(text, _BOLD)}\n{'=' * len(text)}\n")
+
+    def explain(self, text: str) -> None:
+        """Print a paragraph."""
+        self.invocation.print(fill(" ".join(text.split()), _WIDTH) + "\n")
+        self.invocation.flush()
+
+    async def pause(self) -> None:
+        """Wait for Enter if there is a terminal."""
+        if not self._wait:
+            return
+        import asyncio
+
+        self.invocation.print(self._painted("[Enter]", _DIM), end="")
+        self.invocation.flush()
+        line = await asyncio.to_thread(self.invocation.io.stdin.readline)
+        if not line:
+            self._wait = False
+        self.invocation.print("")
+
+    async def type(self, line: str, stdin: str = "") -> str:
+        """Run a command line as a user would, and print its output, also if it fails."""
+        from setpoint.cli.main import run_within
+
+        shown = f"$ setpoint {line}"
+        if stdin:
+            shown += " <<EOF\n" + stdin.strip("\n") + "\nEOF"
+        self.invocation.print(self._painted(shown, _GREEN))
+        out = BytesIO()
+        io = CommandIO(
+            stdin=BytesIO(stdin.encode()),
+            stdout=out,
+            stderr=out,
+            environment=self.invocation.io.environment,
+            home=self.invocation.io.home,
+            clock=self.invocation.io.clock,
+            connect=self._connect,
+        )
+        # No file of the user is read: its current context may have its own namespace, or be broken.
+        await run_within(["--kubeconfig", os.devnull, "--server", "https://stage", *shlex.split(line)], io)
+        text = out.getvalue().decode("utf-8", "replace")
+        self.invocation.print(indent(text, "  "))
+        self.invocation.flush()
+        return text
+
+    async def until(self, check: Callable[[], Awaitable[bool]], within: float = _LONGEST) -> None:
+        """Wait until `check` is true. Raise Failed after `within` seconds."""
+        clock = self.invocation.io.clock
+        end = clock.monotonic() + within
+        while not await check():
+            if clock.monotonic() > end:
+                raise Failed("what was to happen next did not: please report this, with the lines above")
+            await clock.sleep(_POLL_INTERVAL)
+
+    def _connect(self, _: Access, __: float) -> Client:
+        return self.client.named("setpoint-demo")
+
+    def _painted(self, text: str, colour: str) -> str:
+        return f"{colour}{text}{_PLAIN}" if self._colour else text
+
+
+@asynccontextmanager
+async def stage(invocation: Invocation, nodes: int = 3) -> AsyncIterator[Stage]:
+    """Run a cluster in this process and in memory: no other cluster is touched, and nothing is left behind."""
+    from dataclasses import replace
+
+    from setpoint.cluster.allinone import controller_options
+    from setpoint.cluster.component_logs import component_logs
+    from setpoint.cluster.components import ComponentOptions
+    from setpoint.cluster.embedded import EmbeddedOptions, embedded_cluster
+    from setpoint.node.options import FleetOptions, NodeTemplate
+    from setpoint.system import RandomIds
+
+    # The default timeouts for lost nodes are too long for a demo.
+    settings = replace(
+        controller_options(None, nodes=nodes, services="10.96.0.0/12"),
+        node_monitor_period=0.5,
+        node_monitor_grace_period=4.0,
+    )
+    fleet = FleetOptions(nodes, NodeTemplate(lease_seconds=4))
+    wait = invocation.io.in_is_terminal and not invocation.flags.no_wait
+    with component_logs(invocation.io.clock) as logs:
+        components = ComponentOptions(nodes=nodes, controller_options=settings, fleet=fleet, logs=logs)
+        async with embedded_cluster(invocation.io.clock, RandomIds(), EmbeddedOptions(components)) as cluster:
+            yield Stage(invocation, cluster, wait)
+
 
 PODS, NODES, DEPLOYMENTS = builtin("pods"), builtin("nodes"), builtin("deployments", "apps")
-Obj = dict[str, Any]
 
 
 async def _pods(stage: Stage, **labels: str) -> list[Obj]:
@@ -27,8 +141,8 @@ def _running(stage: Stage, count: int, **labels: str) -> Callable[[], Awaitable[
 
 
 def _is(obj: Obj, condition: str, status: str = "True") -> bool:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == condition and one["status"] == status for one in conditions)
+    found = condition_of(obj, condition)
+    return found is not None and found["status"] == status
 
 
 async def chain(stage: Stage) -> None:
@@ -94,7 +208,7 @@ async def leases(stage: Stage) -> None:
     await stage.type("-n kube-system get leases")
 
 
-_PATIENT = """
+_SHORT_TOLERATION = """
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: patient}
@@ -114,7 +228,7 @@ async def lost_node(stage: Stage) -> None:
     stage.title("5. A node is lost")
     stage.explain("""Six Pods on three nodes. They tolerate an unreachable node for two seconds, so that we need not
         wait for the default of five minutes.""")
-    await stage.type("create -f -", _PATIENT)
+    await stage.type("create -f -", _SHORT_TOLERATION)
     await stage.until(_running(stage, 6, app="patient"))
     await stage.type("get pods -l app=patient -o wide")
     stage.explain("Now node-2 loses its network connection.")

@@ -1,1 +1,1 @@
-"""kubectl's verbs, one file each. They know the cluster through `client` alone."""
+"""The verbs of kubectl, one file each. They access the cluster only through `client`."""

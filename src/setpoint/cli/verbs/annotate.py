@@ -13,10 +13,10 @@ from setpoint.cli.writing.pairs import Pairs, changes, show, split, written
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    dry = dry_run(call)
-    words = split(call.args, "annotation")
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    dry = dry_run(invocation)
+    words = split(invocation.args, "annotation")
     pairs = _parse(words.pairs)
     if flags.list and flags.output:
         raise Failed("--list and --output may not be specified together")
@@ -25,7 +25,7 @@ async def run(call: Invocation) -> None:
         raise Failed(
             f"can not both modify and remove the following annotation(s) in the same command: {', '.join(both)}"
         )
-    results = Results(call, dry)
+    results = Results(invocation, dry)
 
     def check(before: dict[str, str]) -> None:
         there = [
@@ -37,14 +37,14 @@ async def run(call: Invocation) -> None:
             raise Failed(f"--overwrite is false but found the following declared annotation(s): {'; '.join(there)}")
 
     errors: list[Exception] = []
-    async for change in changes(call, "annotations", words, pairs, "rsrc", check, errors):
+    async for change in changes(invocation, "annotations", words, pairs, "rsrc", check, errors):
         try:
             if flags.list:
-                show(call, change, "annotations")
+                show(invocation, change, "annotations")
             elif dry is DryRun.CLIENT or flags.local:
                 results.add(change.new, "annotated")
             else:
-                results.add(await written(call, change, dry), "annotated")
+                results.add(await written(invocation, change, dry), "annotated")
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)

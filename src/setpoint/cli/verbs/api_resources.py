@@ -1,4 +1,4 @@
-"""`api-resources`: list the resources of the server."""
+"""`api-resources` and `api-versions`: list the resources and the group versions of the server."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from setpoint.client import Resource
 _SORTS = ("name", "kind")
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    if call.args:
-        call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    if invocation.args:
+        invocation.usage(f"unexpected arguments: [{' '.join(invocation.args)}]")
     if flags.output not in ("", "wide", "name"):
         raise Failed(f"--output {flags.output} is not available")
     if flags.sort_by not in ("", *_SORTS):
         raise Failed("--sort-by accepts only name or kind")
-    found = await call.client.discovery.resources(fresh=not flags.cached)
-    shown = _chosen(call, found)
+    found = await invocation.client.discovery.resources(fresh=not flags.cached)
+    shown = _chosen(invocation, found)
     if flags.sort_by:
         shown.sort(key=lambda one: one.kind if flags.sort_by == "kind" else one.plural)
     if flags.output == "name":
         for one in shown:
-            call.print(str(one))
+            invocation.print(str(one))
     else:
-        _table(call, shown)
-    if call.client.discovery.missing:
-        missing = call.client.discovery.missing
+        _table(invocation, shown)
+    if invocation.client.discovery.missing:
+        missing = invocation.client.discovery.missing
         raise Failed(
             f"unable to retrieve the complete list of server APIs: {', '.join(map(': '.join, missing.items()))}"
         )
 
 
-def _chosen(call: Invocation, found: Iterable[Resource]) -> list[Resource]:
+def _chosen(invocation: Invocation, found: Iterable[Resource]) -> list[Resource]:
     """Return each resource once, in the server's preferred version, in kubectl's order."""
-    flags = call.flags
+    flags = invocation.flags
     preferred: dict[tuple[str, str], Resource] = {}
     versions: dict[str, str] = {}
     for one in found:
@@ -58,9 +58,9 @@ def _chosen(call: Invocation, found: Iterable[Resource]) -> list[Resource]:
     return sorted(shown, key=lambda one: (one.group, one.plural))
 
 
-def _table(call: Invocation, shown: Iterable[Resource]) -> None:
-    wide = call.flags.output == "wide"
-    rows = [] if call.flags.no_headers else [["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]]
+def _table(invocation: Invocation, shown: Iterable[Resource]) -> None:
+    wide = invocation.flags.output == "wide"
+    rows = [] if invocation.flags.no_headers else [["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]]
     if rows and wide:
         rows[0] += ["VERBS", "CATEGORIES"]
     for one in shown:
@@ -69,7 +69,7 @@ def _table(call: Invocation, shown: Iterable[Resource]) -> None:
             row += [",".join(sorted(one.verbs)), ",".join(one.categories)]
         rows.append(row)
     if rows:
-        call.print(align("\n".join(map("\t".join, rows)), least=6, padding=3))
+        invocation.print(align("\n".join(map("\t".join, rows)), least=6, padding=3))
 
 
 COMMAND = Command(
@@ -91,5 +91,23 @@ COMMAND = Command(
 
     # Print the supported namespaced resources that can be listed
     setpoint api-resources --namespaced=true --verbs=list
+    """,
+)
+
+
+async def list_versions(invocation: Invocation) -> None:
+    if invocation.args:
+        invocation.usage(f"unexpected arguments: [{' '.join(invocation.args)}]")
+    found = {one.api_version for one in await invocation.client.discovery.resources(fresh=True)}
+    for version in sorted(found):
+        invocation.print(version)
+
+
+VERSIONS = Command(
+    'Print the supported API versions on the server, in the form of "group/version"',
+    list_versions,
+    examples="""
+    # Print the supported API versions
+    setpoint api-versions
     """,
 )

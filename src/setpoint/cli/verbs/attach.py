@@ -19,12 +19,12 @@ from setpoint.cli.pod_session import (
     run_session,
     with_terminal,
 )
-from setpoint.client.paths import path_of, query_of
+from setpoint.client.resources import path_of, query_of
 from setpoint.client.transport import Unreachable
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 
-Obj = dict[str, Any]
 DETACH = "ctrl-p,ctrl-q"
 _RECORDED = (
     "All commands and output from this session will be recorded in container logs, including credentials and "
@@ -33,8 +33,8 @@ _RECORDED = (
 )
 
 
-async def run(call: Invocation) -> None:
-    flags, words = call.flags, call.args
+async def run(invocation: Invocation) -> None:
+    flags, words = invocation.flags, invocation.args
     if not words:
         raise Failed("at least 1 argument is required for attach")
     if len(words) > 2:
@@ -44,83 +44,105 @@ async def run(call: Invocation) -> None:
         raise Failed("--pod-running-timeout must be higher than zero")
     if len(words) == 1 and "/" not in words[0]:
         words = ["pods", *words]
-    pod = await find_pod(call, words, "attach to", flags.pod_running_timeout)
+    pod = await find_pod(invocation, words, "attach to", flags.pod_running_timeout)
     must_live(pod, "attach")
     try:
-        container = container_of(call, pod, flags.container, quiet=flags.quiet)
+        container = container_of(invocation, pod, flags.container, quiet=flags.quiet)
     except Failed as error:
         raise Failed(f"cannot attach to the container: {error}") from None
     await attach(
-        call, pod, container, stdin=flags.stdin, tty=flags.tty, quiet=flags.quiet, keys=flags.detach_keys,
-        resume=call.command,
-    )  # fmt: skip
+        invocation,
+        pod,
+        container,
+        stdin=flags.stdin,
+        tty=flags.tty,
+        quiet=flags.quiet,
+        keys=flags.detach_keys,
+        resume=invocation.command,
+    )
 
 
 async def attach(
-    call: Invocation, pod: Obj, container: str, *, stdin: bool, tty: bool, quiet: bool, keys: str = DETACH, resume: str
+    invocation: Invocation,
+    pod: Obj,
+    container: str,
+    *,
+    stdin: bool,
+    tty: bool,
+    quiet: bool,
+    keys: str = DETACH,
+    resume: str,
 ) -> None:
     """Attach to a container; `resume` is the command that attaches again."""
     part, spec = _container(pod, container)
     if tty and not spec.get("tty"):
         tty = False
         if not quiet:
-            call.print_err(f"error: Unable to use a TTY - container {container} did not allocate one")
+            invocation.print_err(f"error: Unable to use a TTY - container {container} did not allocate one")
     elif spec.get("tty"):
         tty = True  # its output is a terminal's in any case
-    is_raw = with_terminal(call, stdin, tty, quiet)
+    is_raw = with_terminal(invocation, stdin, tty, quiet)
     if not quiet:
-        call.print_err(_RECORDED)
+        invocation.print_err(_RECORDED)
     detach = detach_keys(keys or DETACH) if is_raw else b""
     try:
-        await run_session(call, pod, "attach", container, Session(stdin, is_raw, detach, redraw=True))
+        await run_session(invocation, pod, "attach", container, Session(stdin, is_raw, detach, redraw=True))
     except Detached:
-        call.print("")
+        invocation.print("")
     if not is_raw or quiet:
         return
     meta = pod["metadata"]
     again = f"'{resume} {meta['name']} -c {container} -n {meta['namespace']} -i -t'"
     if part == "ephemeralContainers":
         left = "the ephemeral container will not be restarted but may be reattached using"
-        call.print(f"Session ended, {left} {again} if it is still running")
+        invocation.print(f"Session ended, {left} {again} if it is still running")
     else:
-        call.print(f"Session ended, resume using {again} command")
+        invocation.print(f"Session ended, resume using {again} command")
 
 
-async def attach_to_pod(call: Invocation, pod: Obj, container: str = "") -> None:
+async def attach_to_pod(invocation: Invocation, pod: Obj, container: str = "") -> None:
     """Attach to a Pod that a command created, with the flags of that command.
 
     Print its logs so far; if it still runs, forward its input and output.
     """
-    flags = call.flags
-    container = container_of(call, pod, container, quiet=flags.quiet)
+    flags = invocation.flags
+    container = container_of(invocation, pod, container, quiet=flags.quiet)
     statuses = ("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses")
     status: Obj = pod.get("status") or {}
     states = [one.get("state") or {} for part in statuses for one in status.get(part) or () if one["name"] == container]
     if any("terminated" in state for state in states):
-        call.write(await _logs(call, pod, container))
+        invocation.write(await _logs(invocation, pod, container))
         return
     since: Obj = {}
     try:
-        call.write(await _logs(call, pod, container))
-        since = {"sinceTime": format_time(call.io.clock.now())}
+        invocation.write(await _logs(invocation, pod, container))
+        since = {"sinceTime": format_time(invocation.io.clock.now())}
     except ApiError as error:
-        call.print_err(f"warning: couldn't fetch pre-attach logs: {error.message}")
-    call.flush()
+        invocation.print_err(f"warning: couldn't fetch pre-attach logs: {error.message}")
+    invocation.flush()
     try:
         keys = getattr(flags, "detach_keys", DETACH)
         await attach(
-            call, pod, container, stdin=flags.stdin, tty=flags.tty, quiet=flags.quiet, keys=keys,
+            invocation,
+            pod,
+            container,
+            stdin=flags.stdin,
+            tty=flags.tty,
+            quiet=flags.quiet,
+            keys=keys,
             resume="setpoint attach",
-        )  # fmt: skip
+        )
     except (Failed, ApiError, Unreachable) as error:
         name = pod["metadata"]["name"]
-        call.print_err(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
-        call.write(await _logs(call, pod, container, **since))
+        invocation.print_err(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
+        invocation.write(await _logs(invocation, pod, container, **since))
 
 
-async def _logs(call: Invocation, pod: Obj, container: str, **more: Any) -> bytes:
+async def _logs(invocation: Invocation, pod: Obj, container: str, **more: Any) -> bytes:
     path = path_of(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
-    reply = await call.client.sender.request("GET", path, query_of({"container": container, **more}), accept="*/*")
+    reply = await invocation.client.sender.request(
+        "GET", path, query_of({"container": container, **more}), accept="*/*"
+    )
     return bytes(reply.body)
 
 

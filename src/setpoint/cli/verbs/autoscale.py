@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
@@ -12,31 +11,31 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose, fetch
 from setpoint.cli.verbs.create.making import metadata, saved
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import QuantityError, canonical
 
-Obj = dict[str, Any]
 _UNITS = {"cpu": "m", "memory": "Mi"}
 _PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    dry = dry_run(call)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    dry = dry_run(invocation)
     if flags.max < 1:
         raise Failed(f"--max=MAXPODS is required and must be at least 1, max: {flags.max}")
     if flags.max < flags.min:
         raise Failed(f"--max=MAXPODS must be larger or equal to --min=MINPODS, max: {flags.max}, min: {flags.min}")
     if flags.cpu_percent > 0 and flags.cpu:
         raise Failed("--cpu-percent and --cpu are mutually exclusive")
-    metrics = _metrics(call)
-    results = Results(call, dry)
+    metrics = _metrics(invocation)
+    results = Results(invocation, dry)
     errors: list[Exception] = []
-    chosen = await choose(call)
+    chosen = await choose(invocation)
     files = flags.filename or flags.kustomize
-    found = chosen.targets if files else await fetch(call, chosen, errors)
+    found = chosen.targets if files else await fetch(invocation, chosen, errors)
     for target in found:
         try:
-            await _autoscale(call, target, metrics, dry, results)
+            await _autoscale(invocation, target, metrics, dry, results)
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
@@ -44,22 +43,22 @@ async def run(call: Invocation) -> None:
         raise Failed("no objects passed to autoscale")
 
 
-async def _autoscale(call: Invocation, target: Target, metrics: list[Obj], dry: DryRun, results: Results) -> None:
+async def _autoscale(invocation: Invocation, target: Target, metrics: list[Obj], dry: DryRun, results: Results) -> None:
     resource = target.resource
     if not any(part.name == "scale" for part in resource.subresources):
         raise Failed(f"cannot autoscale a {resource.kind}: could not find scale subresource for {resource}")
     spec: Obj = {"scaleTargetRef": {"kind": resource.kind, "name": target.name, "apiVersion": resource.api_version}}
-    if call.flags.min > 0:
-        spec["minReplicas"] = call.flags.min
-    spec["maxReplicas"] = call.flags.max
+    if invocation.flags.min > 0:
+        spec["minReplicas"] = invocation.flags.min
+    spec["maxReplicas"] = invocation.flags.max
     if metrics:
         spec["metrics"] = metrics
     scaler = recorded(
-        call,
+        invocation,
         {
             "kind": "HorizontalPodAutoscaler",
             "apiVersion": "autoscaling/v2",
-            "metadata": metadata(call, call.flags.name or target.name),
+            "metadata": metadata(invocation, invocation.flags.name or target.name),
             "spec": spec,
             "status": {"desiredReplicas": 0, "currentMetrics": None},
         },
@@ -67,14 +66,16 @@ async def _autoscale(call: Invocation, target: Target, metrics: list[Obj], dry: 
     if dry is DryRun.CLIENT:
         results.add(scaler, "created", typed=True)
         return
-    if call.flags.save_config:
+    if invocation.flags.save_config:
         scaler = saved(scaler)
-    made = await call.client.create(scaler, dry_run=dry is DryRun.SERVER, field_manager=call.flags.field_manager)
+    made = await invocation.client.create(
+        scaler, dry_run=dry is DryRun.SERVER, field_manager=invocation.flags.field_manager
+    )
     results.add(made, "autoscaled", typed=True)
 
 
-def _metrics(call: Invocation) -> list[Obj]:
-    flags = call.flags
+def _metrics(invocation: Invocation) -> list[Obj]:
+    flags = invocation.flags
     targets = (
         [("cpu", {"type": "Utilization", "averageUtilization": flags.cpu_percent})] if flags.cpu_percent > 0 else []
     )

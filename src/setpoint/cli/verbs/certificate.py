@@ -13,9 +13,9 @@ from setpoint.cli.writing import OUTPUT, Results
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 
-Obj = dict[str, Any]
 _TRIES = 10
 _GROUP, _KIND = "certificates.k8s.io", "CertificateSigningRequest"
 _REQUESTS = builtin("certificatesigningrequests", _GROUP)
@@ -29,19 +29,19 @@ def _deciding(decision: str, other: str, reason: str, done: str, verb: str) -> R
         "message": f"This CSR was {done} by kubectl certificate {verb}.",
     }
 
-    async def run(call: Invocation) -> None:
-        if not (call.args or call.flags.filename or call.flags.kustomize):
+    async def run(invocation: Invocation) -> None:
+        if not (invocation.args or invocation.flags.filename or invocation.flags.kustomize):
             raise Failed("one or more CSRs must be specified as <name> or -f <filename>")
-        results = Results(call)
+        results = Results(invocation)
         errors: list[Exception] = []
-        targets = [Target(_REQUESTS, "", name) for name in call.args]
-        if call.flags.filename or call.flags.kustomize:
-            targets += (await choose(call, [])).targets
+        targets = [Target(_REQUESTS, "", name) for name in invocation.args]
+        if invocation.flags.filename or invocation.flags.kustomize:
+            targets += (await choose(invocation, [])).targets
         found = 0
         for target in targets:
             try:
-                chosen = await fetch(call, _one(target))
-                await _decide(call, chosen[0], condition, other)
+                chosen = await fetch(invocation, _one(target))
+                await _decide(invocation, chosen[0], condition, other)
             except EXPECTED as error:
                 errors.append(error)
                 continue
@@ -49,7 +49,7 @@ def _deciding(decision: str, other: str, reason: str, done: str, verb: str) -> R
             results.add(chosen[0].obj or {}, done)
         raise_all(errors)
         if not found:
-            call.print("No resources found")
+            invocation.print("No resources found")
 
     return run
 
@@ -60,13 +60,13 @@ def _one(target: Target) -> Any:
     return Chosen([target], [], True)
 
 
-async def _decide(call: Invocation, target: Target, condition: Obj, other: str) -> None:
+async def _decide(invocation: Invocation, target: Target, condition: Obj, other: str) -> None:
     if (target.resource.group, target.resource.kind) != (_GROUP, _KIND):
         shown = f"{target.resource.kind}.{target.resource.group}".rstrip(".")
         raise Failed(f"can only handle {_KIND}.{_GROUP} objects, got {shown}")
     for attempt in range(_TRIES + 1):
         try:
-            request = await call.client.get(_REQUESTS, target.name)
+            request = await invocation.client.get(_REQUESTS, target.name)
         except NotFound as error:
             raise Failed(f"could not find v1 version of {target.name}: {error.message}") from None
         status = request.get("status") or {}
@@ -74,14 +74,14 @@ async def _decide(call: Invocation, target: Target, condition: Obj, other: str) 
         if any(one["type"] == other for one in conditions):
             raise Failed(f"certificate signing request {quote(target.name)} is already {other}")
         already = any(one["type"] == condition["type"] for one in conditions)
-        if already and not call.flags.force:
+        if already and not invocation.flags.force:
             return
         if not already:
-            now = format_time(call.io.clock.now())
+            now = format_time(invocation.io.clock.now())
             conditions = [*conditions, {**condition, "lastUpdateTime": now}]
         decided = {**request, "status": {**status, "conditions": conditions}}
         try:
-            await call.client.update(decided, resource=_REQUESTS, subresource="approval")
+            await invocation.client.update(decided, resource=_REQUESTS, subresource="approval")
             return
         except Conflict:
             if attempt == _TRIES:

@@ -10,15 +10,17 @@ from setpoint.cli.invocation import Invocation
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def run(call: Invocation) -> None:
-    if not call.args:
-        call.usage("Shell not specified.")
-    if len(call.args) > 1:
-        call.usage("Too many arguments. Expected only the shell type.")
-    shell = call.args[0]
+def run(invocation: Invocation) -> None:
+    if not invocation.args:
+        invocation.usage("Shell not specified.")
+    if len(invocation.args) > 1:
+        invocation.usage("Too many arguments. Expected only the shell type.")
+    shell = invocation.args[0]
     if shell not in _SHELLS:
-        call.usage(f'Unsupported shell type "{shell}".')
-    call.print(files("setpoint.cli").joinpath("shells", f"completion.{shell}").read_text(encoding="utf-8"), end="")
+        invocation.usage(f'Unsupported shell type "{shell}".')
+    invocation.print(
+        files("setpoint.cli").joinpath("shells", f"completion.{shell}").read_text(encoding="utf-8"), end=""
+    )
 
 
 COMMAND = Command(

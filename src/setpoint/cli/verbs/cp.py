@@ -1,13 +1,21 @@
-"""`cp`: copy files and directories to and from containers, with their `tar`."""
+"""`cp`: copy files and directories to and from containers, with their `tar`.
+
+Files are never written outside of the target.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
-from typing import Any
+import shutil
+import stat
+import tarfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 from setpoint.cli.command import Command
-from setpoint.cli.copying import Place, joined, local_source, packed, place, unpack, without_shortcuts
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.invocation import Invocation
@@ -15,66 +23,230 @@ from setpoint.cli.pod_choice import PODS, container_of
 from setpoint.cli.pod_session import Session, must_live, run_session
 from setpoint.client.transport import Unreachable
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
+_PIECE = 64 * 1024
+_DEEPEST = 200
+_BLOCK = tarfile.BLOCKSIZE
+FORMAT = "filespec must match the canonical format: [[namespace/]pod:]file/path"
+
+
+class Place(NamedTuple):
+    """A location: `path`, `pod:path` or `namespace/pod:path`."""
+
+    path: str
+    pod: str = ""
+    namespace: str = ""
+
+
+def place(word: str) -> Place:
+    owner, colon, path = word.partition(":")
+    if not colon:
+        return Place(trimmed(word))
+    namespace, _, pod = owner.rpartition("/")
+    if not owner or "/" in namespace:
+        raise Failed(FORMAT)
+    return Place(trimmed(path.replace("\\", "/")), pod, namespace)
+
+
+def trimmed(path: str) -> str:
+    return path[:-1] if path != "/" and path.endswith("/") else path
+
+
+def without_shortcuts(path: str) -> str:
+    """Return the path without leading `../`, so that it cannot leave the target."""
+    while path.startswith(("../", "..\\")):
+        path = path[3:]
+    path = "" if path in (".", "..") else path
+    return path[1:] if path.startswith(("/", "\\")) else path
+
+
+# -- upload ------------------------------------------------------------------------------------------------------------
+
+
+def local_source(path: str) -> tuple[str, str]:
+    """Return the directory and the name of a local file. Raise Failed."""
+    if not os.path.exists(path):
+        raise Failed(f"{path} doesn't exist in local filesystem")
+    path = os.path.normpath(path)
+    return path, os.path.basename(path)
+
+
+async def packed(source: str, name: str, complain: Callable[[str], None]) -> AsyncIterator[bytes]:
+    """Yield a tar archive of the file or directory under the name `name`."""
+    for piece in _packed(Path(source), name, complain, 0):
+        yield piece
+    yield bytes(2 * _BLOCK)
+
+
+def _packed(path: Path, name: str, complain: Callable[[str], None], depth: int) -> Iterator[bytes]:
+    found = path.lstat()
+    if stat.S_ISDIR(found.st_mode):
+        if depth > _DEEPEST:
+            raise Failed(f"{path} is too deep a directory")
+        entries = sorted(path.iterdir())
+        if not entries:
+            yield _header(name, found, tarfile.DIRTYPE)
+        for entry in entries:
+            yield from _packed(entry, f"{name}/{entry.name}", complain, depth + 1)
+    elif stat.S_ISLNK(found.st_mode):
+        yield _header(name, found, tarfile.SYMTYPE, os.readlink(path))
+    elif stat.S_ISREG(found.st_mode):
+        with path.open("rb") as file:
+            yield from _contents(name, file, path)
+    else:
+        complain(f"warning: skipping {path}: it is neither a file nor a directory")
+
+
+def _contents(name: str, file: BinaryIO, path: Path) -> Iterator[bytes]:
+    found = os.fstat(file.fileno())
+    yield _header(name, found, tarfile.REGTYPE)
+    left = found.st_size
+    while left:
+        piece = file.read(min(left, _PIECE))
+        if not piece:
+            raise Failed(f"{path} became shorter while it was copied")
+        left -= len(piece)
+        yield piece
+    yield bytes(-found.st_size % _BLOCK)
+
+
+def _header(name: str, found: os.stat_result, kind: bytes, link: str = "") -> bytes:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, link
+    made.mode, made.uid, made.gid = stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid
+    made.mtime, made.size = int(found.st_mtime), found.st_size if kind == tarfile.REGTYPE else 0
+    return made.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+# -- download ----------------------------------------------------------------------------------------------------------
+
+
+def unpack(archive: BinaryIO, prefix: str, target: str, complain: Callable[[str, str], None]) -> None:
+    """Extract files and directories only. `complain` is called with the reason and the link target of each skipped
+    entry."""
+    made: dict[str, str] = {}
+    try:
+        with tarfile.open(fileobj=archive, mode="r|") as entries:
+            for entry in entries:
+                _unpack(entries, entry, prefix, target, complain, made)
+    except tarfile.ReadError as error:
+        if str(error) != "empty file":
+            raise Failed(f"the archive from the container is broken: {error}") from None
+
+
+def _unpack(
+    entries: tarfile.TarFile,
+    entry: tarfile.TarInfo,
+    prefix: str,
+    target: str,
+    complain: Callable[[str, str], None],
+    made: dict[str, str],
+) -> None:
+    # Every name begins with the requested prefix, except in an archive that was tampered with.
+    if not entry.name.startswith(prefix):
+        raise Failed("tar contents corrupted")
+    inside = entry.name[len(prefix) :].replace("\\", "/").lstrip("/")
+    path = os.path.normpath(os.path.join(target, inside))
+    if not _within(target, path):
+        complain(f"warning: file {_quoted(path)} is outside target destination, skipping", "")
+        return
+    if entry.issym():
+        complain(f"warning: skipping symlink: {_quoted(path)} -> {_quoted(entry.linkname)}", entry.linkname)
+        return
+    os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
+    if entry.isdir():
+        os.makedirs(path, 0o755, exist_ok=True)
+    elif entry.islnk():
+        if entry.linkname in made:  # a hard link to a file that was extracted already
+            shutil.copyfile(made[entry.linkname], path)
+    elif entry.isreg():
+        content = entries.extractfile(entry)
+        assert content is not None
+        with open(path, "wb") as file:
+            shutil.copyfileobj(content, file, _PIECE)
+        made[entry.name] = path
+    else:
+        complain(f"warning: skipping {_quoted(path)}: it is neither a file nor a directory", "")
+
+
+def _within(target: str, path: str) -> bool:
+    """Return whether a path is within the target, by its name and after resolving existing links."""
+    relative = os.path.relpath(path, target)
+    if not (relative == "." or relative == without_shortcuts(relative)):
+        return False
+    real, place = os.path.realpath(target), os.path.realpath(path)
+    return place == real or place.startswith(real.rstrip("/") + "/")
+
+
+def _quoted(text: str) -> str:
+    from setpoint.meta.goformat import quote
+
+    return quote(text)
+
+
+def joined(directory: str, name: str) -> str:
+    return trimmed(posixpath.normpath(posixpath.join(directory, name)))
+
+
 _EXEC_TIMEOUT = 30.0
 
 
-async def run(call: Invocation) -> None:
-    if len(call.args) != 2:
+async def run(invocation: Invocation) -> None:
+    if len(invocation.args) != 2:
         raise Failed("source and destination are required")
-    source, target = map(place, call.args)
+    source, target = map(place, invocation.args)
     if source.pod and target.pod:
         raise Failed("one of src or dest must be a local file specification")
     if not source.path or not target.path:
         raise Failed("filepath can not be empty")
     if source.pod:
-        await _from_pod(call, source, target.path)
+        await _from_pod(invocation, source, target.path)
     elif target.pod:
-        await _to_pod(call, source.path, target)
+        await _to_pod(invocation, source.path, target)
     else:
         raise Failed("one of src or dest must be a remote file specification")
 
 
-async def _pod(call: Invocation, where: Place) -> Obj:
-    found = await call.client.get(PODS, where.pod, where.namespace or call.namespace)
+async def _pod(invocation: Invocation, where: Place) -> Obj:
+    found = await invocation.client.get(PODS, where.pod, where.namespace or invocation.namespace)
     must_live(found, "exec into")
     return found
 
 
-async def _to_pod(call: Invocation, source: str, target: Place) -> None:
+async def _to_pod(invocation: Invocation, source: str, target: Place) -> None:
     feed_as, own_name = local_source(source)
-    pod = await _pod(call, target)
+    pod = await _pod(invocation, target)
     path = target.path
-    container = container_of(call, pod, call.flags.container, quiet=True)
+    container = container_of(invocation, pod, invocation.flags.container, quiet=True)
     try:
         async with asyncio.timeout(_EXEC_TIMEOUT):
             nowhere = Session(output=len, errors=len)
-            await run_session(call, pod, "exec", container, nowhere, ("test", "-d", path))
+            await run_session(invocation, pod, "exec", container, nowhere, ("test", "-d", path))
         path = joined(path, own_name)
     except TimeoutError:
         raise Failed("context deadline exceeded") from None
     except (Exit, Failed):
         pass  # it is not a directory, or the container has no `test`
     path = posixpath.normpath(path)
-    command = ["tar", "--no-same-permissions", "--no-same-owner"] if call.flags.no_preserve else ["tar"]
+    command = ["tar", "--no-same-permissions", "--no-same-owner"] if invocation.flags.no_preserve else ["tar"]
     command += ["-xmf", "-", "-C", posixpath.dirname(path) or "."]
-    container_of(call, pod, call.flags.container)
-    feed = packed(feed_as, posixpath.basename(path), call.print_err)
-    await run_session(call, pod, "exec", container, Session(stdin=True, feed=feed), command)
+    container_of(invocation, pod, invocation.flags.container)
+    feed = packed(feed_as, posixpath.basename(path), invocation.print_err)
+    await run_session(invocation, pod, "exec", container, Session(stdin=True, feed=feed), command)
 
 
-async def _from_pod(call: Invocation, source: Place, target: str) -> None:
+async def _from_pod(invocation: Invocation, source: Place, target: str) -> None:
     # Imported here because it is slow to load.
     from tempfile import TemporaryFile
 
-    pod = await _pod(call, source)
-    container = container_of(call, pod, call.flags.container)
+    pod = await _pod(invocation, source)
+    container = container_of(invocation, pod, invocation.flags.container)
     prefix = without_shortcuts(posixpath.normpath(source.path.lstrip("/\\")))
     with TemporaryFile() as archive:
         failure = None
         try:
-            await _fetched(call, pod, container, source.path, archive)
+            await _fetched(invocation, pod, container, source.path, archive)
         except Exit as error:
             failure = error
         archive.seek(0)
@@ -85,34 +257,36 @@ async def _from_pod(call: Invocation, source: Place, target: str) -> None:
             if link and not explained:
                 explained = True
                 where = f"-n {quote(source.namespace)} {quote(source.pod)} -- tar cf - {quote(source.path)}"
-                warning += f' (consider using "{call.command.rpartition(" ")[0]} exec {where} | tar xf -")'
-            call.print_err(warning)
+                warning += f' (consider using "{invocation.command.rpartition(" ")[0]} exec {where} | tar xf -")'
+            invocation.print_err(warning)
 
         unpack(archive, prefix, target, complain)
     if failure is not None:
         raise failure
 
 
-async def _fetched(call: Invocation, pod: Obj, container: str, path: str, archive: Any) -> None:
+async def _fetched(invocation: Invocation, pod: Obj, container: str, path: str, archive: Any) -> None:
     """Download the complete archive; an interrupted transfer is resumed as often as requested."""
-    most, retries = call.flags.retries, 0
+    most, retries = invocation.flags.retries, 0
     command = ["tar", "cf", "-", path]
     while True:
         if most:
             escaped = path.replace("'", "'\\''")
             command = ["sh", "-c", f"tar cf - '{escaped}' | tail -c+{archive.tell() + 1}"]
         try:
-            await run_session(call, pod, "exec", container, Session(output=archive.write, errors=call.write), command)
+            await run_session(
+                invocation, pod, "exec", container, Session(output=archive.write, errors=invocation.write), command
+            )
             return
         except (Unreachable, Exit):
             if 0 <= most <= retries:
                 if most:
-                    call.print(f"Dropping out copy after {retries} retries")
+                    invocation.print(f"Dropping out copy after {retries} retries")
                 raise
             retries += 1
-            call.print(f"Resuming copy at {archive.tell()} bytes, retry {retries}/{most}")
+            invocation.print(f"Resuming copy at {archive.tell()} bytes, retry {retries}/{most}")
             if retries > 1:  # repeated failures are retried with a pause
-                await call.io.clock.sleep(min(retries, 30))
+                await invocation.io.clock.sleep(min(retries, 30))
 
 
 COMMAND = Command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.debug_profiles import COPY, EPHEMERAL, NODE, PROFILES, Keep, apply_profile
@@ -18,8 +17,8 @@ from setpoint.cli.verbs.run import is_image
 from setpoint.cli.waiting import follow
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _PULLS = ("Always", "IfNotPresent", "Never")
 _LEGACY = (
     "--profile=legacy is deprecated and planned to be removed in v1.39. It is recommended to specify other profile, "
@@ -33,32 +32,32 @@ _NOT_ROOT = (
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    names = call.args
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    names = invocation.args
     command: list[str] = []
-    if 0 <= call.dash < len(call.args):
-        names, command = call.args[: call.dash], call.args[call.dash :]
-    debugging = _Debugging(call, command)
+    if 0 <= invocation.dash < len(invocation.args):
+        names, command = invocation.args[: invocation.dash], invocation.args[invocation.dash :]
+    debugging = _Debugging(invocation, command)
     debugging.check(names)
     words = [name if "/" in name else f"pods/{name}" for name in names]
-    for target in await fetch(call, await choose(call, words)):
+    for target in await fetch(invocation, await choose(invocation, words)):
         pod, container = await debugging.made(target)
         if container and (flags.attach if flags.given("attach") else flags.stdin):
-            pod = await _running(call, pod, container)
-            await attach_to_pod(call, pod, container)
+            pod = await _running(invocation, pod, container)
+            await attach_to_pod(invocation, pod, container)
 
 
 class _Debugging:
-    def __init__(self, call: Invocation, command: list[str]) -> None:
-        self._call = call
+    def __init__(self, invocation: Invocation, command: list[str]) -> None:
+        self._invocation = invocation
         self._command = command
-        self._env = [{"name": key, "value": value} for key, value in _pairs(call.flags.env, "env").items()]
-        self._images = _pairs(call.flags.set_image, "set-image")
-        self._custom = _custom(call.flags.custom)
+        self._env = [{"name": key, "value": value} for key, value in _pairs(invocation.flags.env, "env").items()]
+        self._images = _pairs(invocation.flags.set_image, "set-image")
+        self._custom = _custom(invocation.flags.custom)
 
     def check(self, names: list[str]) -> None:
-        flags = self._call.flags
+        flags = self._invocation.flags
         if flags.profile not in PROFILES:
             raise Failed(f"unknown profile: {flags.profile}")
         if flags.attach and not flags.image and not flags.container:
@@ -70,8 +69,10 @@ class _Debugging:
                 raise Failed("you must specify an existing container or a new image when specifying args.")
         else:
             for flag, given in (
-                ("replace", flags.replace), ("same-node", flags.same_node), ("set-image", self._images),
-            ):  # fmt: skip
+                ("replace", flags.replace),
+                ("same-node", flags.same_node),
+                ("set-image", self._images),
+            ):
                 if given:
                     raise Failed(f"--{flag} may only be used with --copy-to.")
             if not flags.image:
@@ -89,12 +90,12 @@ class _Debugging:
         self._check_rest()
 
     def _check_rest(self) -> None:
-        flags = self._call.flags
+        flags = self._invocation.flags
         if flags.target:
             if flags.copy_to:
                 raise Failed("--target is incompatible with --copy-to. Use --share-processes instead.")
             if not flags.quiet:
-                self._call.print(
+                self._invocation.print(
                     f"Targeting container {quote(flags.target)}. If you don't see processes from this container it may "
                     "be because the container runtime doesn't support this feature."
                 )
@@ -103,7 +104,7 @@ class _Debugging:
         if any(self._custom.get(key) for key in ("name", "command", "image", "lifecycle", "volumeDevices")):
             raise Failed("name, command, image, lifecycle and volume devices are not modifiable via custom profile")
         if flags.profile == "legacy":
-            self._call.print_err(_LEGACY)
+            self._invocation.print_err(_LEGACY)
 
     async def made(self, target: Target) -> tuple[Obj, str]:
         """Return the Pod with the container, and the container's name; empty if there is none to add."""
@@ -114,28 +115,35 @@ class _Debugging:
         if kind != ("", "Pod"):
             version = f"{target.resource.group}/{target.resource.version}".lstrip("/")
             raise Failed(f'"{version}, Kind={target.resource.kind}" not supported by debug')
-        return await (self._copied(target.obj) if self._call.flags.copy_to else self._added(target.obj))
+        return await (self._copied(target.obj) if self._invocation.flags.copy_to else self._added(target.obj))
 
     def _container(self, name: str) -> Obj:
-        flags = self._call.flags
+        flags = self._invocation.flags
         made: Obj = {"name": name, "image": flags.image, "terminationMessagePolicy": "File"}
         if self._command:
             made["args" if flags.arguments_only else "command"] = self._command
         return made | self._common()
 
     def _common(self) -> Obj:
-        flags = self._call.flags
+        flags = self._invocation.flags
         typed_value = {
-            "env": self._env, "imagePullPolicy": flags.image_pull_policy, "stdin": flags.stdin, "tty": flags.tty,
-        }  # fmt: skip
+            "env": self._env,
+            "imagePullPolicy": flags.image_pull_policy,
+            "stdin": flags.stdin,
+            "tty": flags.tty,
+        }
         return {key: value for key, value in typed_value.items() if value}
 
     def _profiled(self, pod: Obj, container: Obj, style: str) -> None:
-        flags = self._call.flags
+        flags = self._invocation.flags
         keep = Keep(
-            flags.keep_labels, flags.keep_annotations, flags.keep_liveness, flags.keep_readiness, flags.keep_startup,
+            flags.keep_labels,
+            flags.keep_annotations,
+            flags.keep_liveness,
+            flags.keep_readiness,
+            flags.keep_startup,
             flags.keep_init_containers,
-        )  # fmt: skip
+        )
         apply_profile(flags.profile, pod, container, style, keep)
         if self._custom:
             customized = _customized(container, self._custom)
@@ -145,21 +153,21 @@ class _Debugging:
     async def _added(self, pod: Obj) -> tuple[Obj, str]:
         name = self._name(pod)
         container = self._container(name)
-        if self._call.flags.target:
-            container["targetContainerName"] = self._call.flags.target
+        if self._invocation.flags.target:
+            container["targetContainerName"] = self._invocation.flags.target
         self._profiled(deepcopy(pod), container, EPHEMERAL)
         self._warn(container, pod)
         meta = pod["metadata"]
         before = pod["spec"].get("ephemeralContainers") or []
         order = [{"name": one["name"]} for one in (*before, container)]
         patch = {"spec": {"$setElementOrder/ephemeralContainers": order, "ephemeralContainers": [container]}}
-        changed = await self._call.client.patch(
+        changed = await self._invocation.client.patch(
             PODS, meta["name"], patch, meta["namespace"], kind="strategic", subresource="ephemeralcontainers"
         )
         return changed, name
 
     async def _copied(self, pod: Obj) -> tuple[Obj, str]:
-        flags, meta = self._call.flags, pod["metadata"]
+        flags, meta = self._invocation.flags, pod["metadata"]
         made = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -179,8 +187,9 @@ class _Debugging:
         for one in spec["containers"]:
             one["image"] = self._images.get(one["name"]) or self._images.get("*") or one["image"]
         name = flags.container
-        container = next((c for part in ("containers", "initContainers") for c in spec.get(part) or ()
-                          if c["name"] == name), None)  # fmt: skip
+        container = next(
+            (c for part in ("containers", "initContainers") for c in spec.get(part) or () if c["name"] == name), None
+        )
         if container is None:
             if not flags.image:
                 if not self._images:
@@ -197,35 +206,35 @@ class _Debugging:
 
     def _change(self, container: Obj) -> None:
         if self._command:
-            container["args" if self._call.flags.arguments_only else "command"] = self._command
-            if not self._call.flags.arguments_only:
+            container["args" if self._invocation.flags.arguments_only else "command"] = self._command
+            if not self._invocation.flags.arguments_only:
                 container.pop("args", None)
-        if self._call.flags.image:
-            container["image"] = self._call.flags.image
+        if self._invocation.flags.image:
+            container["image"] = self._invocation.flags.image
         container.pop("stdin", None)
         container.pop("tty", None)
         container.update(self._common())
 
     async def _create(self, made: Obj, original: Obj) -> Obj:
-        created = await self._call.client.create(made)
-        if self._call.flags.replace:
+        created = await self._invocation.client.create(made)
+        if self._invocation.flags.replace:
             meta = original["metadata"]
-            await self._call.client.delete(PODS, meta["name"], meta["namespace"], grace_period=0)
+            await self._invocation.client.delete(PODS, meta["name"], meta["namespace"], grace_period=0)
         return created
 
     async def _on_node(self, node: Obj) -> tuple[Obj, str]:
-        flags, node_name = self._call.flags, node["metadata"]["name"]
+        flags, node_name = self._invocation.flags, node["metadata"]["name"]
         name = flags.container or "debugger"
-        pod_name = f"node-debugger-{node_name}-{self._call.io.suffix()}"
+        pod_name = f"node-debugger-{node_name}-{self._invocation.io.suffix()}"
         if not flags.quiet:
-            self._call.print(f"Creating debugging pod {pod_name} with container {name} on node {node_name}.")
+            self._invocation.print(f"Creating debugging pod {pod_name} with container {name} on node {node_name}.")
         container = self._container(name)
         made: Obj = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 "name": pod_name,
-                "namespace": self._call.namespace,
+                "namespace": self._invocation.namespace,
                 "labels": {"app.kubernetes.io/managed-by": "kubectl-debug"},
             },
             "spec": {
@@ -236,16 +245,16 @@ class _Debugging:
             },
         }
         self._profiled(made, container, NODE)
-        return await self._call.client.create(made), name
+        return await self._invocation.client.create(made), name
 
     def _name(self, pod: Obj) -> str:
-        if self._call.flags.container:
-            return str(self._call.flags.container)
+        if self._invocation.flags.container:
+            return str(self._invocation.flags.container)
         name = ""
         while not name or name in container_names(pod):
-            name = f"debugger-{self._call.io.suffix()}"
-        if not self._call.flags.quiet:
-            self._call.print(f"Defaulting debug container name to {name}.")
+            name = f"debugger-{self._invocation.io.suffix()}"
+        if not self._invocation.flags.quiet:
+            self._invocation.print(f"Defaulting debug container name to {name}.")
         return name
 
     def _warn(self, container: Obj, pod: Obj) -> None:
@@ -254,7 +263,7 @@ class _Debugging:
         user = (pod["spec"].get("securityContext") or {}).get("runAsUser")
         more = rights.get("privileged") or (rights.get("capabilities") or {}).get("add")
         if user and more and rights.get("runAsUser") != 0:
-            self._call.print_err(_NOT_ROOT)
+            self._invocation.print_err(_NOT_ROOT)
 
 
 def _pairs(typed_value: list[str], flag: str) -> dict[str, str]:
@@ -302,7 +311,7 @@ def _customized(container: Obj, custom: Obj) -> Obj:
     return merged
 
 
-async def _running(call: Invocation, pod: Obj, container: str) -> Obj:
+async def _running(invocation: Invocation, pod: Obj, container: str) -> Obj:
     """Return the Pod as soon as the container runs or has terminated."""
     reported: set[str] = set()
 
@@ -315,14 +324,14 @@ async def _running(call: Invocation, pod: Obj, container: str) -> Obj:
         if "running" in state or "terminated" in state:
             return True
         waits = (state.get("waiting") or {}).get("message")
-        if waits and waits not in reported and not call.flags.quiet:
+        if waits and waits not in reported and not invocation.flags.quiet:
             reported.add(waits)
-            call.print_err(f"Warning: container {container}: {waits}")
+            invocation.print_err(f"Warning: container {container}: {waits}")
         return False
 
     meta = pod["metadata"]
-    call.flush()
-    found = await follow(call, Target(PODS, meta["namespace"], meta["name"]), seen)
+    invocation.flush()
+    found = await follow(invocation, Target(PODS, meta["namespace"], meta["name"]), seen)
     assert found is not None
     return found
 

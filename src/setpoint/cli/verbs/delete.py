@@ -8,13 +8,12 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
 from setpoint.cli.flags import duration, number, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose
-from setpoint.cli.resources.choosing import listed
-from setpoint.cli.resources.target import shown_kind
+from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose, listed, shown_kind
 from setpoint.cli.waiting import FOREVER, Deadline, until_gone
 from setpoint.cli.writing import DRY_RUN, DryRun, dry_run
-from setpoint.cli.writing.raw import send_raw
+from setpoint.cli.writing.options import send_raw
 from setpoint.meta.errors import ApiError, Forbidden, MethodNotAllowed, NotFound
+from setpoint.meta.goformat import parse_bool
 
 CASCADE = (
     text(
@@ -26,15 +25,14 @@ CASCADE = (
     ),
 )
 _POLICIES = {"background": "Background", "orphan": "Orphan", "foreground": "Foreground"}
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
-def propagation(call: Invocation) -> str:
+def propagation(invocation: Invocation) -> str:
     """Return the propagation policy. Raise Failed."""
-    word: str = call.flags.cascade
-    if word in (*_TRUE, *_FALSE):
-        meant = "background" if word in _TRUE else "orphan"
-        call.print_err(
+    word: str = invocation.flags.cascade
+    if (cascades := parse_bool(word)) is not None:
+        meant = "background" if cascades else "orphan"
+        invocation.print_err(
             f"warning: --cascade={word} is deprecated (boolean value) and can be replaced with --cascade={meant}."
         )
         word = meant
@@ -43,18 +41,18 @@ def propagation(call: Invocation) -> str:
     return _POLICIES[word]
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    policy = propagation(call)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    policy = propagation(invocation)
     by_selector = flags.all or flags.selector or flags.field_selector
     forgiving = flags.ignore_not_found or (by_selector and not flags.given("ignore-not-found"))
-    grace = _grace(call)
-    dry = dry_run(call)
-    chosen = None if flags.raw else await choose(call, everything=flags.all)
+    grace = _grace(invocation)
+    dry = dry_run(invocation)
+    chosen = None if flags.raw else await choose(invocation, everything=flags.all)
     if flags.output not in ("", "name"):
         raise Failed(f"unexpected -o output mode: {flags.output}. We only support '-o name'")
     if flags.force and grace == 0:
-        call.print_err(
+        invocation.print_err(
             "Warning: Immediate deletion does not wait for confirmation that the running resource has been "
             "terminated. The resource may continue to run on the cluster indefinitely."
         )
@@ -63,29 +61,29 @@ async def run(call: Invocation) -> None:
     if chosen is None:
         if flags.interactive:
             raise Failed("--interactive can not be used with --raw")
-        await send_raw(call, "DELETE", flags.raw)
+        await send_raw(invocation, "DELETE", flags.raw)
         return
-    wanted = await _confirmed(call, chosen, forgiving) if flags.interactive else None
+    wanted = await _confirmed(invocation, chosen, forgiving) if flags.interactive else None
     if wanted is None and flags.interactive:
         return
-    await _delete(call, chosen, wanted, policy, grace, dry, forgiving)
+    await _delete(invocation, chosen, wanted, policy, grace, dry, forgiving)
 
 
-def _grace(call: Invocation) -> int | None:
-    grace: int = call.flags.grace_period
-    if call.flags.now:
+def _grace(invocation: Invocation) -> int | None:
+    grace: int = invocation.flags.grace_period
+    if invocation.flags.now:
         if grace != -1:
             raise Failed("--now and --grace-period cannot be specified together")
         grace = 1
-    if grace == 0 and not call.flags.force:
+    if grace == 0 and not invocation.flags.force:
         grace = 1  # only --force deletes without the grace period
-    if call.flags.force and grace < 0:
+    if invocation.flags.force and grace < 0:
         grace = 0
     return grace if grace >= 0 else None
 
 
 async def _delete(
-    call: Invocation,
+    invocation: Invocation,
     chosen: Chosen,
     wanted: set[str] | None,
     policy: str,
@@ -93,43 +91,47 @@ async def _delete(
     dry: DryRun,
     forgiving: bool,
 ) -> None:
-    warn = call.namespace_given and not call.flags.all_namespaces
+    warn = invocation.namespace_given and not invocation.flags.all_namespaces
     errors: list[Exception] = []
     deleted: list[tuple[Target, str]] = []
     count = 0
-    async for target in _targets(call, chosen, errors):
+    async for target in _targets(invocation, chosen, errors):
         if wanted is not None and target.path not in wanted:
             continue
         count += 1
         if warn and not target.resource.namespaced:
-            call.print_err("Warning: deleting cluster-scoped resources, not scoped to the provided namespace")
+            invocation.print_err("Warning: deleting cluster-scoped resources, not scoped to the provided namespace")
             warn = False
         uid = ""
         if dry is not DryRun.CLIENT:
             try:
-                answer = await call.client.delete(
-                    target.resource, target.name, target.namespace,
-                    propagation=policy, grace_period=grace, dry_run=dry is DryRun.SERVER,
-                )  # fmt: skip
+                answer = await invocation.client.delete(
+                    target.resource,
+                    target.name,
+                    target.namespace,
+                    propagation=policy,
+                    grace_period=grace,
+                    dry_run=dry is DryRun.SERVER,
+                )
             except EXPECTED as error:
                 errors.append(with_source(error, "deleting", target.source) if target.source else error)
                 continue
             uid = (answer.get("details") or answer.get("metadata") or {}).get("uid") or ""
-        _tell(call, target, grace, dry)
+        _report(invocation, target, grace, dry)
         deleted.append((target, uid))
     raise_all([error for error in errors if not (forgiving and isinstance(error, NotFound))])
     if not count:
-        call.print("No resources found")
-    elif call.flags.wait and dry is DryRun.NONE:
-        await _wait(call, deleted)
+        invocation.print("No resources found")
+    elif invocation.flags.wait and dry is DryRun.NONE:
+        await _wait(invocation, deleted)
 
 
-async def _targets(call: Invocation, chosen: Chosen, errors: list[Exception]) -> AsyncIterator[Target]:
+async def _targets(invocation: Invocation, chosen: Chosen, errors: list[Exception]) -> AsyncIterator[Target]:
     for target in chosen.targets:
         yield target
     for selection in chosen.selections:
         try:
-            found = await listed(call, selection)
+            found = await listed(invocation, selection)
         except ApiError as error:
             errors.append(error)
             continue
@@ -137,23 +139,23 @@ async def _targets(call: Invocation, chosen: Chosen, errors: list[Exception]) ->
             yield target
 
 
-def _tell(call: Invocation, target: Target, grace: int | None, dry: DryRun) -> None:
-    if call.flags.output == "name":
-        call.print(target.shown)
+def _report(invocation: Invocation, target: Target, grace: int | None, dry: DryRun) -> None:
+    if invocation.flags.output == "name":
+        invocation.print(target.shown)
         return
     done = "force deleted" if grace == 0 else "deleted"
     if target.resource.namespaced:
         done += f" from {target.namespace} namespace"
-    call.print(f'{shown_kind(target.resource)} "{target.name}" {done}{dry.value}')
+    invocation.print(f'{shown_kind(target.resource)} "{target.name}" {done}{dry.value}')
 
 
-async def _wait(call: Invocation, deleted: list[tuple[Target, str]]) -> None:
-    call.flush()
-    deadline = Deadline(call, call.flags.timeout or FOREVER)
+async def _wait(invocation: Invocation, deleted: list[tuple[Target, str]]) -> None:
+    invocation.flush()
+    deadline = Deadline(invocation, invocation.flags.timeout or FOREVER)
     errors: list[Exception] = []
     for target, uid in deleted:
         try:
-            await deadline.bound(target, until_gone(call, target, uid))
+            await deadline.bound(target, until_gone(invocation, target, uid))
         except (Forbidden, MethodNotAllowed):
             continue  # a user who may delete but not read does not wait
         except EXPECTED as error:
@@ -161,21 +163,21 @@ async def _wait(call: Invocation, deleted: list[tuple[Target, str]]) -> None:
     raise_all(errors)
 
 
-async def _confirmed(call: Invocation, chosen: Chosen, forgiving: bool) -> set[str] | None:
+async def _confirmed(invocation: Invocation, chosen: Chosen, forgiving: bool) -> set[str] | None:
     """Return the paths of the confirmed objects; None if nothing is confirmed."""
     errors: list[Exception] = []
-    found = [target async for target in _targets(call, chosen, errors)]
+    found = [target async for target in _targets(invocation, chosen, errors)]
     raise_all([error for error in errors if not (forgiving and isinstance(error, NotFound))])
     if not found:
-        call.print("No resources found")
+        invocation.print("No resources found")
         return None
-    call.print(f"You are about to delete the following {len(found)} resource(s):")
+    invocation.print(f"You are about to delete the following {len(found)} resource(s):")
     for target in found:
-        call.print(target.shown)
-    call.print("Do you want to continue? (y/N): ", end="")
-    call.flush()
-    if call.io.stdin.readline().strip().lower() != b"y":
-        call.print("deletion is cancelled")
+        invocation.print(target.shown)
+    invocation.print("Do you want to continue? (y/N): ", end="")
+    invocation.flush()
+    if invocation.io.stdin.readline().strip().lower() != b"y":
+        invocation.print("deletion is cancelled")
         return None
     return {target.path for target in found}
 
@@ -222,4 +224,4 @@ COMMAND = Command(
     # All Pods, after a question
     setpoint delete pods --all --interactive
     """,
-)  # fmt: skip
+)

@@ -11,25 +11,25 @@ from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Sel
 from setpoint.meta.errors import ApiError, NotFound
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    if not (call.args or flags.filename or flags.kustomize):
-        call.usage(
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    if not (invocation.args or flags.filename or flags.kustomize):
+        invocation.usage(
             'You must specify the type of resource to describe. Use "setpoint api-resources" for a complete list of '
             "supported resources."
         )
-    chosen = await choose(call, lists=True)
+    chosen = await choose(invocation, lists=True)
     errors: list[Exception] = []
-    found = await fetch(call, chosen, errors)
+    found = await fetch(invocation, chosen, errors)
     several = bool(errors) or len(found) > 1
     ctx = DescribeContext(
-        call.client,
-        call.io.clock,
+        invocation.client,
+        invocation.io.clock,
         show_events=flags.show_events and (flags.given("show-events") or not several),
         chunk_size=flags.chunk_size,
     )
-    if len(errors) == 1 and isinstance(errors[0], NotFound) and len(call.args) == 2:
-        await _matching(call, chosen, errors[0], ctx)
+    if len(errors) == 1 and isinstance(errors[0], NotFound) and len(invocation.args) == 2:
+        await _matching(invocation, chosen, errors[0], ctx)
         return
     texts: list[str] = []
     for target in found:
@@ -38,10 +38,10 @@ async def run(call: Invocation) -> None:
         except ApiError as error:
             if str(error) not in map(str, errors):
                 errors.append(error)
-    call.print("\n\n".join(texts), end="")
+    invocation.print("\n\n".join(texts), end="")
     if not found and not errors:
-        call.print_err(
-            "No resources found" if flags.all_namespaces else f"No resources found in {call.namespace} namespace."
+        invocation.print_err(
+            "No resources found" if flags.all_namespaces else f"No resources found in {invocation.namespace} namespace."
         )
     raise_all(errors)
 
@@ -51,17 +51,17 @@ async def _described(target: Target, ctx: DescribeContext) -> str:
     return await describe(target.obj, target.resource, ctx)
 
 
-async def _matching(call: Invocation, chosen: Chosen, missing: Exception, ctx: DescribeContext) -> None:
+async def _matching(invocation: Invocation, chosen: Chosen, missing: Exception, ctx: DescribeContext) -> None:
     """Describe the objects whose names begin with the given name, which does not exist itself."""
     named = chosen.targets[0]
-    if "/" in call.args[0]:
+    if "/" in invocation.args[0]:
         raise missing
     everything = Chosen([], [Selection(named.resource, named.namespace)], False)
-    found = [target for target in await fetch(call, everything) if target.name.startswith(named.name)]
+    found = [target for target in await fetch(invocation, everything) if target.name.startswith(named.name)]
     if not found:
         raise missing
     for target in found:
-        call.print(await _described(target, ctx))
+        invocation.print(await _described(target, ctx))
 
 
 COMMAND = Command(

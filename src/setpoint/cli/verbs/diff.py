@@ -21,17 +21,17 @@ from setpoint.cli.writing.annotation import original, unannotated
 from setpoint.meta.body import dump_yaml
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _TRIES = 4
 _ARGUMENT = re.compile(r"[a-zA-Z0-9-=]+")
 _MASK, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    if call.args:
-        call.usage(f"Unexpected args: [{' '.join(call.args)}]")
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    if invocation.args:
+        invocation.usage(f"Unexpected args: [{' '.join(invocation.args)}]")
     if not flags.filename and not flags.kustomize:
         raise Failed("must specify one of -f and -k")
     if flags.force_conflicts and not flags.server_side:
@@ -40,44 +40,46 @@ async def run(call: Invocation) -> None:
     if flags.prune:
         from setpoint.cli.verbs.apply.prune import allowed
 
-        kinds = await allowed(call)
+        kinds = await allowed(invocation)
     with tempfile.TemporaryDirectory(prefix="LIVE-") as live, tempfile.TemporaryDirectory(prefix="MERGED-") as merged:
         visited: list[tuple[Target, Obj | None]] = []
         errors: list[Exception] = []
-        async for target in from_files(call, errors, labels=flags.selector):
-            before, after = await _versions(call, target)
+        async for target in from_files(invocation, errors, labels=flags.selector):
+            before, after = await _versions(invocation, target)
             visited.append((target, before))
             name = _file_name(target.resource.api_version, target.resource.kind, target.namespace, target.name)
-            _write(call, Path(live) / name, Path(merged) / name, before, after)
+            _write(invocation, Path(live) / name, Path(merged) / name, before, after)
         raise_all(errors)
         if kinds is not None:
-            await _pruned(call, kinds, visited, Path(live))
-        _compare(call, live, merged)
+            await _pruned(invocation, kinds, visited, Path(live))
+        _compare(invocation, live, merged)
 
 
-async def _versions(call: Invocation, target: Target) -> tuple[Obj | None, Obj]:
+async def _versions(invocation: Invocation, target: Target) -> tuple[Obj | None, Obj]:
     """Return the current and the merged object. Retry if it changes in between."""
     for attempt in range(1, _TRIES + 1):
         try:
-            before: Obj | None = await call.client.get(target.resource, target.name, target.namespace)
+            before: Obj | None = await invocation.client.get(target.resource, target.name, target.namespace)
         except NotFound:
             before = None
         if before is not None and before["metadata"].get("deletionTimestamp"):
-            call.print_err(f"Warning: Detected changes to resource {target.name} which is currently being deleted.")
+            invocation.print_err(
+                f"Warning: Detected changes to resource {target.name} which is currently being deleted."
+            )
         if attempt == _TRIES:
             kind = f"{target.resource.group}/{target.resource.version}, Kind={target.resource.kind}"
-            call.print_err(f"Object ({kind}: {target.name}) keeps changing, diffing without lock")
+            invocation.print_err(f"Object ({kind}: {target.name}) keeps changing, diffing without lock")
         try:
-            return before, await _merged(call, target, before, locked=attempt < _TRIES)
+            return before, await _merged(invocation, target, before, locked=attempt < _TRIES)
         except Conflict:
-            if attempt == _TRIES or call.flags.server_side:
+            if attempt == _TRIES or invocation.flags.server_side:
                 raise
     raise AssertionError("the last attempt gives or raises")
 
 
-async def _merged(call: Invocation, target: Target, before: Obj | None, *, locked: bool) -> Obj:
+async def _merged(invocation: Invocation, target: Target, before: Obj | None, *, locked: bool) -> Obj:
     """Return the merged object by a dry run on the server."""
-    flags, client = call.flags, call.client
+    flags, client = invocation.flags, invocation.client
     assert target.obj is not None
     manager = flags.field_manager
     if not flags.given("field-manager"):
@@ -104,10 +106,14 @@ async def _merged(call: Invocation, target: Target, before: Obj | None, *, locke
     )
 
 
-def _write(call: Invocation, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
-    if not call.flags.show_managed_fields:
+def _write(invocation: Invocation, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
+    if not invocation.flags.show_managed_fields:
         before, after = before and without_managed_fields(before), without_managed_fields(after)
-    if not call.flags.show_secrets and after.get("kind") == "Secret" and after.get("apiVersion", "").endswith("v1"):
+    if (
+        not invocation.flags.show_secrets
+        and after.get("kind") == "Secret"
+        and after.get("apiVersion", "").endswith("v1")
+    ):
         if before is None:
             live.write_bytes(b"null\n")  # as in kubectl
         before, after = _masked(before, after)
@@ -129,14 +135,16 @@ def _masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
     return before, {**after, "data": new} if "data" in after else after
 
 
-async def _pruned(call: Invocation, kinds: list[Any], visited: list[tuple[Target, Obj | None]], live: Path) -> None:
+async def _pruned(
+    invocation: Invocation, kinds: list[Any], visited: list[tuple[Target, Obj | None]], live: Path
+) -> None:
     from setpoint.cli.verbs.apply.prune import default_kinds
 
     uids = {before["metadata"].get("uid") for _, before in visited if before is not None}
     namespaces = sorted({target.namespace for target, _ in visited if target.namespace})
-    for kind in kinds or await default_kinds(call):
+    for kind in kinds or await default_kinds(invocation):
         for namespace in namespaces if kind.namespaced else [""]:
-            found = await call.client.list(kind, namespace, label_selector=call.flags.selector)
+            found = await invocation.client.list(kind, namespace, label_selector=invocation.flags.selector)
             for obj in found.items:
                 meta = obj["metadata"]
                 if original(obj) is not None and meta.get("uid") not in uids:
@@ -148,38 +156,38 @@ def _file_name(api_version: str, kind: str, namespace: str, name: str) -> str:
     return f"{api_version.replace('/', '.')}.{kind}.{namespace}.{name}".replace("/", "_")
 
 
-def _compare(call: Invocation, live: str, merged: str) -> None:
+def _compare(invocation: Invocation, live: str, merged: str) -> None:
     """Compare with the program of KUBECTL_EXTERNAL_DIFF, with `diff`, or internally."""
-    given = call.io.environment.get("KUBECTL_EXTERNAL_DIFF", "")
-    path = call.io.environment.get("PATH")
+    given = invocation.io.environment.get("KUBECTL_EXTERNAL_DIFF", "")
+    path = invocation.io.environment.get("PATH")
     if given:
         program, *rest = given.split(" ")
         arguments = [live, merged, *(word for word in rest if _ARGUMENT.fullmatch(word))]
     else:
         program, arguments = "diff", ["-u", "-N", live, merged]
         if shutil.which(program, path=path) is None:
-            _compare_here(call, Path(live), Path(merged))
+            _compare_here(invocation, Path(live), Path(merged))
             return
-    call.flush()
+    invocation.flush()
     try:
-        own = call.io.stdout.fileno()
+        own = invocation.io.stdout.fileno()
     except (OSError, ValueError):  # an in-memory stream of a test
         own = subprocess.PIPE
     try:
         done = subprocess.run(
-            [program, *arguments], stdout=own, env=dict(call.io.environment), check=False, stderr=None
+            [program, *arguments], stdout=own, env=dict(invocation.io.environment), check=False, stderr=None
         )
     except OSError as error:
         raise Failed(f"failed to run {quote(program)}: {error.strerror}") from None
     if done.stdout:
-        call.write(done.stdout)
+        invocation.write(done.stdout)
     if done.returncode == 1:
         raise Exit(1)
     if done.returncode:
         raise Failed(f"failed to run {quote(program)}: exit status {done.returncode}")
 
 
-def _compare_here(call: Invocation, live: Path, merged: Path) -> None:
+def _compare_here(invocation: Invocation, live: Path, merged: Path) -> None:
     from difflib import unified_diff
 
     differ = False
@@ -190,8 +198,8 @@ def _compare_here(call: Invocation, live: Path, merged: Path) -> None:
         lines = list(unified_diff(old, new, str(live / name), str(merged / name)))
         if lines:
             differ = True
-            call.print(f"diff -u -N {live / name} {merged / name}")
-            call.print("".join(lines), end="")
+            invocation.print(f"diff -u -N {live / name} {merged / name}")
+            invocation.print("".join(lines), end="")
     if differ:
         raise Exit(1)
 

@@ -10,8 +10,8 @@ from setpoint.cli.resources import FILES
 from setpoint.cli.writing import OUTPUT, RECORD, SAVE_CONFIG, VALIDATE, field_manager, subresource
 
 
-async def run(call: Invocation) -> None:
-    await edit_objects(call)
+async def run(invocation: Invocation) -> None:
+    await edit_objects(invocation)
 
 
 COMMAND = Command(

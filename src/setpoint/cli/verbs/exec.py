@@ -10,24 +10,24 @@ from setpoint.cli.pod_session import STREAMS, Session, find_pod, must_live, run_
 from setpoint.cli.resources import FILES
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    name = call.args[:1] if call.dash != 0 else []
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    name = invocation.args[:1] if invocation.dash != 0 else []
     command: list[str] = []
-    if call.dash in (0, 1):
-        command = call.args[call.dash :]
-    elif len(call.args) > 1 or (call.args and flags.filename):
-        call.usage("exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead")
+    if invocation.dash in (0, 1):
+        command = invocation.args[invocation.dash :]
+    elif len(invocation.args) > 1 or (invocation.args and flags.filename):
+        invocation.usage("exec [POD] [COMMAND] is not supported anymore. Use exec [POD] -- [COMMAND] instead")
     if not name and not flags.filename:
         raise Failed("pod, type/name or --filename must be specified")
     if not command:
         raise Failed("you must specify at least one command for the container")
     words = name if not name or "/" in name[0] else ["pods", *name]
-    pod = await find_pod(call, words, "attach to", flags.pod_running_timeout)
+    pod = await find_pod(invocation, words, "attach to", flags.pod_running_timeout)
     must_live(pod, "exec into")
-    container = container_of(call, pod, flags.container, quiet=flags.quiet)
-    tty = with_terminal(call, flags.stdin, flags.tty, flags.quiet)
-    await run_session(call, pod, "exec", container, Session(flags.stdin, tty), command)
+    container = container_of(invocation, pod, flags.container, quiet=flags.quiet)
+    tty = with_terminal(invocation, flags.stdin, flags.tty, flags.quiet)
+    await run_session(invocation, pod, "exec", container, Session(flags.stdin, tty), command)
 
 
 COMMAND = Command(

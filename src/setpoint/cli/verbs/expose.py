@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
@@ -12,49 +11,55 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose, fetch
 from setpoint.cli.verbs.create.making import saved
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
-from setpoint.cli.writing.overrides import overridden, overriding
+from setpoint.cli.writing.results import overridden, overriding
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _EXPOSED = (
-    ("", "ReplicationController"), ("", "Service"), ("", "Pod"), ("apps", "Deployment"), ("apps", "ReplicaSet"),
-)  # fmt: skip
+    ("", "ReplicationController"),
+    ("", "Service"),
+    ("", "Pod"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+)
 _LONGEST_NAME = 63
 
 
-async def run(call: Invocation) -> None:
-    dry = dry_run(call)
-    results = Results(call, dry)
+async def run(invocation: Invocation) -> None:
+    dry = dry_run(invocation)
+    results = Results(invocation, dry)
     errors: list[Exception] = []
-    chosen = await choose(call)
-    files = call.flags.filename or call.flags.kustomize
-    for target in chosen.targets if files else await fetch(call, chosen, errors):
+    chosen = await choose(invocation)
+    files = invocation.flags.filename or invocation.flags.kustomize
+    for target in chosen.targets if files else await fetch(invocation, chosen, errors):
         try:
-            await _expose(call, target, dry, results)
+            await _expose(invocation, target, dry, results)
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
 
 
-async def _expose(call: Invocation, target: Target, dry: DryRun, results: Results) -> None:
+async def _expose(invocation: Invocation, target: Target, dry: DryRun, results: Results) -> None:
     kind, group = target.resource.kind, target.resource.group
     if (group, kind) not in _EXPOSED:
         raise Failed(f"cannot expose a {kind}.{group}" if group else f"cannot expose a {kind}")
-    service = recorded(call, overridden(call, service_for(call, target.name, kind, target.obj or {})))
+    service = recorded(invocation, overridden(invocation, service_for(invocation, target.name, kind, target.obj or {})))
     if dry is DryRun.CLIENT:
-        if call.namespace_given:
+        if invocation.namespace_given:
             name = service["metadata"].pop("name")
-            service["metadata"] = {"name": name, "namespace": call.flags.namespace, **service["metadata"]}
+            service["metadata"] = {"name": name, "namespace": invocation.flags.namespace, **service["metadata"]}
         results.add(service, "exposed", typed=True)
         return
-    if call.flags.save_config:
+    if invocation.flags.save_config:
         service = saved(service)
-    made = await call.client.create(service, dry_run=dry is DryRun.SERVER, field_manager=call.flags.field_manager)
+    made = await invocation.client.create(
+        service, dry_run=dry is DryRun.SERVER, field_manager=invocation.flags.field_manager
+    )
     results.add(made, "exposed", typed=True)
 
 
-def service_for(call: Invocation, name: str, kind: str, obj: Obj) -> Obj:
-    flags = call.flags
+def service_for(invocation: Invocation, name: str, kind: str, obj: Obj) -> Obj:
+    flags = invocation.flags
     selector = _pairs(flags.pod_selector) if flags.pod_selector else _selector(kind, obj)
     exposed = _exposed_ports(kind, obj)
     given = [flags.port] if flags.port else list(exposed)

@@ -9,12 +9,13 @@ from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import number, switch, text, texts
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.output import GET_OUTPUT, output_flags
-from setpoint.cli.printing import Obj, Printer, as_list, make_get_printer
+from setpoint.cli.printing import Printer, as_list, make_get_printer
 from setpoint.cli.printing.table import is_table
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose
 from setpoint.client import Resource
-from setpoint.client.paths import query_of
+from setpoint.client.resources import query_of
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.objects import Obj
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,27 +31,27 @@ class _Found(NamedTuple):
     document: Obj
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    _check(call)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    _check(invocation)
     if flags.raw:
-        await _raw(call)
+        await _raw(invocation)
         return
-    chosen = await choose(call, lists=True)
+    chosen = await choose(invocation, lists=True)
     if flags.subresource and chosen.selections:
         raise Failed("subresource cannot be used when bulk resources are specified")
     if flags.watch or flags.watch_only:
         from setpoint.cli.verbs.get_watch import watch
 
-        await watch(call, chosen)
-    elif human(call):
-        await _tables(call, chosen)
+        await watch(invocation, chosen)
+    elif human(invocation):
+        await _tables(invocation, chosen)
     else:
-        await _documents(call, chosen)
+        await _documents(invocation, chosen)
 
 
-def _check(call: Invocation) -> None:
-    flags = call.flags
+def _check(invocation: Invocation) -> None:
+    flags = invocation.flags
     if flags.raw:
         if flags.watch or flags.watch_only or flags.selector:
             raise Failed(
@@ -61,74 +62,76 @@ def _check(call: Invocation) -> None:
         if not flags.raw.startswith("/"):
             raise Failed(f'--raw must be a valid URL path: parse "{flags.raw}": invalid URI for request')
         return
-    output_flags(call).check()
+    output_flags(invocation).check()
     if flags.output_watch_events and not (flags.watch or flags.watch_only):
         raise Failed("--output-watch-events option can only be used with --watch or --watch-only")
     if flags.sort_by and flags.watch:
-        call.print_err("warning: --watch requested, --sort-by will be ignored for watch events received")
+        invocation.print_err("warning: --watch requested, --sort-by will be ignored for watch events received")
     elif flags.sort_by and flags.watch_only:
-        call.print_err("warning: --watch-only requested, --sort-by will be ignored")
-    if not (call.args or flags.filename or flags.kustomize or flags.watch or flags.watch_only):
-        call.print_err(
+        invocation.print_err("warning: --watch-only requested, --sort-by will be ignored")
+    if not (invocation.args or flags.filename or flags.kustomize or flags.watch or flags.watch_only):
+        invocation.print_err(
             'You must specify the type of resource to get. Use "setpoint api-resources" for a complete list of '
             "supported resources.\n"
         )
-        call.usage(
+        invocation.usage(
             'Required resource not specified.\nUse "setpoint explain <resource>" for a detailed description of that '
             "resource (e.g. setpoint explain pods)."
         )
 
 
-def human(call: Invocation) -> bool:
+def human(invocation: Invocation) -> bool:
     """Return whether the output is a table, which the server generates."""
-    return output_flags(call).for_people
+    return output_flags(invocation).for_people
 
 
-async def _raw(call: Invocation) -> None:
-    path, _, query = call.flags.raw.partition("?")
-    reply = await call.client.sender.request("GET", path, query, accept="*/*")
-    call.write(reply.body)
+async def _raw(invocation: Invocation) -> None:
+    path, _, query = invocation.flags.raw.partition("?")
+    reply = await invocation.client.sender.request("GET", path, query, accept="*/*")
+    invocation.write(reply.body)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def accepted(call: Invocation) -> str:
-    return _TABLE if human(call) and call.flags.server_print else _JSON
+def accepted(invocation: Invocation) -> str:
+    return _TABLE if human(invocation) and invocation.flags.server_print else _JSON
 
 
-async def read(call: Invocation, target: Target) -> Obj:
-    path = target.path + (f"/{call.flags.subresource}" if call.flags.subresource else "")
-    query = "includeObject=Object" if call.flags.sort_by and human(call) else ""
-    return await call.client.sender.json("GET", path, query, accept=accepted(call))
+async def read(invocation: Invocation, target: Target) -> Obj:
+    path = target.path + (f"/{invocation.flags.subresource}" if invocation.flags.subresource else "")
+    query = "includeObject=Object" if invocation.flags.sort_by and human(invocation) else ""
+    return await invocation.client.sender.json("GET", path, query, accept=accepted(invocation))
 
 
-async def pages(call: Invocation, selection: Selection) -> AsyncIterator[Obj]:
+async def pages(invocation: Invocation, selection: Selection) -> AsyncIterator[Obj]:
     """Yield the pages of a list; a single one if it is to be sorted."""
     options: dict[str, Any] = {
         "labelSelector": selection.label_selector,
         "fieldSelector": selection.field_selector,
-        "includeObject": "Object" if call.flags.sort_by and human(call) else "",
-        "limit": None if call.flags.sort_by else call.flags.chunk_size or None,
+        "includeObject": "Object" if invocation.flags.sort_by and human(invocation) else "",
+        "limit": None if invocation.flags.sort_by else invocation.flags.chunk_size or None,
     }
     while True:
-        page = await call.client.sender.json("GET", selection.path, query_of(options), accept=accepted(call))
+        page = await invocation.client.sender.json(
+            "GET", selection.path, query_of(options), accept=accepted(invocation)
+        )
         yield page
         options["continue"] = (page.get("metadata") or {}).get("continue") or ""
         if not options["continue"]:
             return
 
 
-async def _found(call: Invocation, chosen: Chosen, errors: list[Exception]) -> list[_Found]:
+async def _found(invocation: Invocation, chosen: Chosen, errors: list[Exception]) -> list[_Found]:
     found: list[_Found] = []
     for one in chosen.all:
         try:
             if isinstance(one, Target):
-                found.append(_Found(one.resource, await read(call, one)))
+                found.append(_Found(one.resource, await read(invocation, one)))
             else:
-                found += [_Found(one.resource, page) async for page in pages(call, one)]
+                found += [_Found(one.resource, page) async for page in pages(invocation, one)]
         except ApiError as error:
-            if not (isinstance(error, NotFound) and call.flags.ignore_not_found):
+            if not (isinstance(error, NotFound) and invocation.flags.ignore_not_found):
                 errors.append(error)
     return found
 
@@ -136,12 +139,12 @@ async def _found(call: Invocation, chosen: Chosen, errors: list[Exception]) -> l
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
-async def _tables(call: Invocation, chosen: Chosen) -> None:
+async def _tables(invocation: Invocation, chosen: Chosen) -> None:
     errors: list[Exception] = []
-    found = await _found(call, chosen, errors)
+    found = await _found(invocation, chosen, errors)
     with_kind = len({one.resource for one in found}) > 1
     with_namespace = False
-    if call.flags.sort_by:
+    if invocation.flags.sort_by:
         found = _together(found)
     written, between = False, ""
     printer: Printer | None = None
@@ -150,19 +153,21 @@ async def _tables(call: Invocation, chosen: Chosen) -> None:
         if printer is None or resource != last:
             if printer is not None:
                 text = printer.flush()
-                call.print(between + text if text else "", end="")
+                invocation.print(between + text if text else "", end="")
                 written, between = written or bool(text), "" if text else between
-                if written and not call.flags.no_headers:
+                if written and not invocation.flags.no_headers:
                     between = "\n"
             # As in kubectl, cluster-scoped kinds have the namespace column too once there is one.
-            with_namespace = with_namespace or (call.flags.all_namespaces and resource.namespaced)
-            printer, last = printer_for(call, resource, with_kind, with_namespace), resource
+            with_namespace = with_namespace or (invocation.flags.all_namespaces and resource.namespaced)
+            printer, last = printer_for(invocation, resource, with_kind, with_namespace), resource
         printer.print(document)
     text = printer.flush() if printer is not None else ""
-    call.print(between + text if text else "", end="")
-    if not (written or text or errors or call.flags.ignore_not_found):
-        somewhere = call.flags.all_namespaces or any(not one.resource.namespaced for one in found)
-        call.print_err("No resources found" if somewhere else f"No resources found in {call.namespace} namespace.")
+    invocation.print(between + text if text else "", end="")
+    if not (written or text or errors or invocation.flags.ignore_not_found):
+        somewhere = invocation.flags.all_namespaces or any(not one.resource.namespaced for one in found)
+        invocation.print_err(
+            "No resources found" if somewhere else f"No resources found in {invocation.namespace} namespace."
+        )
     raise_all(errors)
 
 
@@ -180,25 +185,25 @@ def _together(found: list[_Found]) -> list[_Found]:
 
 
 def printer_for(
-    call: Invocation, resource: Resource, with_kind: bool = False, with_namespace: bool | None = None
+    invocation: Invocation, resource: Resource, with_kind: bool = False, with_namespace: bool | None = None
 ) -> Printer:
     if with_namespace is None:
-        with_namespace = call.flags.all_namespaces and resource.namespaced
+        with_namespace = invocation.flags.all_namespaces and resource.namespaced
     return make_get_printer(
-        output_flags(call),
-        call.io.clock.now,
+        output_flags(invocation),
+        invocation.io.clock.now,
         kind=resource.kind,
         group=resource.group,
         with_namespace=with_namespace,
         with_kind=with_kind,
-        colour=call.io.colour,
+        colour=invocation.io.colour,
     )
 
 
-async def _documents(call: Invocation, chosen: Chosen) -> None:
-    printer = make_get_printer(output_flags(call), call.io.clock.now)
+async def _documents(invocation: Invocation, chosen: Chosen) -> None:
+    printer = make_get_printer(output_flags(invocation), invocation.io.clock.now)
     errors: list[Exception] = []
-    found = await _found(call, chosen, errors)
+    found = await _found(invocation, chosen, errors)
     if errors and chosen.single:
         raise errors[0]
     objects: list[Obj] = []
@@ -208,11 +213,11 @@ async def _documents(call: Invocation, chosen: Chosen) -> None:
             objects += [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items]
         else:
             objects.append(document)
-    if not objects and call.flags.ignore_not_found:
+    if not objects and invocation.flags.ignore_not_found:
         raise_all(errors)
         return
     shown = objects[0] if chosen.single and len(objects) == 1 else as_list(objects)
-    call.print(printer.print(shown) + printer.flush(), end="")
+    invocation.print(printer.print(shown) + printer.flush(), end="")
     raise_all(errors)
 
 

@@ -14,9 +14,9 @@ from setpoint.meta.body import dump_yaml
 _RESTRICTORS = ("LoadRestrictionsRootOnly", "LoadRestrictionsNone")
 
 
-def run(call: Invocation) -> None:
-    flags = call.flags
-    if len(call.args) > 1:
+def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    if len(invocation.args) > 1:
         raise Failed("specify one path to kustomization.yaml")
     if flags.load_restrictor not in _RESTRICTORS:
         raise Failed(
@@ -25,11 +25,11 @@ def run(call: Invocation) -> None:
     for name in ("enable-alpha-plugins", "enable-helm"):
         if getattr(flags, name.replace("-", "_")):
             raise Failed(f"--{name} is not supported: kustomizations are built without programs of others")
-    folder = Path(call.args[0] if call.args else ".")
+    folder = Path(invocation.args[0] if invocation.args else ".")
     confined = flags.load_restrictor == _RESTRICTORS[0]
-    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, confined=confined, warn=call.print_err))
+    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, confined=confined, warn=invocation.print_err))
     if not flags.output:
-        call.write(made)
+        invocation.write(made)
         return
     path = Path(flags.output)
     if path.is_dir():

@@ -13,11 +13,11 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.names import label_value
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    dry = dry_run(call)
-    results = Results(call, dry, apart=True)
-    words = split(call.args, "label")
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    dry = dry_run(invocation)
+    results = Results(invocation, dry, apart=True)
+    words = split(invocation.args, "label")
     pairs = _parse(words.pairs)
     if flags.list and flags.output:
         raise Failed("--list and --output may not be specified together")
@@ -32,27 +32,27 @@ async def run(call: Invocation) -> None:
             ]
         )
 
-    async for change in changes(call, "labels", words, pairs, "pod", check, errors):
+    async for change in changes(invocation, "labels", words, pairs, "pod", check, errors):
         try:
-            await _label(call, change, pairs, results, dry)
+            await _label(invocation, change, pairs, results, dry)
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
 
 
-async def _label(call: Invocation, change: Change, pairs: Pairs, results: Results, dry: DryRun) -> None:
+async def _label(invocation: Invocation, change: Change, pairs: Pairs, results: Results, dry: DryRun) -> None:
     before = ((change.target.obj or {}).get("metadata") or {}).get("labels") or {}
     added = any(before.get(key) != value for key, value in pairs.new.items())
     removed = any(key in before for key in pairs.remove)
-    if call.flags.list:
-        show(call, change, "labels")
+    if invocation.flags.list:
+        show(invocation, change, "labels")
         return
-    if dry is not DryRun.CLIENT and not call.flags.local:
+    if dry is not DryRun.CLIENT and not invocation.flags.local:
         for key in pairs.remove:
             if key not in before:
-                call.print(f"label {quote(key)} not found.")
+                invocation.print(f"label {quote(key)} not found.")
         if added or removed:
-            await written(call, change, dry)
+            await written(invocation, change, dry)
     done = "modified" if added and removed else "labeled" if added else "unlabeled" if removed else "not labeled"
     results.add(change.new, done)
 

@@ -13,18 +13,17 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_names, container_of, named, pod_running_timeout, pods_behind
 from setpoint.cli.resources import SELECTORS
 from setpoint.client.failures import failure
-from setpoint.client.paths import path_of, query_of
+from setpoint.client.resources import path_of, query_of
 from setpoint.client.transport import Reply
 from setpoint.meta.errors import ApiError
 from setpoint.meta.times import TimeError, canonical_time
 
-Obj = dict[str, Any]
 _USAGE = (
     "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\n"
     "POD or TYPE/NAME is a required argument for the logs command"
 )
 _BY_SELECTOR = 10
-_LOOK_EVERY = 1.0
+_POLL_INTERVAL = 1.0
 
 
 class _Log(NamedTuple):
@@ -33,21 +32,21 @@ class _Log(NamedTuple):
     container: str
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
     container = flags.container
-    if len(call.args) > 2 or not (call.args or flags.selector):
-        call.usage(_USAGE)
-    if len(call.args) == 1 and flags.selector:
-        call.usage("only a selector (-l) or a POD name is allowed")
-    if len(call.args) == 2:
+    if len(invocation.args) > 2 or not (invocation.args or flags.selector):
+        invocation.usage(_USAGE)
+    if len(invocation.args) == 1 and flags.selector:
+        invocation.usage("only a selector (-l) or a POD name is allowed")
+    if len(invocation.args) == 2:
         if container:
             raise Failed("only one of -c or an inline [CONTAINER] arg is allowed")
-        container = call.args[1]
-    query = _query(call)
+        container = invocation.args[1]
+    query = _query(invocation)
     if flags.all_containers and container:
         raise Failed(f"--all-containers=true should not be specified with container name {container}")
-    logs = await _logs(call, container)
+    logs = await _logs(invocation, container)
     if flags.follow and len(logs) > 1:
         if len(logs) > flags.max_log_requests:
             raise Failed(
@@ -56,14 +55,14 @@ async def run(call: Invocation) -> None:
             )
         async with asyncio.TaskGroup() as tasks:
             for log in logs:
-                tasks.create_task(_print_log(call, log, query))
+                tasks.create_task(_print_log(invocation, log, query))
         return
     for log in logs:
-        await _print_log(call, log, query)
+        await _print_log(invocation, log, query)
 
 
-def _query(call: Invocation) -> dict[str, Any]:
-    flags = call.flags
+def _query(invocation: Invocation) -> dict[str, Any]:
+    flags = invocation.flags
     if flags.since_time and flags.since:
         raise Failed("at most one of `sinceTime` or `sinceSeconds` may be specified")
     if flags.limit_bytes < 0:
@@ -95,60 +94,64 @@ def _query(call: Invocation) -> dict[str, Any]:
     }
 
 
-async def _logs(call: Invocation, container: str) -> list[_Log]:
+async def _logs(invocation: Invocation, container: str) -> list[_Log]:
     """Return the logs to print, in order."""
-    flags = call.flags
+    flags = invocation.flags
     if flags.selector:
-        pods = (await call.client.list(PODS, call.namespace, label_selector=flags.selector)).items
+        pods = (await invocation.client.list(PODS, invocation.namespace, label_selector=flags.selector)).items
         if not pods:
-            call.print_err(f"No resources found in {call.namespace} namespace.")
+            invocation.print_err(f"No resources found in {invocation.namespace} namespace.")
     else:
-        target = await named(call, call.args[0])
-        pods = await pods_behind(call, target, "get the logs from", flags.pod_running_timeout)
+        target = await named(invocation, invocation.args[0])
+        pods = await pods_behind(invocation, target, "get the logs from", flags.pod_running_timeout)
         if len(pods) > 1 and not flags.all_pods:
-            call.print_err(f"Found {len(pods)} pods, using pod/{pods[0]['metadata']['name']}")
+            invocation.print_err(f"Found {len(pods)} pods, using pod/{pods[0]['metadata']['name']}")
             pods = pods[:1]
     found: list[_Log] = []
     for pod in pods:
         quiet = flags.all_pods
-        names = container_names(pod) if flags.all_containers else [container_of(call, pod, container, quiet=quiet)]
+        names = (
+            container_names(pod) if flags.all_containers else [container_of(invocation, pod, container, quiet=quiet)]
+        )
         found += [_Log(pod["metadata"]["name"], pod["metadata"]["namespace"], name) for name in names]
     return found
 
 
-async def _print_log(call: Invocation, log: _Log, query: dict[str, Any]) -> None:
+async def _print_log(invocation: Invocation, log: _Log, query: dict[str, Any]) -> None:
     """Print a log to its end. With --follow, retry for a while if there is no log yet."""
-    flags, clock = call.flags, call.io.clock
+    flags, clock = invocation.flags, invocation.io.clock
     until = clock.monotonic() + flags.pod_running_timeout
     while True:
         try:
-            await _copy(call, log, query)
+            await _copy(invocation, log, query)
             return
         except EXPECTED as error:
             if flags.ignore_errors:
-                call.print(f"error: {error}")
+                invocation.print(f"error: {error}")
                 return
             if not flags.follow or not isinstance(error, ApiError):
                 raise
             if clock.monotonic() > until:
                 raise Failed("timed out waiting for the condition") from None
-            call.print_err(str(error))
-            await clock.sleep(_LOOK_EVERY)
+            invocation.print_err(str(error))
+            await clock.sleep(_POLL_INTERVAL)
 
 
-async def _copy(call: Invocation, log: _Log, query: dict[str, Any]) -> None:
+async def _copy(invocation: Invocation, log: _Log, query: dict[str, Any]) -> None:
     path = path_of(PODS, log.namespace, log.pod, "log")
-    stream = await call.client.sender.stream("GET", path, query_of({"container": log.container, **query}), accept="*/*")
+    stream = await invocation.client.sender.stream(
+        "GET", path, query_of({"container": log.container, **query}), accept="*/*"
+    )
     try:
         if stream.status >= 400:
             body = b"".join([piece async for piece in stream])
             raise failure(Reply(stream.status, stream.headers, body))
-        prefixed = call.flags.prefix or call.flags.all_pods
+        prefixed = invocation.flags.prefix or invocation.flags.all_pods
         prefix = f"[pod/{log.pod}/{log.container}] ".encode() if prefixed else b""
         async for piece in _lines(stream, prefix) if prefix else stream:
-            call.write(piece)
-            if call.flags.follow:
-                call.flush()
+            invocation.write(piece)
+            if invocation.flags.follow:
+                invocation.flush()
     finally:
         stream.close()
 

@@ -9,14 +9,14 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import FILES, Target, choose
-from setpoint.cli.resources.local import local_targets
+from setpoint.cli.resources import FILES, Target, choose, local_targets
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, field_manager, recorded, subresource
 from setpoint.client.client import PATCHES
 from setpoint.client.resources import BY_KIND
 from setpoint.meta.body import BodyError, parse_json, parse_yaml
 from setpoint.meta.errors import UnsupportedMediaType
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch import (
     PatchError,
     apply_json_patch,
@@ -26,40 +26,39 @@ from setpoint.meta.patch import (
     merge_patch_between,
 )
 
-Obj = dict[str, Any]
 _TYPES = ("json", "merge", "strategic")
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    dry = dry_run(call)
-    results = Results(call, dry, apart=True)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    dry = dry_run(invocation)
+    results = Results(invocation, dry, apart=True)
     if flags.patch and flags.patch_file:
         raise Failed("cannot specify --patch and --patch-file together")
     if not flags.patch and not flags.patch_file:
         raise Failed("must specify --patch or --patch-file containing the contents of the patch")
-    if flags.local and call.args:
+    if flags.local and invocation.args:
         raise Failed("cannot specify --local and server resources")
     if flags.local and dry is DryRun.SERVER:
         raise Failed("cannot specify --local and --dry-run=server - did you mean --dry-run=client?")
     kind = flags.type.lower() or "strategic"
     if kind not in _TYPES:
         raise Failed(f"--type must be one of [{' '.join(_TYPES)}], not {quote(flags.type)}")
-    patch = _patch(call)
+    patch = _patch(invocation)
     if flags.local:
-        targets = list(local_targets(call))
+        targets = list(local_targets(invocation))
     else:
-        targets = (await choose(call)).targets
+        targets = (await choose(invocation)).targets
     errors: list[Exception] = []
     for target in targets:
         try:
             if target.obj is None:
-                target = target.with_object(await _current(call, target))
+                target = target.with_object(await _current(invocation, target))
             assert target.obj is not None
             if flags.local or dry is DryRun.CLIENT:
                 found = _locally(target, target.obj, patch, kind)
             else:
-                found = await _patched(call, target, patch, kind, dry)
+                found = await _patched(invocation, target, patch, kind, dry)
             results.add(found, "patched" if found != target.obj else "patched (no change)")
         except EXPECTED as error:
             errors.append(error)
@@ -68,11 +67,11 @@ async def run(call: Invocation) -> None:
         raise Failed("no objects passed to patch")
 
 
-def _patch(call: Invocation) -> Any:
+def _patch(invocation: Invocation) -> Any:
     """Return the patch to send: JSON is unchanged, anything else is parsed as YAML."""
-    data = call.flags.patch.encode("utf-8", "surrogateescape")
-    if call.flags.patch_file:
-        name = call.flags.patch_file
+    data = invocation.flags.patch.encode("utf-8", "surrogateescape")
+    if invocation.flags.patch_file:
+        name = invocation.flags.patch_file
         try:
             data = Path(name).read_bytes()
         except OSError as error:
@@ -82,24 +81,26 @@ def _patch(call: Invocation) -> Any:
     try:
         return parse_yaml(data)[0]
     except BodyError as error:
-        raise Failed(f"unable to parse {quote(call.flags.patch)}: {error}") from None
+        raise Failed(f"unable to parse {quote(invocation.flags.patch)}: {error}") from None
 
 
-async def _current(call: Invocation, target: Target) -> Obj:
-    return await call.client.get(target.resource, target.name, target.namespace, subresource=call.flags.subresource)
+async def _current(invocation: Invocation, target: Target) -> Obj:
+    return await invocation.client.get(
+        target.resource, target.name, target.namespace, subresource=invocation.flags.subresource
+    )
 
 
-async def _patched(call: Invocation, target: Target, patch: Any, kind: str, dry: DryRun) -> Obj:
+async def _patched(invocation: Invocation, target: Target, patch: Any, kind: str, dry: DryRun) -> Obj:
     async def send(change: Any, kind: str) -> Obj:
-        return await call.client.patch(
+        return await invocation.client.patch(
             target.resource,
             target.name,
             change,
             target.namespace,
             kind=kind,
-            subresource=call.flags.subresource,
+            subresource=invocation.flags.subresource,
             dry_run=dry is DryRun.SERVER,
-            field_manager=call.flags.field_manager,
+            field_manager=invocation.flags.field_manager,
         )
 
     try:
@@ -108,7 +109,7 @@ async def _patched(call: Invocation, target: Target, patch: Any, kind: str, dry:
         of = target.resource
         what = f"{of.group}/{of.version}, Kind={of.kind}"
         raise Failed(f"{PATCHES[kind]} is not supported by {what}: {error.message}") from None
-    cause = merge_patch_between(found, recorded(call, found))
+    cause = merge_patch_between(found, recorded(invocation, found))
     return await send(cause, "merge") if cause else found
 
 

@@ -1,37 +1,81 @@
-"""`plugin`: list plugins."""
+"""Plugins: programs on PATH named `setpoint-foo` or `kubectl-foo`, found as kubectl does; `plugin` lists them."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import switch
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.plugins import found_plugins
 from setpoint.meta.goformat import quote
 
+PREFIXES = ("setpoint", "kubectl")
 
-def run(call: Invocation) -> None:
-    path = call.io.environment.get("PATH", "")
+
+def run_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Replace this process with the plugin that has the longest name made of the first words; return if there is
+    none."""
+    names = list(takewhile(lambda word: not word.startswith("-"), words))
+    for length in range(len(names), 0, -1):
+        name = "-".join(word.replace("-", "_") for word in names[:length])
+        for prefix in PREFIXES:
+            program = shutil.which(f"{prefix}-{name}", path=environment.get("PATH"))
+            if program is not None:
+                os.execve(program, [program, *words[length:]], dict(environment))
+
+
+def completing_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Replace this process with `kubectl_complete-foo`, which completes a plugin's arguments; return if there is
+    none."""
+    names = list(takewhile(lambda word: not word.startswith("-"), words[:-1]))
+    for length in range(len(names), 0, -1):
+        name = "-".join(word.replace("-", "_") for word in names[:length])
+        for prefix in PREFIXES:
+            if shutil.which(f"{prefix}-{name}", path=environment.get("PATH")) is None:
+                continue
+            program = shutil.which(f"{prefix}_complete-{name}", path=environment.get("PATH"))
+            if program is not None:
+                os.execve(program, [program, *words[length:]], dict(environment))
+            return
+
+
+def found_plugins(path: str) -> Iterator[Path]:
+    """Yield all plugins, in the order of PATH."""
+    prefixes = tuple(f"{one}-" for one in PREFIXES)
+    for directory in dict.fromkeys(path.split(os.pathsep)):
+        if not directory.strip():
+            continue
+        try:
+            entries = sorted(Path(directory).iterdir())
+        except OSError:
+            continue
+        yield from (entry for entry in entries if entry.name.startswith(prefixes) and not entry.is_dir())
+
+
+def run(invocation: Invocation) -> None:
+    path = invocation.io.environment.get("PATH", "")
     plugins = list(found_plugins(path))
     if not plugins:
         raise Failed("unable to find any setpoint or kubectl plugins in your PATH")
-    call.print("The following compatible plugins are available:\n")
+    invocation.print("The following compatible plugins are available:\n")
     seen: dict[str, Path] = {}
     warnings = 0
     for plugin in plugins:
-        call.print(plugin.name if call.flags.name_only else str(plugin))
+        invocation.print(plugin.name if invocation.flags.name_only else str(plugin))
         for warning in _warnings(plugin, seen):
-            call.flush()
-            call.print_err(f"  - warning: {warning}")
+            invocation.flush()
+            invocation.print_err(f"  - warning: {warning}")
             warnings += 1
         seen.setdefault(plugin.name, plugin)
     if warnings:
-        call.flush()
+        invocation.flush()
         message = "one plugin warning was found" if warnings == 1 else f"{warnings} plugin warnings were found"
-        call.print_err(f"\nerror: {message}")
+        invocation.print_err(f"\nerror: {message}")
         raise Exit(1)
 
 

@@ -6,8 +6,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
 from setpoint.cli.flags import duration, number, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import FILES, Target, from_files
-from setpoint.cli.resources.target import shown_kind
+from setpoint.cli.resources import FILES, Target, from_files, shown_kind
 from setpoint.cli.verbs.delete import CASCADE, propagation
 from setpoint.cli.waiting import FOREVER, Deadline, until_gone
 from setpoint.cli.writing import (
@@ -24,18 +23,19 @@ from setpoint.cli.writing import (
     subresource,
     validation,
 )
-from setpoint.cli.writing.annotation import Obj, saved
-from setpoint.cli.writing.raw import send_raw
+from setpoint.cli.writing.annotation import saved
+from setpoint.cli.writing.options import send_raw
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.objects import Obj
 
 _GONE_WITHIN = 300.0
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    directive, dry = validation(call), dry_run(call)
-    results = Results(call, dry)
-    policy = propagation(call)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    directive, dry = validation(invocation), dry_run(invocation)
+    results = Results(invocation, dry)
+    policy = propagation(invocation)
     grace = 1 if flags.grace_period == 0 else flags.grace_period
     if not flags.filename and not flags.kustomize:
         raise Failed("must specify one of -f and -k")
@@ -46,59 +46,59 @@ async def run(call: Invocation) -> None:
     if flags.force and dry is not DryRun.NONE:
         raise Failed("--dry-run can not be used when --force is set")
     if flags.raw:
-        await send_raw(call, "PUT", flags.raw)
+        await send_raw(invocation, "PUT", flags.raw)
         return
     errors: list[Exception] = []
-    found = from_files(call, errors, validate=directive != "Ignore")
+    found = from_files(invocation, errors, validate=directive != "Ignore")
     if flags.force:
         targets = [target async for target in found]
         raise_all(errors)
-        await _forced(call, targets, results, policy, grace if grace >= 0 else None, directive)
+        await _forced(invocation, targets, results, policy, grace if grace >= 0 else None, directive)
         return
     async for target in found:
         try:
-            results.add(await _replaced(call, target, dry, directive), "replaced")
+            results.add(await _replaced(invocation, target, dry, directive), "replaced")
         except EXPECTED as error:
             errors.append(with_source(error, "replacing", target.source))
     raise_all(errors)
 
 
-def _wanted(call: Invocation, target: Target) -> Obj:
+def _wanted(invocation: Invocation, target: Target) -> Obj:
     assert target.obj is not None
-    return recorded(call, saved(target.obj, call.flags.save_config))
+    return recorded(invocation, saved(target.obj, invocation.flags.save_config))
 
 
-async def _replaced(call: Invocation, target: Target, dry: DryRun, directive: str) -> Obj:
-    obj = _wanted(call, target)
+async def _replaced(invocation: Invocation, target: Target, dry: DryRun, directive: str) -> Obj:
+    obj = _wanted(invocation, target)
     if dry is DryRun.CLIENT:
         return obj
     if not (obj.get("metadata") or {}).get("resourceVersion"):
         # Any existing object is replaced; a missing one is left to the server's error.
-        part = call.flags.subresource
+        part = invocation.flags.subresource
         try:
-            current = await call.client.get(target.resource, target.name, target.namespace, subresource=part)
+            current = await invocation.client.get(target.resource, target.name, target.namespace, subresource=part)
         except ApiError:
             current = {"metadata": {}}
         if version := current["metadata"].get("resourceVersion"):
             obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
-    return await call.client.update(
+    return await invocation.client.update(
         obj,
         resource=target.resource,
-        subresource=call.flags.subresource,
+        subresource=invocation.flags.subresource,
         dry_run=dry is DryRun.SERVER,
-        field_manager=call.flags.field_manager,
+        field_manager=invocation.flags.field_manager,
         field_validation=directive,
     )
 
 
 async def _forced(
-    call: Invocation, targets: list[Target], results: Results, policy: str, grace: int | None, directive: str
+    invocation: Invocation, targets: list[Target], results: Results, policy: str, grace: int | None, directive: str
 ) -> None:
     deleted: list[tuple[Target, str]] = []
     errors: list[Exception] = []
     for target in targets:
         try:
-            answer = await call.client.delete(
+            answer = await invocation.client.delete(
                 target.resource, target.name, target.namespace, propagation=policy, grace_period=grace
             )
         except NotFound:
@@ -106,21 +106,21 @@ async def _forced(
         except EXPECTED as error:
             errors.append(with_source(error, "deleting", target.source))
             continue
-        if call.flags.output == "name":
-            call.print(target.shown)
+        if invocation.flags.output == "name":
+            invocation.print(target.shown)
         else:
             where = f" from {target.namespace} namespace" if target.namespace else ""
-            call.print(f'{shown_kind(target.resource)} "{target.name}" deleted{where}')
+            invocation.print(f'{shown_kind(target.resource)} "{target.name}" deleted{where}')
         deleted.append((target, (answer.get("details") or answer.get("metadata") or {}).get("uid") or ""))
     raise_all(errors)
-    call.flush()
-    seconds = call.flags.timeout or (FOREVER if call.flags.wait else _GONE_WITHIN)
-    deadline = Deadline(call, seconds)
+    invocation.flush()
+    seconds = invocation.flags.timeout or (FOREVER if invocation.flags.wait else _GONE_WITHIN)
+    deadline = Deadline(invocation, seconds)
     for target, uid in deleted:
-        await deadline.bound(target, until_gone(call, target, uid))
+        await deadline.bound(target, until_gone(invocation, target, uid))
     for target in targets:
         try:
-            results.add(await _created(call, target, directive), "replaced")
+            results.add(await _created(invocation, target, directive), "replaced")
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
@@ -128,14 +128,14 @@ async def _forced(
         raise Failed("no objects passed to replace")
 
 
-async def _created(call: Invocation, target: Target, directive: str) -> Obj:
-    obj = _wanted(call, target)
+async def _created(invocation: Invocation, target: Target, directive: str) -> Obj:
+    obj = _wanted(invocation, target)
     meta = {key: one for key, one in (obj.get("metadata") or {}).items() if key != "resourceVersion"}
-    return await call.client.create(
+    return await invocation.client.create(
         {**obj, "metadata": meta},
         resource=target.resource,
         namespace=target.namespace,
-        field_manager=call.flags.field_manager,
+        field_manager=invocation.flags.field_manager,
         field_validation=directive,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
@@ -12,12 +11,12 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES
 from setpoint.cli.verbs.create.making import metadata, saved
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
-from setpoint.cli.writing.overrides import overridden, overriding
+from setpoint.cli.writing.results import overridden, overriding
 from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import env_var_name
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _RESTARTS = ("Always", "OnFailure", "Never")
 _CASCADES = ("background", "foreground", "orphan")
 _PULLS = ("Always", "IfNotPresent", "Never")
@@ -30,18 +29,18 @@ _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}
 _IMAGE = re.compile(rf"(?:{_DOMAIN}(?::[0-9]+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@{_DIGEST})?", re.ASCII)
 
 
-async def run(call: Invocation) -> int | None:
-    flags = call.flags
+async def run(invocation: Invocation) -> int | None:
+    flags = invocation.flags
     labels = _labels(flags.labels)
-    container = _container(call)
+    container = _container(invocation)
     if flags.restart not in (*_RESTARTS, ""):
         raise Failed(f"invalid restart policy: {flags.restart}, valid values are: {', '.join(_RESTARTS)}")
     restart = flags.restart or ("OnFailure" if flags.stdin else "Always")
     attach = flags.attach or (flags.stdin and not flags.given("attach"))
-    dry = dry_run(call)
-    results = Results(call, dry)
-    _check(call, attach, dry)
-    name = call.args[0]
+    dry = dry_run(invocation)
+    results = Results(invocation, dry)
+    _check(invocation, attach, dry)
+    name = invocation.args[0]
     pod = {
         "kind": "Pod",
         "apiVersion": "v1",
@@ -58,29 +57,29 @@ async def run(call: Invocation) -> int | None:
         },
         "status": {},
     }
-    made = [await _made(call, overridden(call, pod), dry)]
+    made = [await _made(invocation, overridden(invocation, pod), dry)]
     errors: list[Exception] = []
     if flags.expose:
         try:
-            made.append(await _made(call, _service(call, name, labels), dry))
+            made.append(await _made(invocation, _service(invocation, name, labels), dry))
         except ApiError as error:
             errors.append(error)
     if attach:
         # Imported here because most Pods are not attached to.
         from setpoint.cli.verbs.run_attached import run_attached
 
-        return await run_attached(call, made, restart)
+        return await run_attached(invocation, made, restart)
     for obj in made:
         results.add(obj, "created", typed=True)
     raise_all(errors)
     return None
 
 
-def _check(call: Invocation, attach: bool, dry: DryRun) -> None:
-    flags = call.flags
+def _check(invocation: Invocation, attach: bool, dry: DryRun) -> None:
+    flags = invocation.flags
     if flags.cascade not in _CASCADES:
         raise Failed(f'invalid cascade value ({flags.cascade}). Must be "background", "foreground", or "orphan"')
-    if not call.args or call.dash == 0:
+    if not invocation.args or invocation.dash == 0:
         raise Failed("NAME is required for run")
     if not flags.image:
         raise Failed("--image is required")
@@ -104,9 +103,9 @@ def is_image(name: str) -> bool:
     return len(name) <= _LONGEST_IMAGE and bool(_IMAGE.fullmatch(name))
 
 
-def _container(call: Invocation) -> Obj:
+def _container(invocation: Invocation) -> Obj:
     """Return the container without its name, which is that of the Pod."""
-    flags, words = call.flags, call.args[1:]
+    flags, words = invocation.flags, invocation.args[1:]
     made: Obj = {"image": flags.image}
     if words:
         made["command" if flags.command else "args"] = words
@@ -156,8 +155,8 @@ def _annotations(given: list[str]) -> dict[str, str]:
     return dict(sorted(pair.split("=", 1) for pair in given))
 
 
-def _service(call: Invocation, name: str, labels: dict[str, str]) -> Obj:
-    port = int(call.flags.port)
+def _service(invocation: Invocation, name: str, labels: dict[str, str]) -> Obj:
+    port = int(invocation.flags.port)
     return {
         "kind": "Service",
         "apiVersion": "v1",
@@ -170,14 +169,16 @@ def _service(call: Invocation, name: str, labels: dict[str, str]) -> Obj:
     }
 
 
-async def _made(call: Invocation, obj: Obj, dry: DryRun) -> Obj:
-    obj = recorded(call, obj)
+async def _made(invocation: Invocation, obj: Obj, dry: DryRun) -> Obj:
+    obj = recorded(invocation, obj)
     if dry is DryRun.CLIENT:
-        placed = metadata(call, obj["metadata"]["name"])
+        placed = metadata(invocation, obj["metadata"]["name"])
         return {**obj, "metadata": {**placed, **obj["metadata"]}}
-    if call.flags.save_config:
+    if invocation.flags.save_config:
         obj = saved(obj)
-    return await call.client.create(obj, dry_run=dry is DryRun.SERVER, field_manager=call.flags.field_manager)
+    return await invocation.client.create(
+        obj, dry_run=dry is DryRun.SERVER, field_manager=invocation.flags.field_manager
+    )
 
 
 COMMAND = Command(

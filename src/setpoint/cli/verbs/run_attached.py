@@ -11,42 +11,44 @@ from setpoint.cli.verbs.attach import attach_to_pod
 from setpoint.cli.waiting import TIMED_OUT, TimedOut, follow, within
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _OVER = ("Succeeded", "Failed")
 
 
-async def run_attached(call: Invocation, made: list[Obj], restart: str) -> int | None:
+async def run_attached(invocation: Invocation, made: list[Obj], restart: str) -> int | None:
     """Return the exit code of the container if it terminates by itself."""
     meta = made[0]["metadata"]
     target = Target(builtin("pods"), meta["namespace"], meta["name"])
     try:
-        pod = await _until(call, target, lambda pod: _phase(pod) in _OVER or _is_ready(pod))
-        await attach_to_pod(call, pod)
-        if call.flags.leave_stdin_open or restart == "Always":
+        pod = await _until(invocation, target, lambda pod: _phase(pod) in _OVER or _is_ready(pod))
+        await attach_to_pod(invocation, pod)
+        if invocation.flags.leave_stdin_open or restart == "Always":
             return None
         ends = _OVER if restart == "Never" else ("Succeeded",)
-        return _told(await _until(call, target, lambda pod: _phase(pod) in ends))
+        return _reported(await _until(invocation, target, lambda pod: _phase(pod) in ends))
     finally:
-        if call.flags.rm:
-            await _remove(call, made)
+        if invocation.flags.rm:
+            await _remove(invocation, made)
 
 
-async def _until(call: Invocation, target: Target, enough: Any) -> Obj:
+async def _until(invocation: Invocation, target: Target, enough: Any) -> Obj:
     def seen(pod: Obj | None) -> bool:
         if pod is None:
             raise NotFound(f'pods "{target.name}" not found')
         return bool(enough(pod))
 
     try:
-        found = await within(call.io.clock, call.flags.pod_running_timeout, follow(call, target, seen))
+        found = await within(
+            invocation.io.clock, invocation.flags.pod_running_timeout, follow(invocation, target, seen)
+        )
     except TimedOut:
         raise Failed(TIMED_OUT) from None
     assert found is not None
     return found
 
 
-def _told(pod: Obj) -> int:
+def _reported(pod: Obj) -> int:
     if _phase(pod) == "Succeeded":
         return 0
     where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -57,17 +59,17 @@ def _told(pod: Obj) -> int:
     raise Exit(ended["exitCode"], f"pod {where} terminated ({ended.get('reason', '')})\n{ended.get('message', '')}")
 
 
-async def _remove(call: Invocation, made: list[Obj]) -> None:
+async def _remove(invocation: Invocation, made: list[Obj]) -> None:
     for obj in made:
         meta, plural = obj["metadata"], f"{obj['kind'].lower()}s"
         try:
-            await call.client.delete(
-                builtin(plural), meta["name"], meta["namespace"], propagation=call.flags.cascade.capitalize()
+            await invocation.client.delete(
+                builtin(plural), meta["name"], meta["namespace"], propagation=invocation.flags.cascade.capitalize()
             )
         except NotFound:
             continue
-        if not call.flags.quiet:
-            call.print(f'{obj["kind"].lower()} "{meta["name"]}" deleted from {meta["namespace"]} namespace')
+        if not invocation.flags.quiet:
+            invocation.print(f'{obj["kind"].lower()} "{meta["name"]}" deleted from {meta["namespace"]} namespace')
 
 
 def _phase(pod: Obj) -> str:

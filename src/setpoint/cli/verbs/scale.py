@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import duration, number, switch, text
@@ -13,56 +11,56 @@ from setpoint.cli.waiting import TIMED_OUT
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, recorded
 from setpoint.meta.errors import Conflict
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
 _PAUSE, _RETRY_TIMEOUT = 1.0, 300.0
-Obj = dict[str, Any]
 
 
-async def run(call: Invocation) -> None:
-    dry = dry_run(call)
-    results, flags = Results(call, dry), call.flags
+async def run(invocation: Invocation) -> None:
+    dry = dry_run(invocation)
+    results, flags = Results(invocation, dry), invocation.flags
     if flags.replicas < 0:
         raise Failed("The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0")
     if flags.current_replicas < -1:
         raise Failed("The --current-replicas must specify an integer of -1 or greater")
     errors: list[Exception] = []
-    chosen = await choose(call, everything=flags.all)
-    found = chosen.targets if flags.filename or flags.kustomize else await fetch(call, chosen, errors)
+    chosen = await choose(invocation, everything=flags.all)
+    found = chosen.targets if flags.filename or flags.kustomize else await fetch(invocation, chosen, errors)
     if flags.resource_version and len(found) > 1:
         raise Failed("cannot use --resource-version with multiple resources")
     if not found:
         raise_all(errors)
         raise Failed("no objects passed to scale")
     for target in found:
-        size = flags.replicas if dry is DryRun.CLIENT else await _scaled(call, target, dry is DryRun.SERVER)
+        size = flags.replicas if dry is DryRun.CLIENT else await _scaled(invocation, target, dry is DryRun.SERVER)
         obj = _resized(target, size)
         if flags.record and dry is DryRun.NONE:
-            obj = recorded(call, obj)
+            obj = recorded(invocation, obj)
             cause = {"metadata": {"annotations": obj["metadata"]["annotations"]}}
-            await call.client.patch(target.resource, target.name, cause, target.namespace)
+            await invocation.client.patch(target.resource, target.name, cause, target.namespace)
         results.add(obj, "scaled")
     raise_all(errors)
 
 
-async def _scaled(call: Invocation, target: Target, dry: bool) -> int:
+async def _scaled(invocation: Invocation, target: Target, dry: bool) -> int:
     """Scale and return the new size. Conflicts are retried; failed preconditions are not."""
-    clock = call.io.clock
+    clock = invocation.io.clock
     end = clock.monotonic() + _RETRY_TIMEOUT
     while True:
         try:
-            size = await _try(call, target, dry)
+            size = await _try(invocation, target, dry)
             break
         except Conflict:
             if clock.monotonic() >= end:
                 raise Failed(TIMED_OUT) from None
             await clock.sleep(_PAUSE)
-    if call.flags.timeout and not dry:
-        await _reached(call, target)
+    if invocation.flags.timeout and not dry:
+        await _reached(invocation, target)
     return size
 
 
-async def _try(call: Invocation, target: Target, dry: bool) -> int:
-    flags, client = call.flags, call.client
+async def _try(invocation: Invocation, target: Target, dry: bool) -> int:
+    flags, client = invocation.flags, invocation.client
     if flags.current_replicas == -1 and not flags.resource_version:
         wanted = {"spec": {"replicas": flags.replicas}}
         scale = await client.patch(
@@ -85,12 +83,12 @@ def _replicas(scale: Obj) -> int:
     return int((scale.get("spec") or {}).get("replicas", 0))
 
 
-async def _reached(call: Invocation, target: Target) -> None:
+async def _reached(invocation: Invocation, target: Target) -> None:
     """Return when the observed replicas equal the desired ones, or another client has changed the desired number."""
-    clock, wanted = call.io.clock, call.flags.replicas
-    end = clock.monotonic() + call.flags.timeout
+    clock, wanted = invocation.io.clock, invocation.flags.replicas
+    end = clock.monotonic() + invocation.flags.timeout
     while True:
-        scale = await call.client.get(target.resource, target.name, target.namespace, subresource="scale")
+        scale = await invocation.client.get(target.resource, target.name, target.namespace, subresource="scale")
         if _replicas(scale) != wanted or (scale.get("status") or {}).get("replicas", 0) == wanted:
             return
         if clock.monotonic() + _PAUSE > end:

@@ -14,11 +14,11 @@ from setpoint.meta.body import dump_yaml
 from setpoint.meta.goformat import quote
 
 
-async def run(call: Invocation) -> None:
-    if call.args:
-        call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
-    if call.flags.output not in ("", "yaml", "json"):
-        raise Failed(f"--output must be 'yaml' or 'json', not {quote(call.flags.output)}")
+async def run(invocation: Invocation) -> None:
+    if invocation.args:
+        invocation.usage(f"unexpected arguments: [{' '.join(invocation.args)}]")
+    if invocation.flags.output not in ("", "yaml", "json"):
+        raise Failed(f"--output must be 'yaml' or 'json', not {quote(invocation.flags.output)}")
     client = {
         "gitVersion": f"v{__version__}",
         "platform": f"{platform.system().lower()}/{platform.machine()}",
@@ -26,24 +26,24 @@ async def run(call: Invocation) -> None:
     }
     found: dict[str, Any] = {"clientVersion": client}
     try:
-        if not call.flags.client:
-            found["serverVersion"] = await call.client.sender.json("GET", "/version")
+        if not invocation.flags.client:
+            found["serverVersion"] = await invocation.client.sender.json("GET", "/version")
     finally:
-        _tell(call, found)
+        _report(invocation, found)
 
 
-def _tell(call: Invocation, found: dict[str, Any]) -> None:
+def _report(invocation: Invocation, found: dict[str, Any]) -> None:
     """Print the versions; without a server, that of this program."""
-    if call.flags.output == "yaml":
-        call.print(dump_yaml(found).decode(), end="")
-    elif call.flags.output == "json":
+    if invocation.flags.output == "yaml":
+        invocation.print(dump_yaml(found).decode(), end="")
+    elif invocation.flags.output == "json":
         import json
 
-        call.print(json.dumps(found, indent=2))
+        invocation.print(json.dumps(found, indent=2))
     else:
-        call.print(f"Client Version: {found['clientVersion']['gitVersion']}")
+        invocation.print(f"Client Version: {found['clientVersion']['gitVersion']}")
         if "serverVersion" in found:
-            call.print(f"Server Version: {found['serverVersion'].get('gitVersion', '')}")
+            invocation.print(f"Server Version: {found['serverVersion'].get('gitVersion', '')}")
 
 
 COMMAND = Command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
@@ -12,37 +11,38 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose, fetch
 from setpoint.cli.waiting import FOREVER, TIMED_OUT, Deadline, TimedOut, follow, until_gone, within
 from setpoint.cli.writing import OUTPUT, Results
+from setpoint.meta.conditions import conditions_of
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import plain, quote
 from setpoint.meta.jsonpath import JsonPath, JsonPathError
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 Check = Callable[[Obj], bool]
 Waiter = Callable[[Invocation, Target, Deadline], Awaitable[Obj | None]]
 _POLL = 0.5
 
 
-async def run(call: Invocation) -> None:
-    results = Results(call)
-    waiters = [_waiter(typed_value) for typed_value in getattr(call.flags, "for")]
+async def run(invocation: Invocation) -> None:
+    results = Results(invocation)
+    waiters = [_waiter(typed_value) for typed_value in getattr(invocation.flags, "for")]
     if not waiters:
         raise Failed("unrecognized condition: []")
-    typed_value = [one.lower() for one in getattr(call.flags, "for")]
-    seconds = call.flags.timeout if call.flags.timeout >= 0 else FOREVER
-    chosen = await _chosen(call)
-    deadline = Deadline(call, seconds)
+    typed_value = [one.lower() for one in getattr(invocation.flags, "for")]
+    seconds = invocation.flags.timeout if invocation.flags.timeout >= 0 else FOREVER
+    chosen = await _chosen(invocation)
+    deadline = Deadline(invocation, seconds)
     errors: list[Exception] = []
     if "create" in typed_value:
-        found = await _created(call, chosen, seconds)
+        found = await _created(invocation, chosen, seconds)
     else:
-        found = await fetch(call, chosen, errors)
+        found = await fetch(invocation, chosen, errors)
     if "delete" in typed_value:
         errors = [error for error in errors if not isinstance(error, NotFound)]
     for target in found:
         try:
             for waiter in waiters:
-                results.add(await waiter(call, target, deadline) or target.obj or {}, "condition met")
-                call.flush()
+                results.add(await waiter(invocation, target, deadline) or target.obj or {}, "condition met")
+                invocation.flush()
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
@@ -50,27 +50,27 @@ async def run(call: Invocation) -> None:
         raise Failed("no matching resources found")
 
 
-async def _chosen(call: Invocation) -> Chosen:
-    if call.flags.local:
-        if call.args:
+async def _chosen(invocation: Invocation) -> Chosen:
+    if invocation.flags.local:
+        if invocation.args:
             raise Failed("error: you must specify resources by --filename when --local is set.")
-        if not call.flags.filename:
+        if not invocation.flags.filename:
             raise Failed("no matching resources found")
-    return await choose(call, lists=call.flags.all)
+    return await choose(invocation, lists=invocation.flags.all)
 
 
-async def _created(call: Invocation, chosen: Chosen, seconds: float) -> list[Target]:
-    async def look() -> list[Target]:
+async def _created(invocation: Invocation, chosen: Chosen, seconds: float) -> list[Target]:
+    async def check() -> list[Target]:
         while True:
             errors: list[Exception] = []
-            found = await fetch(call, chosen, errors)
+            found = await fetch(invocation, chosen, errors)
             raise_all([error for error in errors if not isinstance(error, NotFound)])
             if found and not errors:
                 return found
-            await call.io.clock.sleep(_POLL)
+            await invocation.io.clock.sleep(_POLL)
 
     try:
-        return await within(call.io.clock, seconds, look())
+        return await within(invocation.io.clock, seconds, check())
     except TimedOut:
         raise Failed(TIMED_OUT) from None
 
@@ -89,24 +89,24 @@ def _waiter(typed_value: str) -> Waiter:
     raise Failed(f"unrecognized condition: {quote(typed_value)}")
 
 
-async def _as_found(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
+async def _as_found(invocation: Invocation, target: Target, deadline: Deadline) -> Obj | None:
     return target.obj
 
 
-async def _until_deleted(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
-    if call.flags.timeout == 0:
+async def _until_deleted(invocation: Invocation, target: Target, deadline: Deadline) -> Obj | None:
+    if invocation.flags.timeout == 0:
         try:
-            await call.client.get(target.resource, target.name, target.namespace)
+            await invocation.client.get(target.resource, target.name, target.namespace)
         except NotFound:
             return target.obj
         raise Failed(f"condition not met for {target.resource.plural}/{target.name}")
-    return await deadline.bound(target, until_gone(call, target))
+    return await deadline.bound(target, until_gone(invocation, target))
 
 
 def _until(check: Check) -> Waiter:
-    async def wait(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
-        if call.flags.timeout == 0:
-            found = await call.client.get(target.resource, target.name, target.namespace)
+    async def wait(invocation: Invocation, target: Target, deadline: Deadline) -> Obj | None:
+        if invocation.flags.timeout == 0:
+            found = await invocation.client.get(target.resource, target.name, target.namespace)
             if not check(found):
                 raise Failed(f"condition not met for {target.resource.plural}/{target.name}")
             return found
@@ -120,14 +120,14 @@ def _until(check: Check) -> Waiter:
             first = False
             return obj is not None and check(obj)
 
-        return await deadline.bound(target, follow(call, target, enough))
+        return await deadline.bound(target, follow(invocation, target, enough))
 
     return wait
 
 
 def _has_condition(name: str, status: str) -> Check:
     def check(obj: Obj) -> bool:
-        for condition in (obj.get("status") or {}).get("conditions") or ():
+        for condition in conditions_of(obj):
             if str(condition.get("type", "")).casefold() != name.casefold() or "status" not in condition:
                 continue
             observed = condition.get("observedGeneration", obj["status"].get("observedGeneration"))
@@ -194,8 +194,8 @@ COMMAND = Command(
         *ALL_NAMESPACES,
         *OUTPUT,
         switch("all", help="Select all resources in the namespace of the specified resource types"),
-        switch("local", help="Do not look at the server for which objects are meant."),
-        duration("timeout", default=30.0, help="How long to wait. Zero: look once; negative: wait for a week."),
+        switch("local", help="Do not check at the server for which objects are meant."),
+        duration("timeout", default=30.0, help="How long to wait. Zero: check once; negative: wait for a week."),
         array("for", help="create, delete, condition=NAME[=VALUE], jsonpath='{PATH}'[=VALUE]; all of them, in turn."),
     ),
     usage=(

@@ -1,18 +1,65 @@
-"""The model of the screen: objects, changes with their authors, and Events. It is pure and fed with watch events."""
+"""The model of the screen of `setpoint watch`: objects, changes with their authors, and Events.
+
+It is pure and fed with watch events; only the authors are read from the server.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from setpoint.client import Client
+from setpoint.client.transport import Unreachable
+from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import ObjView
 from setpoint.meta.times import parse_time
 
-Obj = Mapping[str, Any]
-_MOST_CHANGES = 200
-_MOST_EVENTS = 200
+_PATH = "/setpoint/v1/causes"
+MAX = 200
+"""The maximum number of revisions per request."""
+
+
+class Authors:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._served = True
+        """Whether the server has the endpoint and the user may read it."""
+
+    async def of(self, revisions: Sequence[int]) -> dict[int, str] | None:
+        """Return the authors by revision, as far as the server knows them; None if it cannot be reached now."""
+        if not self._served or not revisions:
+            return {}
+        try:
+            query = "revisions=" + ",".join(map(str, revisions))
+            reply = await self._client.sender.request("GET", _PATH, query)
+            causes = json.loads(reply.body)["causes"]
+            return {int(one["revision"]): author(one) for one in causes}
+        except Unreachable:
+            return None
+        except (ApiError, ValueError, LookupError, TypeError):
+            self._served = False
+            return {}
+
+
+def author(cause: dict[str, Any]) -> str:
+    """Return the display name of the author of a cause."""
+    user, agent = str(cause.get("user", "")), str(cause.get("agent", ""))
+    if user.startswith("system:serviceaccount:kube-system:"):
+        return user.rpartition(":")[2]
+    if user.startswith("system:node:"):
+        return f"kubelet {user.removeprefix('system:node:')}"
+    if user.startswith("system:kube-"):
+        return user.removeprefix("system:")
+    program = agent.partition("/")[0].partition(" ")[0]
+    return f"{user} ({program})" if program else user
+
+
+_MAX_CHANGES = 200
+_MAX_EVENTS = 200
 
 
 @dataclass(slots=True)
@@ -50,16 +97,16 @@ class Workload(NamedTuple):
 
 class Model:
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Obj]] = {}
+        self.objects: dict[str, dict[str, ObjView]] = {}
         """The objects by kind, then by namespace/name."""
-        self.changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
+        self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
         """The changes, the oldest first."""
-        self.events: deque[EventLine] = deque(maxlen=_MOST_EVENTS)
+        self.events: deque[EventLine] = deque(maxlen=_MAX_EVENTS)
         """The Events, the oldest first."""
         self.version = 0
         """A counter that increases with every update."""
 
-    def begin(self, found: Iterable[tuple[str, Obj]], now: datetime) -> None:
+    def begin(self, found: Iterable[tuple[str, ObjView]], now: datetime) -> None:
         """Add the objects that exist when the view starts, by kind, with the last change that their own metadata
         shows."""
         changes, events = list[Change](), list[EventLine]()
@@ -73,7 +120,7 @@ class Model:
         self.events.extend(sorted(events, key=lambda event: event.when))
         self.version += 1
 
-    def see(self, kind: str, type: str, obj: Obj, now: datetime) -> None:
+    def see(self, kind: str, type: str, obj: ObjView, now: datetime) -> None:
         """Add a watch event."""
         self.version += 1
         if kind == "Event":
@@ -92,7 +139,7 @@ class Model:
         change = Change(now, _name(kind, obj), _how(type, before, obj), _revision(obj), "", _guess(before, obj))
         self.changes.append(change)
 
-    def see_again(self, kind: str, found: Iterable[Obj], now: datetime) -> None:
+    def see_again(self, kind: str, found: Iterable[ObjView], now: datetime) -> None:
         """Add the current objects after an interrupted watch."""
         there = {_key(obj): obj for obj in found}
         known = self.objects.get(kind, {})
@@ -108,11 +155,11 @@ class Model:
         found.pop(0, None)
         return list(found)[:most]
 
-    def attribute(self, authors: Mapping[int, str], asked: Iterable[int]) -> None:
+    def attribute(self, authors: Mapping[int, str], revisions: Iterable[int]) -> None:
         """Set the authors of the requested revisions; unknown ones get the guess of the object."""
-        asked = set(asked)
+        revisions = set(revisions)
         for change in self.changes:
-            if not change.who and (change.revision in asked or not change.revision):
+            if not change.who and (change.revision in revisions or not change.revision):
                 change.who = authors.get(change.revision) or change.guess or "?"
         self.version += 1
 
@@ -140,12 +187,12 @@ class Model:
         return sum(is_ready(node) for node in found), len(found)
 
 
-def is_ready(obj: Obj) -> bool:
+def is_ready(obj: ObjView) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def pod_state(pod: Obj) -> str:
+def pod_state(pod: ObjView) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
     status = pod.get("status") or {}
@@ -157,7 +204,7 @@ def pod_state(pod: Obj) -> str:
     return "NotReady" if phase == "Running" and not is_ready(pod) else phase
 
 
-def _replicas(kind: str, obj: Obj) -> Workload | None:
+def _replicas(kind: str, obj: ObjView) -> Workload | None:
     status = obj.get("status") or {}
     desired = obj["spec"].get("replicas", 1)
     note = ""
@@ -168,24 +215,24 @@ def _replicas(kind: str, obj: Obj) -> Workload | None:
     return Workload(_name(kind, obj), desired, status.get("readyReplicas", 0), note)
 
 
-def _own_replicas(kind: str, obj: Obj) -> Workload | None:
+def _own_replicas(kind: str, obj: ObjView) -> Workload | None:
     """Return a row for a ReplicaSet without a Deployment."""
     return None if _owner(obj) == "Deployment" else _replicas(kind, obj)
 
 
-def _daemons(kind: str, obj: Obj) -> Workload | None:
+def _daemons(kind: str, obj: ObjView) -> Workload | None:
     status = obj.get("status") or {}
     return Workload(_name(kind, obj), status.get("desiredNumberScheduled", 0), status.get("numberReady", 0), "")
 
 
-def _job(kind: str, obj: Obj) -> Workload | None:
+def _job(kind: str, obj: ObjView) -> Workload | None:
     status = obj.get("status") or {}
     failed = status.get("failed", 0)
     desired = obj["spec"].get("completions") or 1
     return Workload(_name(kind, obj), desired, status.get("succeeded", 0), f"{failed} failed" if failed else "")
 
 
-def _own_pod(kind: str, pod: Obj) -> Workload | None:
+def _own_pod(kind: str, pod: ObjView) -> Workload | None:
     """Return a row for a Pod without a displayed owner."""
     if _owner(pod) in _SHOW_THEIR_PODS:
         return None
@@ -193,37 +240,46 @@ def _own_pod(kind: str, pod: Obj) -> Workload | None:
     return Workload(_name(kind, pod), 1, int(state in ("Running", "Succeeded")), "" if state == "Running" else state)
 
 
-def _owner(obj: Obj) -> str:
+def _owner(obj: ObjView) -> str:
     """Return the kind of the controlling owner; empty if there is none."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((str(owner.get("kind", "")) for owner in owners if owner.get("controller")), "")
 
 
-def _name(kind: str, obj: Obj) -> str:
+def _name(kind: str, obj: ObjView) -> str:
     return f"{kind.lower()}/{obj['metadata']['name']}"
 
 
-def _key(obj: Obj) -> str:
+def _key(obj: ObjView) -> str:
     return f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
 
 
 _SHOW_THEIR_PODS = {"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "Node"}
 _COUNTED = {
-    "Deployment": _replicas, "StatefulSet": _replicas, "ReplicaSet": _own_replicas, "DaemonSet": _daemons, "Job": _job,
-    "ReplicationController": _replicas, "Pod": _own_pod,
-}  # fmt: skip
+    "Deployment": _replicas,
+    "StatefulSet": _replicas,
+    "ReplicaSet": _own_replicas,
+    "DaemonSet": _daemons,
+    "Job": _job,
+    "ReplicationController": _replicas,
+    "Pod": _own_pod,
+}
 
 
-def _revision(obj: Obj) -> int:
+def _revision(obj: ObjView) -> int:
     version = str(obj["metadata"].get("resourceVersion") or "")
     return int(version) if version.isdigit() else 0
 
 
-def _event_line(event: Obj, now: datetime) -> EventLine:
+def _event_line(event: ObjView, now: datetime) -> EventLine:
     about = event.get("involvedObject") or {}
     series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"),
-             event["metadata"].get("creationTimestamp") if "metadata" in event else None)  # fmt: skip
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp") if "metadata" in event else None,
+    )
     return EventLine(
         _time(next((time for time in times if time), None), now),
         f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
@@ -233,7 +289,7 @@ def _event_line(event: Obj, now: datetime) -> EventLine:
     )
 
 
-def _last_change(kind: str, obj: Obj, now: datetime) -> Change:
+def _last_change(kind: str, obj: ObjView, now: datetime) -> Change:
     created = _time(obj["metadata"].get("creationTimestamp"), now)
     newest = max(_entries(obj), key=lambda entry: entry.get("time") or "", default=None)
     when = max(_time(newest.get("time"), created), created) if newest is not None else created
@@ -241,7 +297,7 @@ def _last_change(kind: str, obj: Obj, now: datetime) -> Change:
     return Change(when, _name(kind, obj), "changed", _revision(obj), "", guess)
 
 
-def _guess(before: Obj | None, after: Obj) -> str:
+def _guess(before: ObjView | None, after: ObjView) -> str:
     """Return the probable author of a change: the manager whose managedFields entry changed.
 
     A binding changes no entry. Times are whole seconds, so the newest entry need not be the last writer's.
@@ -254,11 +310,11 @@ def _guess(before: Obj | None, after: Obj) -> str:
     return "kube-scheduler" if bound and (after.get("spec") or {}).get("nodeName") else ""
 
 
-def _entries(obj: Obj) -> list[Obj]:
+def _entries(obj: ObjView) -> list[ObjView]:
     return list(obj["metadata"].get("managedFields") or ())
 
 
-def _how(type: str, before: Obj | None, after: Obj) -> str:
+def _how(type: str, before: ObjView | None, after: ObjView) -> str:
     if type == "DELETED":
         return "deleted"
     if before is None:

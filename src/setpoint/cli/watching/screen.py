@@ -1,7 +1,8 @@
-"""Render the model on a screen of a given size, with scrollable panels."""
+"""Render the model on a screen of a given size, with scrollable panels, and decode the keys of the terminal."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +16,43 @@ from rich.text import Text
 
 from setpoint.cli.watching.model import Change, EventLine, Model, Workload
 from setpoint.meta.times import human_duration
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;]*[ -/]*[@-~]|O[@-~]|.)|\x1b|.", re.DOTALL)
+_NAMES = {
+    b"\x1b[A": "up",
+    b"\x1bOA": "up",
+    b"k": "up",
+    b"\x1b[B": "down",
+    b"\x1bOB": "down",
+    b"j": "down",
+    b"\x1b[5~": "page up",
+    b"\x1b[6~": "page down",
+    b" ": "page down",
+    b"\x1b[H": "home",
+    b"\x1bOH": "home",
+    b"\x1b[1~": "home",
+    b"g": "home",
+    b"\x1b[F": "end",
+    b"\x1bOF": "end",
+    b"\x1b[4~": "end",
+    b"G": "end",
+    b"\t": "next",
+    b"\x1b[C": "next",
+    b"\x1bOC": "next",
+    b"\x1b[Z": "previous",
+    b"\x1b[D": "previous",
+    b"\x1bOD": "previous",
+    b"q": "quit",
+    b"Q": "quit",
+    b"\x03": "quit",
+    b"\x04": "quit",
+}
+
+
+def keys_of(data: bytes) -> list[str]:
+    """Return the names of known keys; others are ignored."""
+    return [_NAMES[each] for each in _SEQUENCE.findall(data) if each in _NAMES]
+
 
 T = TypeVar("T")
 _GOOD = {"Running", "Succeeded"}
@@ -57,15 +95,15 @@ class View:
         self.first[at] += steps.get(key, 0)
         self._bound(at)
 
-    def window(self, at: int, rows: Sequence[T], room: int) -> Sequence[T]:
-        """Return the visible rows of a panel with `room` lines."""
-        self.rows[at], self.total[at] = room, len(rows)
+    def window(self, at: int, rows: Sequence[T], lines: int) -> Sequence[T]:
+        """Return the visible rows of a panel of this many lines."""
+        self.rows[at], self.total[at] = lines, len(rows)
         self._bound(at)
-        return rows[self.first[at] : self.first[at] + room]
+        return rows[self.first[at] : self.first[at] + lines]
 
     def title(self, at: int) -> str:
-        first, room, total = self.first[at], self.rows[at], self.total[at]
-        hidden = f" ({first + 1}-{min(first + room, total)} of {total})" if total > room else ""
+        first, lines, total = self.first[at], self.rows[at], self.total[at]
+        hidden = f" ({first + 1}-{min(first + lines, total)} of {total})" if total > lines else ""
         return _PANELS[at] + hidden
 
     def _bound(self, at: int) -> None:
@@ -76,7 +114,7 @@ def draw(model: Model, view: View, where: str, now: datetime, height: int) -> Re
     """Return the whole screen, for a terminal of this height."""
     layout = Layout()
     below = max(4, height // 3)
-    room = max(1, height - 3 - below - 2)
+    lines = max(1, height - 3 - below - 2)
     layout.split_column(Layout(_head(model, where), size=3), Layout(name="middle"), Layout(name="events", size=below))
     layout["middle"].split_row(Layout(name="workloads"), Layout(name="changes"))
 
@@ -86,8 +124,8 @@ def draw(model: Model, view: View, where: str, now: datetime, height: int) -> Re
         shown = drawn(view.window(at, rows, space), now)
         return Panel(shown, title=view.title(at), title_align="left", border_style="cyan" if view.focus == at else "")
 
-    layout["workloads"].update(panel(0, model.workloads(), room, _workloads))
-    layout["changes"].update(panel(1, list(reversed(model.changes)), room, _changes))
+    layout["workloads"].update(panel(0, model.workloads(), lines, _workloads))
+    layout["changes"].update(panel(1, list(reversed(model.changes)), lines, _changes))
     layout["events"].update(panel(2, list(reversed(model.events)), below - 2, _events))
     return layout
 

@@ -17,6 +17,16 @@ from setpoint.cli.writing.options import (
 from setpoint.cli.writing.results import Results
 
 __all__ = [
-    "DRY_RUN", "OUTPUT", "RECORD", "SAVE_CONFIG", "VALIDATE", "DryRun", "Results", "dry_run", "field_manager",
-    "recorded", "subresource", "validation",
-]  # fmt: skip
+    "DRY_RUN",
+    "OUTPUT",
+    "RECORD",
+    "SAVE_CONFIG",
+    "VALIDATE",
+    "DryRun",
+    "Results",
+    "dry_run",
+    "field_manager",
+    "recorded",
+    "subresource",
+    "validation",
+]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.meta.gojson import compact
+from setpoint.meta.objects import Obj
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
-Obj = dict[str, Any]
 
 
 def original(obj: Obj) -> str | None:

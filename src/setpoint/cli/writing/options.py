@@ -1,18 +1,18 @@
-"""Flags of commands that write."""
+"""Flags of commands that write, and `--raw`, which sends a file to a path of the server unchanged."""
 
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.meta.goformat import quote
+from setpoint.meta.goformat import parse_bool, quote
 
 _SECRET = ("token", "username", "password")
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 DRY_RUN = (
     text(
@@ -32,9 +32,7 @@ VALIDATE = (
         choices=("strict", "warn", "ignore"),
     ),
 )
-SAVE_CONFIG = (
-    switch("save-config", help="Keep the configuration in an annotation, for a later apply."),
-)  # fmt: skip
+SAVE_CONFIG = (switch("save-config", help="Keep the configuration in an annotation, for a later apply."),)
 RECORD = (
     switch(
         "record",
@@ -51,16 +49,16 @@ class DryRun(Enum):
     SERVER = " (server dry run)"
 
 
-def dry_run(call: Invocation) -> DryRun:
+def dry_run(invocation: Invocation) -> DryRun:
     """Return the value of --dry-run. Raise Failed if it is unknown."""
-    given: str = call.flags.dry_run
+    given: str = invocation.flags.dry_run
     if given == "unchanged":
-        call.print_err("W --dry-run is deprecated and can be replaced with --dry-run=client.")
+        invocation.print_err("W --dry-run is deprecated and can be replaced with --dry-run=client.")
         return DryRun.CLIENT
-    if given in (*_TRUE, *_FALSE):
-        meant = "client" if given in _TRUE else "none"
-        call.print_err(
-            f"W --dry-run={'true' if given in _TRUE else 'false'} is deprecated (boolean value) and can be replaced "
+    if (enabled := parse_bool(given)) is not None:
+        meant = "client" if enabled else "none"
+        invocation.print_err(
+            f"W --dry-run={'true' if enabled else 'false'} is deprecated (boolean value) and can be replaced "
             f"with --dry-run={meant}."
         )
         given = meant
@@ -70,12 +68,12 @@ def dry_run(call: Invocation) -> DryRun:
     return found
 
 
-def validation(call: Invocation) -> str:
+def validation(invocation: Invocation) -> str:
     """Return the field validation in the server's form: `Strict`, `Warn`, `Ignore`."""
-    given: str = call.flags.validate
-    if given in _TRUE or given == "strict":
+    given: str = invocation.flags.validate
+    if parse_bool(given) is True or given == "strict":
         return "Strict"
-    if given in _FALSE or given == "ignore":
+    if parse_bool(given) is False or given == "ignore":
         return "Ignore"
     if given == "warn":
         return "Warn"
@@ -90,19 +88,53 @@ def subresource(help: str) -> tuple[Flag, ...]:
     return (text("subresource", help=help, choices=("status", "scale", "resize")),)
 
 
-def recorded(call: Invocation, obj: dict[str, Any]) -> dict[str, Any]:
-    """With `--record`, return the object with the command line as an annotation."""
-    if not call.flags.record:
+def recorded(invocation: Invocation, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return the object, with the command line as an annotation if `--record` is set."""
+    if not invocation.flags.record:
         return obj
     meta = obj.get("metadata") or {}
-    annotations = {**(meta.get("annotations") or {}), _CHANGE_CAUSE: _typed(call)}
+    annotations = {**(meta.get("annotations") or {}), _CHANGE_CAUSE: _typed(invocation)}
     return {**obj, "metadata": {**meta, "annotations": annotations}}
 
 
-def _typed(call: Invocation) -> str:
+def _typed(invocation: Invocation) -> str:
     """Return the command line as kubectl records it: flags last, secrets redacted."""
     flags = [
         f"--{flag.name}={'CLASSIFIED' if flag.name in _SECRET else value}"
-        for flag, value in call.flags.occurrences
+        for flag, value in invocation.flags.occurrences
     ]
-    return " ".join((call.command, *call.args, *flags))
+    return " ".join((invocation.command, *invocation.args, *flags))
+
+
+async def send_raw(invocation: Invocation, method: str, uri: str) -> None:
+    """Send the file. Raise Failed for flags that cannot be combined with it."""
+    flags = invocation.flags
+    if method != "DELETE" and len(flags.filename) != 1:
+        raise Failed("--raw can only use a single local file or stdin")
+    if len(flags.filename) > 1:
+        raise Failed("--raw can only use a single local file or stdin")
+    name = flags.filename[0] if flags.filename else ""
+    if name.startswith(("http://", "https://")):
+        raise Failed("--raw cannot read from a url")
+    if flags.recursive:
+        raise Failed("--raw and --recursive are mutually exclusive")
+    if getattr(flags, "selector", ""):
+        raise Failed("--raw and --selector (-l) are mutually exclusive")
+    if getattr(flags, "output", ""):
+        raise Failed("--raw and --output are mutually exclusive")
+    if not uri.startswith("/"):
+        raise Failed(f'--raw must be a valid URL path: parse "{uri}": invalid URI for request')
+    path, _, query = uri.partition("?")
+    reply = await invocation.client.sender.request(method, path, query, _body(invocation, name))
+    invocation.write(reply.body)
+
+
+def _body(invocation: Invocation, name: str) -> bytes:
+    if name == "-":
+        return invocation.io.stdin.read()
+    if not name:
+        return b""
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise Failed(f"open {name}: {(error.strerror or str(error)).lower()}") from None

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.cli.failures import EXPECTED, Failed
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import Target, choose, fetch
-from setpoint.cli.resources.local import local_targets
+from setpoint.cli.resources import Target, choose, fetch, local_targets
 from setpoint.cli.writing.options import DryRun, dry_run, recorded
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch import merge_patch_between
-
-Obj = dict[str, Any]
 
 
 class Words(NamedTuple):
@@ -50,7 +48,7 @@ class Change(NamedTuple):
 
 
 async def changes(
-    call: Invocation,
+    invocation: Invocation,
     field: str,
     words: Words,
     pairs: Pairs,
@@ -62,17 +60,17 @@ async def changes(
 
     `check` rejects values that must not be overwritten; failures are appended to `errors`.
     """
-    flags = call.flags
-    _check(call, words, pairs, field, examples)
+    flags = invocation.flags
+    _check(invocation, words, pairs, field, examples)
     if flags.local:
-        targets = list(local_targets(call))
+        targets = list(local_targets(invocation))
         single = len(targets) == 1 and flags.filename != ["-"]
     else:
-        chosen = await choose(call, words.resources, lists=flags.all)
+        chosen = await choose(invocation, words.resources, lists=flags.all)
         single = chosen.single
         if not single and flags.resource_version:
             raise Failed("--resource-version may only be used with a single resource")
-        targets = await fetch(call, chosen, errors)
+        targets = await fetch(invocation, chosen, errors)
     for target in targets:
         assert target.obj is not None
         meta = target.obj.get("metadata") or {}
@@ -90,8 +88,8 @@ async def changes(
         yield Change(target, new, after, single)
 
 
-def _check(call: Invocation, words: Words, pairs: Pairs, field: str, examples: str) -> None:
-    flags = call.flags
+def _check(invocation: Invocation, words: Words, pairs: Pairs, field: str, examples: str) -> None:
+    flags = invocation.flags
     for name in ("selector", "field-selector"):
         if flags.all and getattr(flags, name.replace("-", "_")):
             raise Failed(f"cannot set --all and --{name} at the same time")
@@ -99,7 +97,7 @@ def _check(call: Invocation, words: Words, pairs: Pairs, field: str, examples: s
     if not flags.local:
         if not words.resources and not files:
             raise Failed("one or more resources must be specified as <resource> <name> or <resource>/<name>")
-    elif dry_run(call) is DryRun.SERVER:
+    elif dry_run(invocation) is DryRun.SERVER:
         raise Failed("cannot specify --local and --dry-run=server - did you mean --dry-run=client?")
     elif words.resources:
         yaml, json = f"{examples}.yaml", f"{examples}.json"
@@ -110,31 +108,31 @@ def _check(call: Invocation, words: Words, pairs: Pairs, field: str, examples: s
         raise Failed(f"at least one {field.removesuffix('s')} update is required")
 
 
-async def written(call: Invocation, change: Change, dry: DryRun) -> Obj:
+async def written(invocation: Invocation, change: Change, dry: DryRun) -> Obj:
     """Send the change to the server as a merge patch."""
     target = change.target
     assert target.obj is not None
     before = target.obj
-    if call.flags.resource_version:
+    if invocation.flags.resource_version:
         meta = {key: value for key, value in before["metadata"].items() if key != "resourceVersion"}
         before = {**before, "metadata": meta}
-    patch = merge_patch_between(before, recorded(call, change.new))
-    return await call.client.patch(
+    patch = merge_patch_between(before, recorded(invocation, change.new))
+    return await invocation.client.patch(
         target.resource,
         target.name,
         patch,
         target.namespace,
         dry_run=dry is DryRun.SERVER,
-        field_manager=call.flags.field_manager,
+        field_manager=invocation.flags.field_manager,
     )
 
 
-def show(call: Invocation, change: Change, what: str) -> None:
+def show(invocation: Invocation, change: Change, what: str) -> None:
     """Print the labels or annotations, for `--list`."""
     indent = ""
     if not change.single:
         indent = " "
         of = change.target.resource
-        call.print(f"Listing {what} for {of.kind}.{of.group}/{change.target.name}:")
+        invocation.print(f"Listing {what} for {of.kind}.{of.group}/{change.target.name}:")
     for key, value in sorted(change.given.items()):
-        call.print(f"{indent}{key}={value}")
+        invocation.print(f"{indent}{key}={value}")

@@ -10,9 +10,8 @@ from typing import Any
 
 from setpoint.cli.printing.go_template.evaluation import Evaluation
 from setpoint.cli.printing.go_template.functions import FUNCTIONS
-from setpoint.cli.printing.go_template.nodes import Node
+from setpoint.cli.printing.go_template.nodes import Node, TemplateProblem
 from setpoint.cli.printing.go_template.parsing import parse
-from setpoint.cli.printing.go_template.problem import TemplateProblem
 
 __all__ = ["GoTemplate", "TemplateProblem"]
 

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn
 
+from setpoint.cli.printing.go_template.formatting import (
+    ABSENT,
+    Boxed,
+    Int,
+    is_true,
+    plain_value,
+    type_name,
+    unboxed,
+    utf8,
+)
 from setpoint.cli.printing.go_template.functions import ANY, FUNCTIONS, TEXT, VALUE
 from setpoint.cli.printing.go_template.nodes import (
     Action,
@@ -19,15 +29,14 @@ from setpoint.cli.printing.go_template.nodes import (
     Nil,
     Node,
     Pipe,
+    TemplateProblem,
     Text,
     Variable,
 )
 from setpoint.cli.printing.go_template.parsing import NAME
-from setpoint.cli.printing.go_template.problem import TemplateProblem
-from setpoint.cli.printing.go_template.values import ABSENT, Boxed, Int, is_true, plain_value, type_name, unboxed, utf8
 from setpoint.meta.goformat import plain, quote
 
-MOST_STEPS: Final = 5_000_000
+MAX_STEPS: Final = 5_000_000
 DEEPEST_CALLS: Final = 60
 _MISSING: Final = object()
 """Marks a missing pipeline value."""
@@ -83,8 +92,8 @@ class Evaluation:
     def _walk(self, dot: Any, nodes: list[Node]) -> None:
         for node in nodes:
             self._steps += 1
-            if self._steps > MOST_STEPS:
-                self._fail(f"the template takes more than {MOST_STEPS} steps")
+            if self._steps > MAX_STEPS:
+                self._fail(f"the template takes more than {MAX_STEPS} steps")
             if isinstance(node, Text):
                 self._out.append(node.text)
                 continue
@@ -96,7 +105,7 @@ class Evaluation:
             elif isinstance(node, Branch):
                 self._branch(dot, node)
             elif isinstance(node, Call):
-                self._call(dot, node)
+                self._invocation(dot, node)
             elif isinstance(node, Leave):
                 raise _Left(node.kind)
 
@@ -151,7 +160,7 @@ class Evaluation:
         if empty and node.otherwise is not None:
             self._walk(dot, node.otherwise)
 
-    def _call(self, dot: Any, node: Call) -> None:
+    def _invocation(self, dot: Any, node: Call) -> None:
         template = self._templates.get(node.name)
         if template is None:
             self._fail(f"template {quote(node.name)} not defined")
@@ -270,7 +279,7 @@ class Evaluation:
         if name == "call":
             given.insert(0, str(args[0]) if args else "")
         try:
-            return function.call(*given)
+            return function.invocation(*given)
         except ValueError as error:
             self._node = context
             self._fail(f"error calling {name}: {error}")

@@ -1,4 +1,4 @@
-"""The functions of templates: Go's own and the two that kubectl adds. Errors are ValueErrors with Go's message."""
+"""The functions of templates: Go's own and the two that kubectl adds. Errors are ValueErrors with Go's words."""
 
 from __future__ import annotations
 
@@ -6,27 +6,87 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from setpoint.cli.printing.go_template.comparing import COMPARISONS, equal
-from setpoint.cli.printing.go_template.formatting import sprint, sprintf, sprintln
-from setpoint.cli.printing.go_template.values import (
+from setpoint.cli.printing.go_template.formatting import (
     ABSENT,
     Boxed,
     Byte,
     Int,
     is_true,
     plain_value,
+    sprint,
+    sprintf,
+    sprintln,
     text_of,
     type_name,
     unboxed,
     utf8,
 )
+from setpoint.meta.goformat import plain
+
+_BAD_TYPE = "invalid type for comparison"
+_INCOMPATIBLE = "incompatible types for comparison"
+
+
+def equal(first: Any, *others: Any) -> bool:
+    """Return whether the first value equals one of the others."""
+    first = unboxed(first)
+    if not others:
+        raise ValueError("missing argument for comparison")
+    for other in map(unboxed, others):
+        sort = _sort(first)
+        if sort != _sort(other):
+            if first is not ABSENT and other is not ABSENT:
+                raise ValueError(_INCOMPATIBLE)
+        elif sort is not None:
+            if first == other:
+                return True
+        elif first is ABSENT or other is ABSENT:
+            if first is other:
+                return True
+        elif type(first) is not type(other):
+            raise ValueError(
+                f"non-comparable types {sprintf('%s', [first])}: {type_name(first)}, {type_name(other)}: {plain(other)}"
+            )
+        else:
+            raise ValueError(f"non-comparable type {sprintf('%s', [other])}: {type_name(other)}")
+    return False
+
+
+def less(left: Any, right: Any) -> bool:
+    left, right = unboxed(left), unboxed(right)
+    sort = _sort(left)
+    if sort is None or _sort(right) is None:
+        raise ValueError(_BAD_TYPE)
+    if sort != _sort(right):
+        raise ValueError(_INCOMPATIBLE)
+    if sort is bool:
+        raise ValueError(_BAD_TYPE)
+    return bool(left < right)
+
+
+def _sort(value: Any) -> type | None:
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, int):
+        return int if -(2**63) <= value < 2**63 else float
+    return next((sort for sort in (float, str) if isinstance(value, sort)), None)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "ne": lambda left, right: not equal(left, right),
+    "lt": less,
+    "le": lambda left, right: less(left, right) or equal(left, right),
+    "gt": lambda left, right: not (less(left, right) or equal(left, right)),
+    "ge": lambda left, right: not less(left, right),
+}
+
 
 VALUE, ANY, TEXT = "reflect.Value", "interface {}", "string"
 """Parameter types: values as they are, interface contents, or strings only."""
 
 
 class Function(NamedTuple):
-    call: Callable[..., Any]
+    invocation: Callable[..., Any]
     fixed: tuple[str, ...]
     rest: str = ""
     """The type of variadic arguments; empty if there are none."""
@@ -113,8 +173,14 @@ def _printed(args: tuple[Any, ...]) -> str:
 
 _HTML = str.maketrans({'"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\x00": "\ufffd"})
 _JS = {
-    "\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D",
-}  # fmt: skip
+    "\\": "\\\\",
+    "'": "\\'",
+    '"': '\\"',
+    "<": "\\u003C",
+    ">": "\\u003E",
+    "&": "\\u0026",
+    "=": "\\u003D",
+}
 
 
 def _html(*args: Any) -> str:
@@ -131,7 +197,7 @@ def _urlquery(*args: Any) -> str:
     return quote_plus(utf8(_printed(args)), safe="")
 
 
-def _call(name: str, function: Any, *_: Any) -> Any:
+def _invocation(name: str, function: Any, *_: Any) -> Any:
     function = unboxed(function)
     if function is ABSENT:
         raise ValueError("call of nil")
@@ -198,7 +264,7 @@ FUNCTIONS: dict[str, Function] = {
     "len": Function(_len, (VALUE,)),
     "index": Function(_index, (VALUE,), VALUE),
     "slice": Function(_slice, (VALUE,), VALUE),
-    "call": Function(_call, (VALUE,), VALUE),
+    "call": Function(_invocation, (VALUE,), VALUE),
     "print": Function(lambda *args: sprint(args), (), ANY),
     "println": Function(lambda *args: sprintln(args), (), ANY),
     "printf": Function(lambda format, *args: sprintf(format, args), (TEXT,), ANY),

@@ -7,6 +7,15 @@ from typing import Any
 from setpoint.meta.goformat import quote
 
 
+class TemplateProblem(ValueError):
+    """A template is invalid or does not fit the data; the message is Go's. `output` is the text rendered before the
+    error."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
 class Node:
     __slots__ = ("at",)
 

@@ -25,17 +25,17 @@ from setpoint.cli.writing import (
 _CLIENT_SIDE, _SERVER_SIDE = "kubectl-client-side-apply", "kubectl"
 
 
-async def run(call: Invocation) -> None:
-    session = await _session(call)
+async def run(invocation: Invocation) -> None:
+    session = await _session(invocation)
     errors: list[Exception] = []
-    labels, validate = call.flags.selector, session.directive != "Ignore"
-    targets = [target async for target in from_files(call, errors, labels=labels, validate=validate)]
+    labels, validate = invocation.flags.selector, session.directive != "Ignore"
+    targets = [target async for target in from_files(invocation, errors, labels=labels, validate=validate)]
     if not targets and not errors:
         raise Failed("no objects passed to apply")
     applied = await apply_all(session, targets, errors)
     raise_all(errors)
     session.results.all(applied)
-    if call.flags.prune:
+    if invocation.flags.prune:
         # Imported here because it is rarely needed.
         from setpoint.cli.verbs.apply.prune import prune
 
@@ -47,7 +47,7 @@ async def apply_all(session: Session, targets: list[Target], errors: list[Except
     if session.apply_set is not None:
         targets = session.apply_set.labelled(targets)
         await session.apply_set.before_apply(session, targets)
-    if session.call.flags.server_side:
+    if session.invocation.flags.server_side:
         from setpoint.cli.verbs.apply.server_side import apply_one
     else:
         from setpoint.cli.verbs.apply.client_side import apply_one
@@ -73,33 +73,33 @@ def _refuse_nameless(target: Target) -> None:
         raise Failed(f"from {meta['generateName']}: cannot use generate name with apply")
 
 
-async def _session(call: Invocation) -> Session:
+async def _session(invocation: Invocation) -> Session:
     """Return the session of the flags, which are all checked before anything is read or written."""
-    flags = call.flags
-    if call.args:
-        call.usage(f"Unexpected args: [{' '.join(call.args)}]")
-    dry = dry_run(call)
+    flags = invocation.flags
+    if invocation.args:
+        invocation.usage(f"Unexpected args: [{' '.join(invocation.args)}]")
+    dry = dry_run(invocation)
     manager = (
         flags.field_manager if flags.given("field-manager") else _SERVER_SIDE if flags.server_side else _CLIENT_SIDE
     )
-    policy = propagation(call)
+    policy = propagation(invocation)
     if not flags.filename and not flags.kustomize:
         raise Failed("must specify one of -f and -k")
-    session = Session(call, dry, validation(call), Results(call, dry), manager, policy)
+    session = Session(invocation, dry, validation(invocation), Results(invocation, dry), manager, policy)
     if flags.applyset:
-        from setpoint.cli.verbs.apply.apply_set import parse_parent
+        from setpoint.cli.verbs.apply.prune import parse_parent
 
-        session.apply_set = await parse_parent(call, flags.applyset)
+        session.apply_set = await parse_parent(invocation, flags.applyset)
     if flags.prune:
         from setpoint.cli.verbs.apply.prune import allowed
 
-        session.prunable = await allowed(call)
-    await _check(call, session)
+        session.prunable = await allowed(invocation)
+    await _check(invocation, session)
     return session
 
 
-async def _check(call: Invocation, session: Session) -> None:
-    flags = call.flags
+async def _check(invocation: Invocation, session: Session) -> None:
+    flags = invocation.flags
     if flags.force_conflicts and not flags.server_side:
         raise Failed("--force-conflicts only works with --server-side")
     if session.dry is DryRun.CLIENT and flags.server_side:
@@ -113,15 +113,15 @@ async def _check(call: Invocation, session: Session) -> None:
     if session.apply_set is not None:
         if not flags.prune:
             raise Failed("--applyset requires --prune")
-        await session.apply_set.validate(call)
+        await session.apply_set.validate(invocation)
     if flags.prune:
-        _check_prune(call, session)
+        _check_prune(invocation, session)
     if flags.subresource and not flags.server_side:
         raise Failed("--subresource can only be specified for --server-side")
 
 
-def _check_prune(call: Invocation, session: Session) -> None:
-    flags = call.flags
+def _check_prune(invocation: Invocation, session: Session) -> None:
+    flags = invocation.flags
     if flags.force:
         raise Failed("--force cannot be used with --prune")
     if session.apply_set is not None:
@@ -189,15 +189,18 @@ COMMAND = Command(
     children={
         "edit-last-applied": Lazy(
             "Edit latest last-applied-configuration annotations of a resource/object",
-            "setpoint.cli.verbs.apply.edit_last_applied",
+            "setpoint.cli.verbs.apply.last_applied",
+            constant="EDIT",
         ),
         "set-last-applied": Lazy(
             "Set the last-applied-configuration annotation on a live object to match the contents of a file",
-            "setpoint.cli.verbs.apply.set_last_applied",
+            "setpoint.cli.verbs.apply.last_applied",
+            constant="SET",
         ),
         "view-last-applied": Lazy(
             "View the latest last-applied-configuration annotations of a resource/object",
-            "setpoint.cli.verbs.apply.view_last_applied",
+            "setpoint.cli.verbs.apply.last_applied",
+            constant="VIEW",
         ),
     },
-)  # fmt: skip
+)

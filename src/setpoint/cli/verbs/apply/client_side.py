@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 from setpoint.cli.failures import Failed, with_source
-from setpoint.cli.resources.target import Target
-from setpoint.cli.verbs.apply.session import Obj, Session
+from setpoint.cli.resources import Target
+from setpoint.cli.verbs.apply.session import Session
 from setpoint.cli.waiting import FOREVER, TIMED_OUT, TimedOut, within
 from setpoint.cli.writing import DryRun, recorded
 from setpoint.cli.writing.annotation import ANNOTATION, annotated, original
 from setpoint.client.resources import BY_KIND
 from setpoint.meta.errors import ApiError, Conflict, Invalid, NotFound
 from setpoint.meta.gojson import compact
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch import (
     PatchError,
     apply_merge_patch,
@@ -21,25 +22,25 @@ from setpoint.meta.patch import (
     three_way_strategic,
 )
 
-_MOST_RETRIES = 5
+_MAX_RETRIES = 5
 _PAUSE = 1.0
 
 
 async def apply_one(session: Session, target: Target) -> Obj:
     """Apply one object and return its new state."""
-    call = session.call
+    invocation = session.invocation
     assert target.obj is not None
-    wanted = recorded(call, target.obj)
+    wanted = recorded(invocation, target.obj)
     modified = annotated(wanted)
     try:
-        current = await call.client.get(target.resource, target.name, target.namespace)
+        current = await invocation.client.get(target.resource, target.name, target.namespace)
     except NotFound:
         return await _created(session, target, modified)
     except (ApiError, ValueError) as error:
         doing = f"retrieving current configuration of:\n{_described(target)}\nfrom server for:"
         raise with_source(error, doing, target.source) from None
     if original(current) is None:
-        call.print_err(
+        invocation.print_err(
             f"Warning: resource {target.resource.plural}/{target.name} is missing the {ANNOTATION} annotation which is "
             "required by setpoint apply. setpoint apply should only be used on resources created declaratively by "
             "either setpoint create --save-config or setpoint apply. The missing annotation will be patched "
@@ -65,25 +66,25 @@ async def _created(session: Session, target: Target, modified: Obj) -> Obj:
 async def _patched(session: Session, target: Target, current: Obj, modified: Obj) -> tuple[Obj, Obj]:
     """Return the patch and the object; retry on conflicts."""
     patch: Obj | None = None
-    for attempt in range(_MOST_RETRIES + 1):
+    for attempt in range(_MAX_RETRIES + 1):
         try:
-            patch, kind = three_way(target, current, modified, overwrite=session.call.flags.overwrite)
+            patch, kind = three_way(target, current, modified, overwrite=session.invocation.flags.overwrite)
             if not patch:
                 return patch, current
             if session.dry is DryRun.CLIENT:
                 return patch, locally_patched(target, current, patch, kind)
             return patch, await session.patch(target, patch, kind)
         except Conflict as error:
-            if attempt < _MOST_RETRIES:
+            if attempt < _MAX_RETRIES:
                 if attempt:
-                    await session.call.io.clock.sleep(_PAUSE)
-                current = await session.call.client.get(target.resource, target.name, target.namespace)
+                    await session.invocation.io.clock.sleep(_PAUSE)
+                current = await session.invocation.client.get(target.resource, target.name, target.namespace)
                 continue
             failure: Exception = error
         except (ApiError, ValueError, Failed) as error:
             failure = error
         break
-    if session.call.flags.force and isinstance(failure, Conflict | Invalid):
+    if session.invocation.flags.force and isinstance(failure, Conflict | Invalid):
         return modified, await _recreated(session, target, current, modified)
     failure = with_source(failure, "patching", target.source)
     doing = f"applying patch:\n{compact(patch) if patch is not None else ''}\nto:\n{_described(target)}\nfor:"
@@ -116,19 +117,19 @@ def locally_patched(target: Target, current: Obj, patch: Obj, kind: str) -> Obj:
 
 async def _recreated(session: Session, target: Target, current: Obj, modified: Obj) -> Obj:
     """Delete and create the object; if that fails, restore the previous one."""
-    call = session.call
+    invocation = session.invocation
     await session.delete(target.resource, target.name, target.namespace)
 
     async def gone() -> bool:
         while True:
             try:
-                await call.client.get(target.resource, target.name, target.namespace)
+                await invocation.client.get(target.resource, target.name, target.namespace)
             except NotFound:
                 return True
-            await call.io.clock.sleep(_PAUSE)
+            await invocation.io.clock.sleep(_PAUSE)
 
     try:
-        await within(call.io.clock, call.flags.timeout or FOREVER, gone())
+        await within(invocation.io.clock, invocation.flags.timeout or FOREVER, gone())
     except TimedOut:
         raise Failed(TIMED_OUT) from None
     try:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.resources.target import Target
-from setpoint.cli.verbs.apply.session import Obj, Session
+from setpoint.cli.resources import Target
+from setpoint.cli.verbs.apply.session import Session
 from setpoint.cli.writing import DryRun, recorded
 from setpoint.cli.writing.annotation import ANNOTATION, original
 from setpoint.meta.apply.field_set import BadFieldSet, FieldSet, contains, parse, union
 from setpoint.meta.errors import ApiError, Conflict, UnsupportedMediaType
+from setpoint.meta.objects import Obj
 
 _KUBECTL, _KEEPER = "kubectl", "kubectl-last-applied"
 _ANNOTATION_PATH = ("f:metadata", "f:annotations", f"f:{ANNOTATION}")
-_MOST_RETRIES = 5
+_MAX_RETRIES = 5
 _LATER = "This is non-fatal and will be retried next time you apply. Error:"
 _ADVICE = """
 Please review the fields above--they currently have other managers. Here
@@ -31,11 +32,11 @@ See https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts"
 
 
 async def apply_one(session: Session, target: Target) -> Obj:
-    call = session.call
+    invocation = session.invocation
     assert target.obj is not None
-    config = recorded(call, target.obj)
+    config = recorded(invocation, target.obj)
     try:
-        found = await _apply(session, target, config, session.manager, call.flags.subresource)
+        found = await _apply(session, target, config, session.manager, invocation.flags.subresource)
     except UnsupportedMediaType as error:
         raise Failed(f"Server-side apply not available on the server: ({error})") from None
     except Conflict as error:
@@ -47,11 +48,11 @@ async def apply_one(session: Session, target: Target) -> Obj:
 
 
 async def _apply(session: Session, target: Target, config: Obj, manager: str, subresource: str = "") -> Obj:
-    return await session.call.client.apply(
+    return await session.invocation.client.apply(
         config,
         resource=target.resource,
         field_manager=manager,
-        force=session.call.flags.force_conflicts,
+        force=session.invocation.flags.force_conflicts,
         subresource=subresource,
         dry_run=session.dry is DryRun.SERVER,
         field_validation=session.directive,
@@ -59,18 +60,18 @@ async def _apply(session: Session, target: Target, config: Obj, manager: str, su
 
 
 async def _migrated(session: Session, target: Target, config: Obj, found: Obj) -> Obj:
-    print_err = session.call.print_err
+    print_err = session.invocation.print_err
     try:
-        found = await _annotation_kept(session, target, found)
+        found = await _with_last_applied(session, target, found)
     except ApiError as error:
         print_err(f"Warning: failed to migrate {ANNOTATION} for Server-Side Apply. {_LATER} {error.message}")
         return found
     try:
-        taken = await _taken_over(session, target, found)
+        migrated = await _with_migrated_owners(session, target, found)
     except ApiError as error:
         print_err(f"Warning: server rejected managed fields migration to Server-Side Apply. {_LATER} {error.message}")
         return found
-    if taken is None:
+    if migrated is None:
         return found
     try:
         return await _apply(session, target, config, session.manager)
@@ -79,10 +80,10 @@ async def _migrated(session: Session, target: Target, config: Obj, found: Obj) -
             "Warning: failed to re-apply configuration after performing Server-Side Apply migration. "
             f"{_LATER} {error.message}"
         )
-        return taken
+        return migrated
 
 
-async def _annotation_kept(session: Session, target: Target, found: Obj) -> Obj:
+async def _with_last_applied(session: Session, target: Target, found: Obj) -> Obj:
     """Assign the last-applied annotation to its own manager, so that the ownership migration does not remove it.
 
     The object can then be applied client-side again.
@@ -94,7 +95,7 @@ async def _annotation_kept(session: Session, target: Target, found: Obj) -> Obj:
     if target.namespace:
         meta["namespace"] = target.namespace
     just = {"apiVersion": target.resource.api_version, "kind": target.resource.kind, "metadata": meta}
-    return await session.call.client.apply(
+    return await session.invocation.client.apply(
         just,
         resource=target.resource,
         field_manager=_KEEPER,
@@ -103,10 +104,10 @@ async def _annotation_kept(session: Session, target: Target, found: Obj) -> Obj:
     )
 
 
-async def _taken_over(session: Session, target: Target, found: Obj) -> Obj | None:
+async def _with_migrated_owners(session: Session, target: Target, found: Obj) -> Obj | None:
     """Transfer the fields of client-side apply to this manager; return None if there are none."""
     names = sorted({entry.get("manager") or "" for entry in _owners(found, "Update")})
-    for attempt in range(_MOST_RETRIES):
+    for attempt in range(_MAX_RETRIES):
         before = found["metadata"].get("managedFields") or []
         after = before
         for name in names:
@@ -121,9 +122,9 @@ async def _taken_over(session: Session, target: Target, found: Obj) -> Obj | Non
         try:
             return await session.patch(target, patch, "json")
         except Conflict:
-            if attempt == _MOST_RETRIES - 1:
+            if attempt == _MAX_RETRIES - 1:
                 raise
-            found = await session.call.client.get(target.resource, target.name, target.namespace)
+            found = await session.invocation.client.get(target.resource, target.name, target.namespace)
     return None
 
 

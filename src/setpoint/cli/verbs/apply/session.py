@@ -6,19 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources.target import Target
+from setpoint.cli.resources import Target
 from setpoint.cli.writing import DryRun, Results
 from setpoint.client import Resource
+from setpoint.meta.objects import Obj
 
 if TYPE_CHECKING:
-    from setpoint.cli.verbs.apply.apply_set import ApplySet
-
-Obj = dict[str, Any]
+    from setpoint.cli.verbs.apply.prune import ApplySet
 
 
 @dataclass(slots=True)
 class Session:
-    call: Invocation
+    invocation: Invocation
     dry: DryRun
     directive: str
     results: Results
@@ -34,11 +33,11 @@ class Session:
 
     @property
     def grace(self) -> int | None:
-        found: int = self.call.flags.grace_period
+        found: int = self.invocation.flags.grace_period
         return found if found >= 0 else None
 
     async def create(self, target: Target, obj: Obj) -> Obj:
-        return await self.call.client.create(
+        return await self.invocation.client.create(
             obj,
             resource=target.resource,
             namespace=target.namespace,
@@ -48,7 +47,7 @@ class Session:
         )
 
     async def patch(self, target: Target, patch: Any, kind: str, subresource: str = "") -> Obj:
-        return await self.call.client.patch(
+        return await self.invocation.client.patch(
             target.resource,
             target.name,
             patch,
@@ -61,7 +60,7 @@ class Session:
         )
 
     async def delete(self, resource: Resource, name: str, namespace: str) -> None:
-        await self.call.client.delete(
+        await self.invocation.client.delete(
             resource,
             name,
             namespace,
@@ -73,6 +72,6 @@ class Session:
     def warn_if_deleting(self, obj: Obj) -> None:
         meta = obj.get("metadata") or {}
         if meta.get("deletionTimestamp"):
-            self.call.print_err(
+            self.invocation.print_err(
                 f"Warning: Detected changes to resource {meta.get('name')} which is currently being deleted."
             )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import FILES, Target
-from setpoint.cli.resources.choosing import choose
+from setpoint.cli.resources import FILES, Target, choose
 from setpoint.cli.writing import DRY_RUN, OUTPUT, DryRun, Results, dry_run
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
 from setpoint.meta.goformat import plain
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _GROUP = "rbac.authorization.k8s.io"
 _KINDS = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 _OPTED_OUT = "rbac.authorization.kubernetes.io/autoupdate"
@@ -31,64 +30,64 @@ class Outcome(NamedTuple):
     extra: tuple[Obj, ...] = ()
 
 
-async def run(call: Invocation) -> None:
-    if not (call.flags.filename or call.flags.kustomize):
+async def run(invocation: Invocation) -> None:
+    if not (invocation.flags.filename or invocation.flags.kustomize):
         raise Failed("must specify one of -f and -k")
-    if call.args:
+    if invocation.args:
         raise Failed("no arguments are allowed")
-    dry = dry_run(call)
+    dry = dry_run(invocation)
     if dry is DryRun.SERVER:
         raise Failed("--dry-run=server for command reconcile is not supported yet")
-    results = Results(call, dry)
+    results = Results(invocation, dry)
     errors: list[Exception] = []
-    for target in (await choose(call)).targets:
+    for target in (await choose(invocation)).targets:
         if target.resource.group != _GROUP or target.resource.kind not in _KINDS:
             continue
         try:
-            outcome, protected = await _reconcile(call, target, dry is DryRun.CLIENT)
+            outcome, protected = await _reconcile(invocation, target, dry is DryRun.CLIENT)
         except EXPECTED as error:
             errors.append(error)
             continue
         results.add(outcome.obj, "reconciled", typed=True)
-        _tell(call, target, outcome, protected)
+        _report(invocation, target, outcome, protected)
     raise_all(errors)
 
 
-async def _reconcile(call: Invocation, target: Target, dry: bool) -> tuple[Outcome, bool]:
+async def _reconcile(invocation: Invocation, target: Target, dry: bool) -> tuple[Outcome, bool]:
     expected = target.obj or {}
     for attempt in range(_TRIES):
         try:
-            existing = await call.client.get(target.resource, target.name, target.namespace)
+            existing = await invocation.client.get(target.resource, target.name, target.namespace)
         except NotFound:
             existing = None
-        outcome = _computed(call, target, existing, expected)
+        outcome = _computed(invocation, target, existing, expected)
         opted = ((existing or {}).get("metadata") or {}).get("annotations") or {}
         protected = opted.get(_OPTED_OUT) == "false"
         if dry or protected or not outcome.operation:
             return outcome, protected
         try:
-            return outcome._replace(obj=await _written(call, target, outcome)), protected
+            return outcome._replace(obj=await _written(invocation, target, outcome)), protected
         except (Conflict, AlreadyExists):
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _written(call: Invocation, target: Target, outcome: Outcome) -> Obj:
+async def _written(invocation: Invocation, target: Target, outcome: Outcome) -> Obj:
     if outcome.operation == "update":
-        return await call.client.update(outcome.obj, resource=target.resource)
+        return await invocation.client.update(outcome.obj, resource=target.resource)
     if outcome.operation == "recreate":
-        await call.client.delete(target.resource, target.name, target.namespace)
+        await invocation.client.delete(target.resource, target.name, target.namespace)
     elif target.namespace:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": target.namespace}}
         try:
-            await call.client.get(builtin("namespaces"), target.namespace)
+            await invocation.client.get(builtin("namespaces"), target.namespace)
         except NotFound:
-            await call.client.create(namespace)
-    return await call.client.create(outcome.obj, resource=target.resource)
+            await invocation.client.create(namespace)
+    return await invocation.client.create(outcome.obj, resource=target.resource)
 
 
-def _computed(call: Invocation, target: Target, existing: Obj | None, expected: Obj) -> Outcome:
+def _computed(invocation: Invocation, target: Target, existing: Obj | None, expected: Obj) -> Outcome:
     binding = target.resource.kind.endswith("Binding")
     if existing is None:
         return Outcome(expected, "create", tuple(expected.get("subjects" if binding else "rules") or ()))
@@ -103,36 +102,36 @@ def _computed(call: Invocation, target: Target, existing: Obj | None, expected: 
     }
     new = {**existing, "metadata": {**meta, **merged}}
     if binding:
-        return _with_subjects(call, existing, expected, new)
-    return _with_rules(call, existing, expected, new)
+        return _with_subjects(invocation, existing, expected, new)
+    return _with_rules(invocation, existing, expected, new)
 
 
-def _with_subjects(call: Invocation, existing: Obj, expected: Obj, new: Obj) -> Outcome:
+def _with_subjects(invocation: Invocation, existing: Obj, expected: Obj, new: Obj) -> Outcome:
     there, wanted = existing.get("subjects") or [], expected.get("subjects") or []
     missing = [one for one in wanted if one not in there]
     extra = [one for one in there if one not in wanted]
-    if call.flags.remove_extra_subjects and (missing or extra):
+    if invocation.flags.remove_extra_subjects and (missing or extra):
         new = {**new, "subjects": wanted}
     elif missing:
         new = {**new, "subjects": [*there, *missing]}
     return Outcome(new, "update" if new != existing else "", tuple(missing), tuple(extra))
 
 
-def _with_rules(call: Invocation, existing: Obj, expected: Obj, new: Obj) -> Outcome:
+def _with_rules(invocation: Invocation, existing: Obj, expected: Obj, new: Obj) -> Outcome:
     there, wanted = existing.get("rules") or [], expected.get("rules") or []
     missing: list[Obj] = []
     extra: list[Obj] = []
     if not expected.get("aggregationRule"):
         missing, extra = uncovered(there, wanted), uncovered(wanted, there)
-        if call.flags.remove_extra_permissions and (missing or extra):
+        if invocation.flags.remove_extra_permissions and (missing or extra):
             new = {**new, "rules": wanted}
         elif missing:
             new = {**new, "rules": [*there, *missing]}
     elif expected["aggregationRule"] != existing.get("aggregationRule"):
         selectors = (existing.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
         more = [one for one in expected["aggregationRule"].get("clusterRoleSelectors") or () if one not in selectors]
-        keep = [] if call.flags.remove_extra_permissions else selectors
-        if call.flags.remove_extra_permissions or more:
+        keep = [] if invocation.flags.remove_extra_permissions else selectors
+        if invocation.flags.remove_extra_permissions or more:
             chosen = expected["aggregationRule"] if not keep else {"clusterRoleSelectors": [*selectors, *more]}
             new = {**new, "aggregationRule": chosen}
     return Outcome(new, "update" if new != existing else "", tuple(missing), tuple(extra))
@@ -177,22 +176,22 @@ def _covers(owner: Obj, single: Obj) -> bool:
     return has("apiGroups") and (not names or (bool(wanted) and set(wanted) <= set(names)))
 
 
-def _tell(call: Invocation, target: Target, outcome: Outcome, protected: bool) -> None:
+def _report(invocation: Invocation, target: Target, outcome: Outcome, protected: bool) -> None:
     if not outcome.operation:
         return
     caveat = f", but object opted out ({_OPTED_OUT}: false)" if protected else ""
-    call.print_err(f"\treconciliation required {outcome.operation}{caveat}")
+    invocation.print_err(f"\treconciliation required {outcome.operation}{caveat}")
     binding = target.resource.kind.endswith("Binding")
     what = "subjects" if binding else "rules"
-    removing = call.flags.remove_extra_subjects if binding else call.flags.remove_extra_permissions
+    removing = invocation.flags.remove_extra_subjects if binding else invocation.flags.remove_extra_permissions
     for title, found in (
         (f"missing {what} added", outcome.missing),
         (f"extra {what} removed", outcome.extra if removing else ()),
     ):
         if found:
-            call.print_err(f"\t{title}:")
+            invocation.print_err(f"\t{title}:")
             for one in found:
-                call.print_err(f"\t\t{_subject(one) if binding else _rule(one)}")
+                invocation.print_err(f"\t\t{_subject(one) if binding else _rule(one)}")
 
 
 def _subject(subject: Obj) -> str:

@@ -11,18 +11,18 @@ from setpoint.meta.errors import Forbidden, NotFound
 from setpoint.meta.goformat import plain
 
 
-async def run(call: Invocation) -> None:
-    results = Results(call)
+async def run(invocation: Invocation) -> None:
+    results = Results(invocation)
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
     try:
-        answer = await call.client.create(review)
+        answer = await invocation.client.create(review)
     except Forbidden:
         raise Failed(
             "the selfsubjectreviews API is not enabled in the cluster or you do not have permission to call it"
         ) from None
     except NotFound:
         raise Failed("the selfsubjectreviews API is not enabled in the cluster") from None
-    if results.asked:
+    if results.has_format:
         results.add(answer, "", typed=True)
         return
     user = (answer.get("status") or {}).get("userInfo") or {}
@@ -32,7 +32,7 @@ async def run(call: Invocation) -> None:
         rows.append(("Groups", plain(user["groups"])))
     extra = user.get("extra") or {}
     rows += [(f"Extra: {key}", plain(extra[key])) for key in sorted(extra)]
-    call.print(align("\n".join(map("\t".join, rows)), least=6, padding=3))
+    invocation.print(align("\n".join(map("\t".join, rows)), least=6, padding=3))
 
 
 COMMAND = Command(

@@ -12,24 +12,24 @@ from setpoint.cli.verbs.config.contexts import arguments
 from setpoint.meta.goformat import quote
 
 
-def set_one(call: Invocation) -> None:
-    path, value = arguments(call, 2)
+def set_one(invocation: Invocation) -> None:
+    path, value = arguments(invocation, 2)
     if not value:
         raise Failed("you cannot use set to unset a property")
     if not path:
         raise Failed("you must specify a property")
-    with Files(call).changing(relative=False) as settings:
-        set_property(settings, path, value, raw_bytes=call.flags.set_raw_bytes)
-    call.print(f"Property {quote(path)} set.")
+    with Files(invocation).changing(relative=False) as settings:
+        set_property(settings, path, value, raw_bytes=invocation.flags.set_raw_bytes)
+    invocation.print(f"Property {quote(path)} set.")
 
 
-def unset_one(call: Invocation) -> None:
-    (path,) = arguments(call, 1)
+def unset_one(invocation: Invocation) -> None:
+    (path,) = arguments(invocation, 1)
     if not path:
         raise Failed("you must specify a property")
-    with Files(call).changing(relative=False) as settings:
+    with Files(invocation).changing(relative=False) as settings:
         unset_property(settings, path)
-    call.print(f"Property {quote(path)} unset.")
+    invocation.print(f"Property {quote(path)} unset.")
 
 
 SET = Command(

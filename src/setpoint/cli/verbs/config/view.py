@@ -13,12 +13,12 @@ from setpoint.cli.printing import make_printer
 from setpoint.meta.gojson import indented
 
 
-def run(call: Invocation) -> None:
-    flags = call.flags
-    if call.args:
-        call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
-    files = Files(call)
-    printer = make_printer(output_flags(call)._replace(output=flags.output or ("" if flags.template else "yaml")))
+def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    if invocation.args:
+        invocation.usage(f"unexpected arguments: [{' '.join(invocation.args)}]")
+    files = Files(invocation)
+    printer = make_printer(output_flags(invocation)._replace(output=flags.output or ("" if flags.template else "yaml")))
     merge = flags.merge if flags.given("merge") else not files.explicit
     if not merge and not files.explicit:
         raise Failed("if merge==false a precise file must be specified")
@@ -31,7 +31,7 @@ def run(call: Invocation) -> None:
         flatten(settings)
     found = document(settings, secrets=flags.flatten or flags.raw)
     # The order of the settings is fixed, which YAML output would not preserve.
-    call.print(indented(found, ordered=False) + "\n" if flags.output == "json" else printer.print(found), end="")
+    invocation.print(indented(found, ordered=False) + "\n" if flags.output == "json" else printer.print(found), end="")
 
 
 COMMAND = Command(

@@ -20,8 +20,9 @@ from setpoint.cli.writing import (
     recorded,
     validation,
 )
-from setpoint.cli.writing.annotation import Obj, saved
-from setpoint.cli.writing.raw import send_raw
+from setpoint.cli.writing.annotation import saved
+from setpoint.cli.writing.options import send_raw
+from setpoint.meta.objects import Obj
 
 
 def _of(module: str, summary: str, *aliases: str, constant: str = "COMMAND") -> Lazy:
@@ -34,12 +35,14 @@ CHILDREN: dict[str, Command | Lazy] = {
         "binding", "Create a cluster role binding for a particular cluster role", constant="CLUSTER_ROLE_BINDING"
     ),
     "configmap": _of("configmap", "Create a config map from a local file, directory or literal value", "cm"),
-    "cronjob": _of("cronjob", "Create a cron job with the specified name", "cj"),
-    "deployment": _of("deployment", "Create a deployment with the specified name", "deploy"),
+    "cronjob": _of("workloads", "Create a cron job with the specified name", "cj", constant="CRON_JOB"),
+    "deployment": _of("workloads", "Create a deployment with the specified name", "deploy", constant="DEPLOYMENT"),
     "ingress": _of("ingress", "Create an ingress with the specified name", "ing"),
-    "job": _of("job", "Create a job with the specified name"),
+    "job": _of("workloads", "Create a job with the specified name", constant="JOB"),
     "namespace": _of("plain", "Create a namespace with the specified name", "ns", constant="NAMESPACE"),
-    "poddisruptionbudget": _of("budget", "Create a pod disruption budget with the specified name", "pdb"),
+    "poddisruptionbudget": _of(
+        "plain", "Create a pod disruption budget with the specified name", "pdb", constant="BUDGET"
+    ),
     "priorityclass": _of("plain", "Create a priority class with the specified name", "pc", constant="PRIORITY_CLASS"),
     "quota": _of("plain", "Create a quota with the specified name", "resourcequota", constant="QUOTA"),
     "role": _of("role", "Create a role with single rule", constant="ROLE"),
@@ -55,31 +58,31 @@ CHILDREN: dict[str, Command | Lazy] = {
 }
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    if call.args:
-        call.usage(f"Unexpected args: [{' '.join(call.args)}]")
-    dry, directive = dry_run(call), validation(call)
-    results = Results(call, dry)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    if invocation.args:
+        invocation.usage(f"Unexpected args: [{' '.join(invocation.args)}]")
+    dry, directive = dry_run(invocation), validation(invocation)
+    results = Results(invocation, dry)
     if not flags.filename and not flags.kustomize:
         raise Failed("must specify one of -f and -k")
     if flags.raw:
         if flags.edit:
             raise Failed("--raw and --edit are mutually exclusive")
-        await send_raw(call, "POST", flags.raw)
+        await send_raw(invocation, "POST", flags.raw)
         return
     if flags.edit:
         # Imported here because editing is rare.
         from setpoint.cli.editing import edit_before_create
 
-        await edit_before_create(call)
+        await edit_before_create(invocation)
         return
     errors: list[Exception] = []
     count = 0
-    async for target in from_files(call, errors, labels=flags.selector, validate=directive != "Ignore"):
+    async for target in from_files(invocation, errors, labels=flags.selector, validate=directive != "Ignore"):
         count += 1
         try:
-            results.add(await _create(call, target, dry, directive), "created")
+            results.add(await _create(invocation, target, dry, directive), "created")
         except EXPECTED as error:
             errors.append(with_source(error, "creating", target.source))
     raise_all(errors)
@@ -87,19 +90,19 @@ async def run(call: Invocation) -> None:
         raise Failed("no objects passed to create")
 
 
-async def _create(call: Invocation, target: Target, dry: DryRun, directive: str) -> Obj:
+async def _create(invocation: Invocation, target: Target, dry: DryRun, directive: str) -> Obj:
     assert target.obj is not None
-    obj = recorded(call, saved(target.obj, call.flags.save_config))
+    obj = recorded(invocation, saved(target.obj, invocation.flags.save_config))
     if dry is DryRun.CLIENT:
         return obj
     if (obj.get("metadata") or {}).get("resourceVersion"):
         obj = {**obj, "metadata": {key: one for key, one in obj["metadata"].items() if key != "resourceVersion"}}
-    return await call.client.create(
+    return await invocation.client.create(
         obj,
         resource=target.resource,
         namespace=target.namespace,
         dry_run=dry is DryRun.SERVER,
-        field_manager=call.flags.field_manager,
+        field_manager=invocation.flags.field_manager,
         field_validation=directive,
     )
 

@@ -18,9 +18,9 @@ _SUBJECTS = (
 )
 
 
-async def run_role_binding(call: Invocation) -> None:
-    making = begin(call)
-    flags = call.flags
+async def run_role_binding(invocation: Invocation) -> None:
+    making = begin(invocation)
+    flags = invocation.flags
     if not making.name:
         raise Failed("name must be specified")
     if bool(flags.clusterrole) == bool(flags.role):
@@ -29,29 +29,29 @@ async def run_role_binding(call: Invocation) -> None:
     binding = {
         "kind": "RoleBinding",
         "apiVersion": f"{GROUP}/v1",
-        "metadata": metadata(call, making.name),
-        **_subjects(call),
+        "metadata": metadata(invocation, making.name),
+        **_subjects(invocation),
         "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
     }
     await making.finish(binding, "failed to create rolebinding: ")
 
 
-async def run_cluster_role_binding(call: Invocation) -> None:
-    making = begin(call)
+async def run_cluster_role_binding(invocation: Invocation) -> None:
+    making = begin(invocation)
     binding = {
         "kind": "ClusterRoleBinding",
         "apiVersion": f"{GROUP}/v1",
-        "metadata": metadata(call, making.name, namespaced=False),
-        **_subjects(call),
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": call.flags.clusterrole},
+        "metadata": metadata(invocation, making.name, namespaced=False),
+        **_subjects(invocation),
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": invocation.flags.clusterrole},
     }
     await making.finish(binding, "failed to create clusterrolebinding: ")
 
 
-def _subjects(call: Invocation) -> dict[str, Any]:
-    found = [{"kind": "User", "apiGroup": GROUP, "name": user} for user in call.flags.users]
-    found += [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in call.flags.group]
-    for account in call.flags.serviceaccount:
+def _subjects(invocation: Invocation) -> dict[str, Any]:
+    found = [{"kind": "User", "apiGroup": GROUP, "name": user} for user in invocation.flags.users]
+    found += [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in invocation.flags.group]
+    for account in invocation.flags.serviceaccount:
         namespace, _, name = account.partition(":")
         if not (namespace and name) or ":" in name:
             raise Failed("serviceaccount must be <namespace>:<name>")

@@ -18,14 +18,14 @@ from setpoint.cli.verbs.create.sources import (
     add_literals,
     check_sources,
     content_hash,
-)  # fmt: skip
+)
 from setpoint.meta import names
 from setpoint.meta.goformat import quote
 
 
-async def run(call: Invocation) -> None:
-    making = begin(call)
-    check_sources(call)
+async def run(invocation: Invocation) -> None:
+    making = begin(invocation)
+    check_sources(invocation)
     name = making.name
     data: dict[str, str] = {}
     binary: dict[str, str] = {}
@@ -46,13 +46,13 @@ async def run(call: Invocation) -> None:
 
             binary[key] = b64encode(value).decode()
 
-    add_files(call, add)
-    add_literals(call, add)
-    add_env_files(call, add, "config")
-    if call.flags.append_hash:
+    add_files(invocation, add)
+    add_literals(invocation, add)
+    add_env_files(invocation, add, "config")
+    if invocation.flags.append_hash:
         content: dict[str, Any] = {"kind": "ConfigMap", "name": name, "data": data}
         name = f"{name}-{content_hash(content | ({'binaryData': binary} if binary else {}))}"
-    made: dict[str, Any] = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata(call, name)}
+    made: dict[str, Any] = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata(invocation, name)}
     made |= {key: dict(sorted(value.items())) for key, value in (("data", data), ("binaryData", binary)) if value}
     await making.finish(made, "failed to create configmap: ")
 

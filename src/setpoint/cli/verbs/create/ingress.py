@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
+from setpoint.meta.objects import Obj
 
 _RULE = re.compile(r"[\w*\-.]*/.*=[\w\-]+:[\w\-]+(,tls=?([\w\-]+)?)?", re.ASCII)
-_MOST_RULE = 4096
-Obj = dict[str, Any]
+_MAX_RULE = 4096
 
 
-async def run(call: Invocation) -> None:
-    making = begin(call)
-    rules, default = call.flags.rule, call.flags.default_backend
+async def run(invocation: Invocation) -> None:
+    making = begin(invocation)
+    rules, default = invocation.flags.rule, invocation.flags.default_backend
     if not (default or rules):
         raise Failed(
             "not enough information provided: every ingress has to either specify a default-backend (which catches all "
             "traffic) or a list of rules (which catch specific paths)"
         )
     for rule in rules:
-        if len(rule) > _MOST_RULE or not _RULE.match(rule):
+        if len(rule) > _MAX_RULE or not _RULE.match(rule):
             raise Failed(f"rule {rule} is invalid and should be in format host/path=svcname:svcport[,tls[=secret]]")
-    for annotation in call.flags.annotation:
+    for annotation in invocation.flags.annotation:
         if "=" not in annotation:
             raise Failed(f"annotation {annotation} is invalid and should be in format key=[value]")
     if default and default.count(":") != 1:
         raise Failed("default-backend should be in format servicename:serviceport")
-    annotations = dict(sorted(annotation.split("=", 1) for annotation in call.flags.annotation))
+    annotations = dict(sorted(annotation.split("=", 1) for annotation in invocation.flags.annotation))
     spec: Obj = {}
-    if call.flags.given("class") and getattr(call.flags, "class"):
-        spec["ingressClassName"] = getattr(call.flags, "class")
+    if invocation.flags.given("class") and getattr(invocation.flags, "class"):
+        spec["ingressClassName"] = getattr(invocation.flags, "class")
     if default:
         spec["defaultBackend"] = _backend(default)
     if tls := _tls(rules):
@@ -45,7 +44,7 @@ async def run(call: Invocation) -> None:
     ingress = {
         "kind": "Ingress",
         "apiVersion": "networking.k8s.io/v1",
-        "metadata": metadata(call, making.name, annotations=annotations),
+        "metadata": metadata(invocation, making.name, annotations=annotations),
         "spec": spec,
         "status": {"loadBalancer": {}},
     }

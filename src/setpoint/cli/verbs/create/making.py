@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag
@@ -18,12 +18,12 @@ from setpoint.cli.writing import (
     dry_run,
     field_manager,
     validation,
-)  # fmt: skip
+)
 from setpoint.cli.writing.annotation import ANNOTATION
 from setpoint.meta.errors import ApiError
 from setpoint.meta.gojson import compact
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 FLAGS: tuple[Flag, ...] = (
     *OUTPUT,
     *SAVE_CONFIG,
@@ -36,7 +36,7 @@ FLAGS: tuple[Flag, ...] = (
 class Making(NamedTuple):
     """A generator whose arguments have been checked."""
 
-    call: Invocation
+    invocation: Invocation
     name: str
     dry_run: DryRun
     validation: str
@@ -45,19 +45,19 @@ class Making(NamedTuple):
     @property
     def command(self) -> list[str]:
         """The command after `--`."""
-        return self.call.args[1:]
+        return self.invocation.args[1:]
 
     async def finish(self, obj: Obj, failed: str = "") -> None:
         """Send the object and print the result. `failed` is the prefix of the server's error."""
-        call = self.call
-        if call.flags.save_config:
+        invocation = self.invocation
+        if invocation.flags.save_config:
             obj = saved(obj)
         if self.dry_run is not DryRun.CLIENT:
             try:
-                obj = await call.client.create(
+                obj = await invocation.client.create(
                     obj,
                     dry_run=self.dry_run is DryRun.SERVER,
-                    field_manager=call.flags.field_manager,
+                    field_manager=invocation.flags.field_manager,
                     field_validation=self.validation,
                 )
             except ApiError as error:
@@ -65,23 +65,23 @@ class Making(NamedTuple):
         self.results.add(obj, "created", typed=True)
 
 
-def begin(call: Invocation) -> Making:
+def begin(invocation: Invocation) -> Making:
     """Check the arguments and return the generator. Raise Failed."""
-    name = name_of(call)
-    strategy = dry_run(call)
-    results = Results(call, strategy)
-    return Making(call, name, strategy, validation(call), results)
+    name = name_of(invocation)
+    strategy = dry_run(invocation)
+    results = Results(invocation, strategy)
+    return Making(invocation, name, strategy, validation(invocation), results)
 
 
-def name_of(call: Invocation) -> str:
-    count = len(call.args) if call.dash < 0 else call.dash
+def name_of(invocation: Invocation) -> str:
+    count = len(invocation.args) if invocation.dash < 0 else invocation.dash
     if count != 1:
-        call.usage(f"exactly one NAME is required, got {count}")
-    return str(call.args[0])
+        invocation.usage(f"exactly one NAME is required, got {count}")
+    return str(invocation.args[0])
 
 
 def metadata(
-    call: Invocation,
+    invocation: Invocation,
     name: str,
     *,
     namespaced: bool = True,
@@ -91,8 +91,8 @@ def metadata(
     """Return the metadata; the namespace is set only if the flags name it, as it is otherwise implied by the
     request."""
     found: Obj = {"name": name}
-    if namespaced and call.namespace_given:
-        found["namespace"] = call.flags.namespace
+    if namespaced and invocation.namespace_given:
+        found["namespace"] = invocation.flags.namespace
     found["creationTimestamp"] = None
     if labels:
         found["labels"] = dict(labels)

@@ -22,30 +22,30 @@ from setpoint.cli.verbs.create.sources import (
     add_literals,
     check_sources,
     content_hash,
-)  # fmt: skip
+)
 from setpoint.meta import names
 from setpoint.meta.goformat import quote
 from setpoint.meta.gojson import compact
 
 
-async def run_generic(call: Invocation) -> None:
-    making = begin(call)
-    check_sources(call)
+async def run_generic(invocation: Invocation) -> None:
+    making = begin(invocation)
+    check_sources(invocation)
     data: dict[str, str] = {}
-    add_literals(call, _adding(data))
-    add_files(call, _adding(data))
-    add_env_files(call, _adding(data), "secret")
-    await _finish(making, data, call.flags.type)
+    add_literals(invocation, _adding(data))
+    add_files(invocation, _adding(data))
+    add_env_files(invocation, _adding(data), "secret")
+    await _finish(making, data, invocation.flags.type)
 
 
-async def run_docker_registry(call: Invocation) -> None:
-    making = begin(call)
-    flags = call.flags
+async def run_docker_registry(invocation: Invocation) -> None:
+    making = begin(invocation)
+    flags = invocation.flags
     data: dict[str, str] = {}
     if flags.from_file:
-        add_files(call, _adding(data))
+        add_files(invocation, _adding(data))
     elif flags.docker_username and flags.docker_password and flags.docker_server:
-        _adding(data)(".dockerconfigjson", _docker_config(call).encode())
+        _adding(data)(".dockerconfigjson", _docker_config(invocation).encode())
     else:
         raise Failed(
             "either --from-file or the combination of --docker-username, --docker-password and --docker-server is "
@@ -54,17 +54,56 @@ async def run_docker_registry(call: Invocation) -> None:
     await _finish(making, data, "kubernetes.io/dockerconfigjson")
 
 
-async def run_tls(call: Invocation) -> None:
-    making = begin(call)
-    if not (call.flags.key and call.flags.cert):
+async def run_tls(invocation: Invocation) -> None:
+    making = begin(invocation)
+    if not (invocation.flags.key and invocation.flags.cert):
         raise Failed("key and cert must be specified")
-    # Imported here because checking a key pair needs a library that nothing else uses.
-    from setpoint.cli.verbs.create.key_pair import check_key_pair
-
-    certificate, key = _read(call.flags.cert), _read(call.flags.key)
-    check_key_pair(certificate, key)
+    certificate, key = _read(invocation.flags.cert), _read(invocation.flags.key)
+    _check_key_pair(certificate, key)
     data = {"tls.crt": b64encode(certificate).decode(), "tls.key": b64encode(key).decode()}
     await _finish(making, data, "kubernetes.io/tls")
+
+
+def _check_key_pair(certificate: bytes, key: bytes) -> None:
+    """Raise Failed with the message of Go's library if they do not match."""
+    # Imported here because nothing else in this command needs the library, and loading it is slow.
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+    if b"-----BEGIN" not in certificate:
+        raise Failed("tls: failed to find any PEM data in certificate input")
+    if b"-----BEGIN" not in key:
+        raise Failed("tls: failed to find any PEM data in key input")
+    if b"-----BEGIN CERTIFICATE-----" not in certificate:
+        raise Failed(
+            "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may "
+            "have been switched"
+            if b"PRIVATE KEY-----" in certificate
+            else "tls: failed to find certificate PEM data in certificate input"
+        )
+    if b"PRIVATE KEY-----" not in key:
+        raise Failed(
+            "tls: found a certificate rather than a key in the PEM for the private key"
+            if b"-----BEGIN CERTIFICATE-----" in key
+            else 'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input'
+        )
+    try:
+        public = x509.load_pem_x509_certificate(certificate).public_key()
+    except ValueError as error:
+        raise Failed(f"tls: failed to parse certificate: {error}") from None
+    try:
+        private = load_pem_private_key(key, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Failed("tls: failed to parse private key") from None
+    of_certificate = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != of_certificate:
+        same = type(private.public_key()) is type(public)
+        raise Failed(
+            "tls: private key does not match public key"
+            if same
+            else "tls: private key type does not match public key type"
+        )
 
 
 def _adding(data: dict[str, str]) -> Add:
@@ -80,9 +119,9 @@ def _adding(data: dict[str, str]) -> Add:
 
 async def _finish(making: Making, data: dict[str, str], type_: str) -> None:
     name = making.name
-    if making.call.flags.append_hash:
+    if making.invocation.flags.append_hash:
         name += f"-{content_hash({'kind': 'Secret', 'type': type_, 'name': name, 'data': data})}"
-    made: dict[str, Any] = {"kind": "Secret", "apiVersion": "v1", "metadata": metadata(making.call, name)}
+    made: dict[str, Any] = {"kind": "Secret", "apiVersion": "v1", "metadata": metadata(making.invocation, name)}
     if data:
         made["data"] = dict(sorted(data.items()))
     if type_:
@@ -90,8 +129,8 @@ async def _finish(making: Making, data: dict[str, str], type_: str) -> None:
     await making.finish(made, "failed to create secret ")
 
 
-def _docker_config(call: Invocation) -> str:
-    flags = call.flags
+def _docker_config(invocation: Invocation) -> str:
+    flags = invocation.flags
     entry = {"username": flags.docker_username, "password": flags.docker_password}
     if flags.docker_email:
         entry["email"] = flags.docker_email

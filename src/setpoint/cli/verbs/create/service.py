@@ -16,9 +16,9 @@ _TCP = texts("tcp", help="Port pairs can be specified as '<port>:<targetPort>'."
 
 
 def _of(type_: str) -> Run:
-    async def run(call: Invocation) -> None:
-        making = begin(call)
-        flags = call.flags
+    async def run(invocation: Invocation) -> None:
+        making = begin(invocation)
+        flags = invocation.flags
         address = flags.clusterip if type_ == "ClusterIP" else ""
         outside = flags.external_name if type_ == "ExternalName" else ""
         if address != "None" and not flags.tcp and type_ != "ExternalName":
@@ -37,7 +37,7 @@ def _of(type_: str) -> Run:
         service = {
             "kind": "Service",
             "apiVersion": "v1",
-            "metadata": metadata(call, making.name, labels=labels),
+            "metadata": metadata(invocation, making.name, labels=labels),
             "spec": spec,
             "status": {"loadBalancer": {}},
         }

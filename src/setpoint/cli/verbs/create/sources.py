@@ -27,21 +27,21 @@ _BOM = b"\xef\xbb\xbf"
 Add = Callable[[str, bytes], None]
 
 
-def check_sources(call: Invocation) -> None:
-    if call.flags.from_env_file and (call.flags.from_file or call.flags.from_literal):
+def check_sources(invocation: Invocation) -> None:
+    if invocation.flags.from_env_file and (invocation.flags.from_file or invocation.flags.from_literal):
         raise Failed("from-env-file cannot be combined with from-file or from-literal")
 
 
-def add_literals(call: Invocation, add: Add) -> None:
-    for source in call.flags.from_literal:
+def add_literals(invocation: Invocation, add: Add) -> None:
+    for source in invocation.flags.from_literal:
         key, equals, value = source.partition("=")
         if not (key and equals):
             raise Failed(f"invalid literal source {source}, expected key=value")
         add(key, value.encode("utf-8", "surrogateescape"))
 
 
-def add_files(call: Invocation, add: Add) -> None:
-    for source in call.flags.from_file:
+def add_files(invocation: Invocation, add: Add) -> None:
+    for source in invocation.flags.from_file:
         key, path = _file_source(source)
         if _is_directory(path):
             if "=" in source:
@@ -53,14 +53,14 @@ def add_files(call: Invocation, add: Add) -> None:
             add(key, _content(path))
 
 
-def add_env_files(call: Invocation, add: Add, what: str) -> None:
-    for path in call.flags.from_env_file:
+def add_env_files(invocation: Invocation, add: Add, what: str) -> None:
+    for path in invocation.flags.from_env_file:
         if _is_directory(path):
             raise Failed(f"env {what} file cannot be a directory")
         for at, line in enumerate(_content(path).split(b"\n")):
             if len(line) >= _LONGEST_LINE:  # as far as kubectl reads
                 break
-            if pair := env_line(line.removesuffix(b"\r"), path, at, call.io.environment):
+            if pair := env_line(line.removesuffix(b"\r"), path, at, invocation.io.environment):
                 add(*pair)
 
 

@@ -16,10 +16,10 @@ from setpoint.meta.errors import ApiError
 _KINDS = ("Node", "Pod", "Secret")
 
 
-async def run(call: Invocation) -> None:
-    name, flags = name_of(call), call.flags
-    results = Results(call)
-    _check(call, name)
+async def run(invocation: Invocation) -> None:
+    name, flags = name_of(invocation), invocation.flags
+    results = Results(invocation)
+    _check(invocation, name)
     spec: dict[str, Any] = {"audiences": flags.audience or None}
     if flags.duration:
         spec["expirationSeconds"] = round(flags.duration)
@@ -28,8 +28,8 @@ async def run(call: Invocation) -> None:
         spec["boundObjectRef"] = bound | ({"uid": flags.bound_object_uid} if flags.bound_object_uid else {})
     request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": spec}
     try:
-        answer = await call.client.create(
-            request, resource=builtin("serviceaccounts"), name=name, namespace=call.namespace, subresource="token"
+        answer = await invocation.client.create(
+            request, resource=builtin("serviceaccounts"), name=name, namespace=invocation.namespace, subresource="token"
         )
     except ApiError as error:
         raise Failed(f"failed to create token: {error.message}") from None
@@ -39,11 +39,11 @@ async def run(call: Invocation) -> None:
     if flags.output:
         results.add(answer, "created", typed=True)
     else:
-        call.print(token, end="\n" if call.io.out_is_terminal else "")
+        invocation.print(token, end="\n" if invocation.io.out_is_terminal else "")
 
 
-def _check(call: Invocation, name: str) -> None:
-    flags = call.flags
+def _check(invocation: Invocation, name: str) -> None:
+    flags = invocation.flags
     if not name:
         raise Failed("service account name is required")
     if flags.duration < 0:

@@ -12,12 +12,12 @@ def _of(module: str, summary: str, constant: str = "COMMAND") -> Lazy:
 COMMAND = Command(
     "Manage the rollout of one or many resources",
     children={
-        "history": _of("history", "View rollout history"),
+        "history": _of("revisions", "View rollout history", "HISTORY"),
         "pause": _of("changes", "Mark the provided resource as paused", "PAUSE"),
         "restart": _of("changes", "Restart a resource", "RESTART"),
         "resume": _of("changes", "Resume a paused resource", "RESUME"),
         "status": _of("status", "Show the status of the rollout"),
-        "undo": _of("undo", "Undo a previous rollout"),
+        "undo": _of("revisions", "Undo a previous rollout", "UNDO"),
     },
     usage="SUBCOMMAND",
     about="Deployments, daemon sets and stateful sets have rollouts.",

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from setpoint.cli.command import Command, Run
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
-from setpoint.cli.verbs.rollout.chosen import FLAGS, tell_nothing_found, workloads
+from setpoint.cli.verbs.rollout.status import FLAGS, report_nothing_found, workloads
 from setpoint.cli.writing import OUTPUT, Results, field_manager
 from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 Patch = Callable[[Target, datetime], Obj]
 """Returns the change. Raises Failed with the reason if it is not possible."""
 
 
 def _change(patch: Patch, done: str) -> Run:
-    async def run(call: Invocation) -> None:
+    async def run(invocation: Invocation) -> None:
         errors: list[Exception] = []
-        found = await workloads(call, errors)
-        results = Results(call)
+        found = await workloads(invocation, errors)
+        results = Results(invocation)
         if not found and not errors:
-            tell_nothing_found(call)
+            report_nothing_found(invocation)
         for target in found:
             try:
-                wanted = patch(target, call.io.clock.now())
+                wanted = patch(target, invocation.io.clock.now())
             except Failed as error:
                 errors.append(Failed(f"error: {target.resource} {quote(target.name)} {error}"))
                 continue
@@ -43,13 +42,13 @@ def _change(patch: Patch, done: str) -> Run:
                 )
                 continue
             try:
-                obj = await call.client.patch(
+                obj = await invocation.client.patch(
                     target.resource,
                     target.name,
                     wanted,
                     target.namespace,
                     kind="strategic",
-                    field_manager=call.flags.field_manager,
+                    field_manager=invocation.flags.field_manager,
                 )
             except ApiError as error:
                 errors.append(Failed(f"failed to patch: {error.message}"))

@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
-from setpoint.cli.flags import duration, number, switch
+from setpoint.cli.flags import Flag, duration, number, switch
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import Target
-from setpoint.cli.verbs.rollout.chosen import FLAGS, group_kind, tell_nothing_found, workloads
+from setpoint.cli.resources import FILES, SELECTORS, Target, choose, fetch
 from setpoint.cli.waiting import FOREVER, TimedOut, follow, within
 from setpoint.meta.goformat import quote
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
+FLAGS: tuple[Flag, ...] = (*FILES, *SELECTORS[:1])
+
+
+async def workloads(invocation: Invocation, errors: list[Exception]) -> list[Target]:
+    """Return the current workloads of the server. Failures are appended to `errors`."""
+    if not (invocation.args or invocation.flags.filename or invocation.flags.kustomize):
+        raise Failed("required resource not specified")
+    return await fetch(invocation, await choose(invocation, lists=True), errors)
+
+
+def report_nothing_found(invocation: Invocation) -> None:
+    invocation.print_err(f"No resources found in {invocation.namespace} namespace.")
+
+
+def group_kind(target: Target) -> str:
+    """Return a group and kind such as `Deployment.apps`."""
+    kind, group = target.resource.kind, target.resource.group
+    return f"{kind}.{group}" if group else kind
+
+
 REVISION = "deployment.kubernetes.io/revision"
 
 
-async def run(call: Invocation) -> None:
-    if call.flags.revision < 0:
-        raise Failed(f"revision must be a positive integer: {call.flags.revision}")
+async def run(invocation: Invocation) -> None:
+    if invocation.flags.revision < 0:
+        raise Failed(f"revision must be a positive integer: {invocation.flags.revision}")
     errors: list[Exception] = []
-    found = await workloads(call, errors)
+    found = await workloads(invocation, errors)
     for target in found:
         try:
-            await _tell(call, target)
+            await _report(invocation, target)
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
     if not found:
-        tell_nothing_found(call)
+        report_nothing_found(invocation)
 
 
-async def _tell(call: Invocation, target: Target) -> None:
+async def _report(invocation: Invocation, target: Target) -> None:
     progress = _PROGRESS.get((target.resource.group, target.resource.kind))
     if progress is None:
         raise Failed(f"no status viewer has been implemented for {group_kind(target)}")
@@ -40,13 +57,13 @@ async def _tell(call: Invocation, target: Target) -> None:
     def report(obj: Obj | None) -> bool:
         if obj is None:
             raise Failed("object has been deleted")
-        line, through = progress(obj, call.flags.revision)
-        call.print(line)
-        call.flush()
-        return through or not call.flags.watch
+        line, through = progress(obj, invocation.flags.revision)
+        invocation.print(line)
+        invocation.flush()
+        return through or not invocation.flags.watch
 
     try:
-        await within(call.io.clock, call.flags.timeout or FOREVER, follow(call, target, report))
+        await within(invocation.io.clock, invocation.flags.timeout or FOREVER, follow(invocation, target, report))
     except TimedOut as error:
         raise Failed(str(error)) from None
 

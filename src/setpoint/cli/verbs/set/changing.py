@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import Flag, switch
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.resources import FILES, SELECTORS, Target, choose, fetch
-from setpoint.cli.resources.local import local_targets
+from setpoint.cli.resources import FILES, SELECTORS, Target, choose, fetch, local_targets
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, field_manager, recorded
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 FLAGS: tuple[Flag, ...] = (
     *OUTPUT,
     *FILES,
@@ -29,39 +27,43 @@ Example resource specifications include:
    '-f rsrc.yaml'
    '--filename=rsrc.json'"""
 _TEMPLATED = (
-    ("", "ReplicationController"), ("apps", "Deployment"), ("apps", "DaemonSet"), ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"), ("batch", "Job"),
-)  # fmt: skip
+    ("", "ReplicationController"),
+    ("apps", "Deployment"),
+    ("apps", "DaemonSet"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("batch", "Job"),
+)
 
 
 Change = Callable[[Obj], Obj]
 """Returns the changed object. Raises Failed if that is not possible."""
 
 
-def check_local(call: Invocation) -> None:
-    if call.flags.local and dry_run(call) is DryRun.SERVER:
+def check_local(invocation: Invocation) -> None:
+    if invocation.flags.local and dry_run(invocation) is DryRun.SERVER:
         raise Failed("cannot specify --local and --dry-run=server - did you mean --dry-run=client?")
 
 
-def check_all(call: Invocation) -> None:
-    if call.flags.all and call.flags.selector:
+def check_all(invocation: Invocation) -> None:
+    if invocation.flags.all and invocation.flags.selector:
         raise Failed("cannot set --all and --selector at the same time")
 
 
-async def items(call: Invocation, args: Sequence[str]) -> list[Target]:
+async def items(invocation: Invocation, args: Sequence[str]) -> list[Target]:
     """Return the current state of the selected objects."""
-    if call.flags.local:
+    if invocation.flags.local:
         if args:
             raise Failed(_LOCAL)
-        return list(local_targets(call))
+        return list(local_targets(invocation))
     errors: list[Exception] = []
-    found = await fetch(call, await choose(call, args, everything=call.flags.all), errors)
+    found = await fetch(invocation, await choose(invocation, args, everything=invocation.flags.all), errors)
     raise_all(errors)
     return found
 
 
 async def carry_out(
-    call: Invocation,
+    invocation: Invocation,
     found: Sequence[Target],
     change: Change,
     done: str,
@@ -75,8 +77,8 @@ async def carry_out(
     `failed` is the prefix of the server's error. Unchanged objects are skipped unless `even_unchanged`. `errors` are
     reported at the end with new ones.
     """
-    dry = dry_run(call)
-    results, problems = Results(call, dry), list[Exception]()
+    dry = dry_run(invocation)
+    results, problems = Results(invocation, dry), list[Exception]()
     for target in found:
         old = target.obj or {}
         try:
@@ -84,15 +86,15 @@ async def carry_out(
         except Failed as error:
             problems.append(Failed(f"error: {target.resource.plural}/{target.name} {error}\n"))
             continue
-        if new != old and getattr(call.flags, "record", False):
-            new = recorded(call, new)
+        if new != old and getattr(invocation.flags, "record", False):
+            new = recorded(invocation, new)
         if new == old and not even_unchanged:
             continue
-        if call.flags.local or dry is DryRun.CLIENT:
+        if invocation.flags.local or dry is DryRun.CLIENT:
             results.add(new, done, typed=True)
             continue
         try:
-            actual = await _sent(call, target, old, new, dry)
+            actual = await _sent(invocation, target, old, new, dry)
         except ApiError as error:
             problems.append(Failed(f"{failed}{error.message}") if failed else error)
             continue
@@ -100,21 +102,21 @@ async def carry_out(
     raise_all([*errors, *problems])
 
 
-async def _sent(call: Invocation, target: Target, old: Obj, new: Obj, dry: DryRun) -> Obj:
+async def _sent(invocation: Invocation, target: Target, old: Obj, new: Obj, dry: DryRun) -> Obj:
     # Imported here because `--local` and dry runs do not need it.
     from setpoint.kinds.tables import definition_for, type_of
     from setpoint.meta.patch.strategic_diff import two_way_strategic
 
     resource = target.resource
     type_ = type_of(definition_for(resource.group, resource.version, resource.kind))
-    return await call.client.patch(
+    return await invocation.client.patch(
         resource,
         target.name,
         two_way_strategic(type_, old, new),
         target.namespace,
         kind="strategic",
         dry_run=dry is DryRun.SERVER,
-        field_manager=call.flags.field_manager,
+        field_manager=invocation.flags.field_manager,
     )
 
 

@@ -3,76 +3,180 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from math import ceil
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, switch, text, texts
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.resources import Target
 from setpoint.cli.verbs.set.changing import (
     FLAGS,
     SELECTED,
-    Obj,
+    Change,
     carry_out,
     check_all,
     check_local,
     items,
     matches,
+    pod_spec_path,
     with_containers,
     with_pod_spec,
-)  # fmt: skip
+)
+from setpoint.client.resources import builtin
+from setpoint.meta import quantity
+from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import env_var_name
+from setpoint.meta.objects import Obj
+
+
+async def listed(invocation: Invocation, found: list[Target], change: Change) -> None:
+    """List the variables; objects without containers are skipped, as in kubectl."""
+    for target in found:
+        try:
+            obj = change(target.obj or {})
+        except Failed:
+            continue
+        spec = obj
+        for key in pod_spec_path(obj):
+            spec = spec.get(key) or {}
+        for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+            if matches(container.get("name") or "", invocation.flags.containers):
+                await _list(invocation, obj, container)
+
+
+async def _list(invocation: Invocation, obj: Obj, container: Obj) -> None:
+    invocation.print(f"# {obj.get('kind')} {obj['metadata'].get('name')}, container {container.get('name')}")
+    problems: dict[str, list[str]] = {}
+    for one in container.get("env") or ():
+        name, source = one["name"], one.get("valueFrom")
+        if source is None:
+            invocation.print(f"{name}={one.get('value', '')}")
+            continue
+        if invocation.flags.resolve:
+            try:
+                invocation.print(f"{name}={await _value(invocation, source, obj, container)}")
+                continue
+            except (Failed, ApiError) as error:
+                problems.setdefault(str(error), []).append(name)
+        invocation.print(f"# {name} from {_shown(source)}")
+    for line in sorted(
+        f"error retrieving reference for {', '.join(sorted(names))}: {error}" for error, names in problems.items()
+    ):
+        invocation.print_err(line)
+
+
+def _shown(source: Obj) -> str:
+    if found := source.get("configMapKeyRef"):
+        return f"configmap {found.get('name', '')}, key {found.get('key', '')}"
+    if found := source.get("secretKeyRef"):
+        return f"secret {found.get('name', '')}, key {found.get('key', '')}"
+    if found := source.get("fieldRef"):
+        return f"field path {found.get('fieldPath', '')}"
+    if found := source.get("resourceFieldRef"):
+        container = f"{found['containerName']}/" if found.get("containerName") else ""
+        return f"resource field {container}{found.get('resource', '')}"
+    return "invalid valueFrom"
+
+
+async def _value(invocation: Invocation, source: Obj, obj: Obj, container: Obj) -> str:
+    if found := source.get("secretKeyRef"):
+        data = (await invocation.client.get(builtin("secrets"), found["name"], invocation.namespace)).get("data") or {}
+        if found["key"] not in data:
+            raise Failed(f"key {found['key']} not found in secret {found['name']}")
+        return b64decode(data[found["key"]]).decode("utf-8", "surrogateescape")
+    if found := source.get("configMapKeyRef"):
+        data = (await invocation.client.get(builtin("configmaps"), found["name"], invocation.namespace)).get(
+            "data"
+        ) or {}
+        if found["key"] not in data:
+            raise Failed(f"key {found['key']} not found in config map {found['name']}")
+        return str(data[found["key"]])
+    if found := source.get("fieldRef"):
+        return _field(obj["metadata"], found.get("fieldPath") or "")
+    if found := source.get("resourceFieldRef"):
+        return _amount(found, container.get("resources") or {})
+    raise Failed("invalid valueFrom")
+
+
+def _field(meta: Obj, path: str) -> str:
+    base, bracket, key = path.removesuffix("']").partition("['")
+    if bracket and path.endswith("']"):
+        if base not in ("metadata.annotations", "metadata.labels"):
+            raise Failed(f"fieldPath {quote(path)} does not support subscript")
+        return str((meta.get(base.removeprefix("metadata.")) or {}).get(key, ""))
+    if path in ("metadata.annotations", "metadata.labels"):
+        pairs = meta.get(path.removeprefix("metadata.")) or {}
+        return "\n".join(f"{name}={quote(pairs[name])}" for name in sorted(pairs))
+    if path in ("metadata.name", "metadata.namespace", "metadata.uid"):
+        return str(meta.get(path.removeprefix("metadata."), ""))
+    raise Failed(f"unsupported fieldPath: {path}")
+
+
+def _amount(reference: Obj, resources: Obj) -> str:
+    wanted = reference.get("resource") or ""
+    kind, _, name = wanted.partition(".")
+    if kind not in ("limits", "requests") or not (
+        name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-")
+    ):
+        raise Failed(f"Unsupported container resource : {wanted}")
+    read = quantity.milli_value if name == "cpu" else quantity.value
+    divisor = str(reference.get("divisor") or "0")
+    divisor = "1" if quantity.compare(divisor, "0") == 0 else divisor
+    return str(ceil(read(str((resources.get(kind) or {}).get(name, "0"))) / read(divisor)))
+
 
 _ODD = re.compile("[^a-zA-Z0-9_]")
 
 
-async def run(call: Invocation) -> None:
-    flags = call.flags
-    check_all(call)
-    resources, given = _split(call.args)
-    check_local(call)
+async def run(invocation: Invocation) -> None:
+    flags = invocation.flags
+    check_all(invocation)
+    resources, given = _split(invocation.args)
+    check_local(invocation)
     if not (resources or flags.filename):
         raise Failed("one or more resources must be specified as <resource> <name> or <resource>/<name>")
     if flags.list and flags.output:
         raise Failed("--list and --output may not be specified together")
     if flags.keys and not getattr(flags, "from"):
         raise Failed("when specifying --keys, a configmap or secret must be provided with --from")
-    new, gone = _parsed(call, [*flags.env, *given])
-    new += await _imported(call)
+    new, gone = _parsed(invocation, [*flags.env, *given])
+    new += await _imported(invocation)
     new = [{**one, "name": flags.prefix + one["name"]} for one in new]
-    found = await items(call, resources)
+    found = await items(invocation, resources)
 
     def change(obj: Obj) -> Obj:
-        return with_pod_spec(obj, lambda spec: _changed(call, obj, spec, new, gone))
+        return with_pod_spec(obj, lambda spec: _changed(invocation, obj, spec, new, gone))
 
     if flags.list:
         # Imported here because listing is rare.
-        from setpoint.cli.verbs.set.env_listing import listed
 
-        await listed(call, found, change)
+        await listed(invocation, found, change)
         return
-    await carry_out(call, found, change, "env updated", failed="failed to patch env update to pod template: ")
+    await carry_out(invocation, found, change, "env updated", failed="failed to patch env update to pod template: ")
 
 
-def _changed(call: Invocation, obj: Obj, spec: Obj, new: list[Obj], gone: list[str]) -> Obj:
-    pattern = call.flags.containers
+def _changed(invocation: Invocation, obj: Obj, spec: Obj, new: list[Obj], gone: list[str]) -> Obj:
+    pattern = invocation.flags.containers
     names = [one.get("name") or "" for key in ("initContainers", "containers") for one in spec.get(key) or ()]
     if not any(matches(name, pattern) for name in names):
         where = f"{obj.get('kind')}/{(obj.get('metadata') or {}).get('name')}"
-        call.print_err(f"Warning: {where} does not have any containers matching {quote(pattern)}")
+        invocation.print_err(f"Warning: {where} does not have any containers matching {quote(pattern)}")
         return spec
 
     def change(container: Obj) -> Obj:
         if not matches(container.get("name") or "", pattern):
             return container
         there: list[Obj] = container.get("env") or []
-        if not call.flags.overwrite:
+        if not invocation.flags.overwrite:
             _check_overwriting(there, new)
         env = updated(there, new, gone)
         if env == there:
             return container
-        kept = {key: value for key, value in container.items() if key != "env"}
-        return {**kept, "env": env} if env else kept
+        remaining = {key: value for key, value in container.items() if key != "env"}
+        return {**remaining, "env": env} if env else remaining
 
     return with_containers(spec, change)
 
@@ -111,13 +215,13 @@ def _is_change(word: str) -> bool:
     return "=" in word[1:] or word.endswith("-")
 
 
-def _parsed(call: Invocation, given: list[str]) -> tuple[list[Obj], list[str]]:
+def _parsed(invocation: Invocation, given: list[str]) -> tuple[list[Obj], list[str]]:
     new: list[Obj] = []
     gone: list[str] = []
     for word in given:
         name, equals, value = word.partition("=")
         if word == "-":
-            new += _from_lines(call.io.stdin.read().decode("utf-8", "surrogateescape"))
+            new += _from_lines(invocation.io.stdin.read().decode("utf-8", "surrogateescape"))
         elif equals:
             if problems := env_var_name(name):
                 raise Failed(f"{quote(name)} is not a valid key name: {';'.join(problems)}")
@@ -140,29 +244,29 @@ def _variable(name: str, value: str) -> Obj:
     return {"name": name, "value": value} if value else {"name": name}
 
 
-async def _imported(call: Invocation) -> list[Obj]:
+async def _imported(invocation: Invocation) -> list[Obj]:
     """Return references to the keys of a ConfigMap or Secret."""
-    origin = getattr(call.flags, "from")
+    origin = getattr(invocation.flags, "from")
     if not origin:
         return []
     found: list[Obj] = []
-    for target in await items(call, [origin]):
+    for target in await items(invocation, [origin]):
         obj = target.obj or {}
         kinds = {"Secret": "secretKeyRef", "ConfigMap": "configMapKeyRef"}
         reference = kinds.get(obj.get("kind") or "")
         if reference is None:
             raise Failed("unsupported resource specified in --from")
         for key in sorted(obj.get("data") or {}):
-            if not call.flags.keys or key in call.flags.keys:
+            if not invocation.flags.keys or key in invocation.flags.keys:
                 source = {"name": obj["metadata"]["name"], "key": key}
-                found.append({"name": _env_name(call, key), "valueFrom": {reference: source}})
+                found.append({"name": _env_name(invocation, key), "valueFrom": {reference: source}})
     return found
 
 
-def _env_name(call: Invocation, key: str) -> str:
+def _env_name(invocation: Invocation, key: str) -> str:
     name = _ODD.sub("_", key).upper()
     if name != key:
-        call.print_err(f"Warning: key {key} transferred to {name}")
+        invocation.print_err(f"Warning: key {key} transferred to {name}")
     return name
 
 

@@ -6,15 +6,16 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.verbs.create.budget import label_selector
-from setpoint.cli.verbs.set.changing import FLAGS, RECORDED, Obj, carry_out, items
+from setpoint.cli.verbs.create.plain import label_selector
+from setpoint.cli.verbs.set.changing import FLAGS, RECORDED, carry_out, items
+from setpoint.meta.objects import Obj
 
 
-async def run(call: Invocation) -> None:
-    if not call.args:
+async def run(invocation: Invocation) -> None:
+    if not invocation.args:
         raise Failed("one selector is required")
-    selector = label_selector(call.args[-1])
-    version = call.flags.resource_version
+    selector = label_selector(invocation.args[-1])
+    version = invocation.flags.resource_version
 
     def change(obj: Obj) -> Obj:
         if (obj.get("apiVersion"), obj.get("kind")) != ("v1", "Service"):
@@ -27,13 +28,13 @@ async def run(call: Invocation) -> None:
         new = {**obj, "spec": {**(obj.get("spec") or {}), "selector": selector.get("matchLabels") or {}}}
         return {**new, "metadata": {**new["metadata"], "resourceVersion": version}} if version else new
 
-    found = await items(call, call.args[:-1])
+    found = await items(invocation, invocation.args[:-1])
     if version:
         # The patch must contain the requested version.
         found = [one.with_object(_unversioned(one.obj or {})) for one in found]
     for one in found:
         change(one.obj or {})
-    await carry_out(call, found, change, "selector updated", even_unchanged=True)
+    await carry_out(invocation, found, change, "selector updated", even_unchanged=True)
 
 
 def _unversioned(obj: Obj) -> Obj:

@@ -8,14 +8,15 @@ from setpoint.cli.flags import array
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.create.binding import GROUP
-from setpoint.cli.verbs.set.changing import FLAGS, SELECTED, Obj, carry_out, check_all, check_local, items
+from setpoint.cli.verbs.set.changing import FLAGS, SELECTED, carry_out, check_all, check_local, items
+from setpoint.meta.objects import Obj
 
 
-async def run(call: Invocation) -> None:
-    found = await items(call, call.args)
-    check_local(call)
-    check_all(call)
-    wanted = _subjects(call, found)
+async def run(invocation: Invocation) -> None:
+    found = await items(invocation, invocation.args)
+    check_local(invocation)
+    check_all(invocation)
+    wanted = _subjects(invocation, found)
 
     def change(obj: Obj) -> Obj:
         if obj.get("kind") not in ("RoleBinding", "ClusterRoleBinding"):
@@ -24,11 +25,11 @@ async def run(call: Invocation) -> None:
         new = [one for one in wanted if one not in there]
         return {**obj, "subjects": [*there, *new]} if new else obj
 
-    await carry_out(call, found, change, "subjects updated", failed="failed to patch subjects to rolebinding: ")
+    await carry_out(invocation, found, change, "subjects updated", failed="failed to patch subjects to rolebinding: ")
 
 
-def _subjects(call: Invocation, found: list[Target]) -> list[Obj]:
-    flags = call.flags
+def _subjects(invocation: Invocation, found: list[Target]) -> list[Obj]:
+    flags = invocation.flags
     if not (flags.users or flags.group or flags.serviceaccount):
         raise Failed("you must specify at least one value of user, group or serviceaccount")
     subjects = [{"kind": "User", "apiGroup": GROUP, "name": user} for user in sorted(set(flags.users))]
@@ -41,7 +42,7 @@ def _subjects(call: Invocation, found: list[Target]) -> list[Obj]:
             raise Failed("serviceaccount must be <namespace>:<name>, namespace must be specified")
     for account in sorted(set(flags.serviceaccount)):
         namespace, _, name = account.partition(":")
-        subjects.append({"kind": "ServiceAccount", "name": name, "namespace": namespace or call.namespace})
+        subjects.append({"kind": "ServiceAccount", "name": name, "namespace": namespace or invocation.namespace})
     return subjects
 
 

@@ -1,1 +1,0 @@
-"""Node maintenance: taint, cordon, drain."""
