@@ -1,4 +1,4 @@
-"""Who may import whom, held to by import-linter; and what the rooms may not touch."""
+"""Import rules between packages, checked by import-linter, and the modules that a package may not use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SOURCE = ROOT / "src" / "setpoint"
 
 
 @pytest.fixture
-def loggers_stay_on() -> Iterator[None]:
-    """The linter configures logging for itself, and switches off all that it does not know."""
+def enabled_loggers() -> Iterator[None]:
+    """Enable all loggers again afterwards: the linter configures logging and disables those it does not know."""
     yield
     for logger in logging.root.manager.loggerDict.values():
         if isinstance(logger, logging.Logger):
             logger.disabled = False
 
 
-def test_rooms_import_only_what_lies_below(monkeypatch, loggers_stay_on: None) -> None:
+def test_packages_import_only_lower_layers(monkeypatch: pytest.MonkeyPatch, enabled_loggers: None) -> None:
     monkeypatch.chdir(ROOT)
     assert lint_imports(config_filename=str(ROOT / ".importlinter"), cache_dir=None) == 0
 
@@ -36,13 +36,21 @@ def _calls(path: Path, wanted: set[str]) -> set[str]:
 
 
 FORBIDDEN = {
-    "time.time", "time.monotonic", "time.sleep", "datetime.now", "datetime.utcnow", "uuid4", "uuid.uuid4",
-    "random.random", "random.randint", "random.choice", "asyncio.create_task",
-}  # fmt: skip
+    "time.time",
+    "time.monotonic",
+    "time.sleep",
+    "datetime.now",
+    "datetime.utcnow",
+    "uuid4",
+    "uuid.uuid4",
+    "random.random",
+    "random.randint",
+    "random.choice",
+}
 
 
-def test_time_and_chance_are_injected() -> None:
-    """Nothing outside the composition roots and the command line takes the machine's clock or randomness."""
+def test_time_and_randomness_are_injected() -> None:
+    """Only the composition root and the command line use the clock and the randomness of the machine."""
     offenders = {
         str(path.relative_to(SOURCE)): found
         for path in SOURCE.rglob("*.py")
@@ -53,16 +61,32 @@ def test_time_and_chance_are_injected() -> None:
 
 
 def test_meta_and_kinds_are_pure() -> None:
-    """No I/O and no asyncio in the vocabulary and the kinds."""
+    """Neither package does I/O or uses asyncio."""
     impure = {"asyncio", "socket", "ssl", "sqlite3", "threading", "subprocess", "http", "urllib.request"}
+    impure |= {"setpoint.system", "setpoint.tasks"}
     offenders = []
-    for room in ("meta", "kinds"):
-        for path in (SOURCE / room).rglob("*.py"):
+    for package in ("meta", "kinds"):
+        for path in (SOURCE / package).rglob("*.py"):
             text = path.read_text()
             for node in ast.walk(ast.parse(text)) if any(name in text for name in impure) else ():
                 names = (
-                    [alias.name for alias in node.names] if isinstance(node, ast.Import)
-                    else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                )  # fmt: skip
+                    [alias.name for alias in node.names]
+                    if isinstance(node, ast.Import)
+                    else [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else []
+                )
                 offenders += [f"{path.relative_to(SOURCE)}: {name}" for name in names if name in impure]
     assert offenders == []
+
+
+def test_only_wire_parses_http() -> None:
+    """There is one HTTP stack: no other package parses HTTP or reads raw streams, except to forward TCP ports."""
+    marks = ("httptools", "asyncio.start_server", "asyncio.open_connection")
+    offenders = {
+        str(path.relative_to(SOURCE)): found
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] != "wire"
+        if (found := [mark for mark in marks if mark in path.read_text()])
+    }
+    assert offenders == {"cli/verbs/port_forward.py": ["asyncio.start_server"]}

@@ -1,4 +1,4 @@
-"""No regular expression of the server, or of simulated nodes, takes long, whatever it is given."""
+"""No regular expression of the server or of simulated nodes has an input on which it runs long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOMS = ("setpoint.meta", "setpoint.kinds", "setpoint.store", "setpoint.apiserver", "setpoint.node")
+PACKAGES = ("setpoint.meta", "setpoint.kinds", "setpoint.store", "setpoint.apiserver", "setpoint.node")
 PIECES = (
     "a",
     "0",
@@ -50,20 +50,20 @@ def patterns(value: Any) -> Iterator[re.Pattern[Any]]:
 
 
 def all_patterns() -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
-    """With the place of each, and what is done with it there."""
-    for room in ROOMS:
-        package = importlib.import_module(room)
-        for info in pkgutil.walk_packages(package.__path__, f"{room}."):
+    """Yield the qualified name of each pattern, the pattern, and the methods that its module calls on it."""
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for info in pkgutil.walk_packages(package.__path__, f"{name}."):
             module = importlib.import_module(info.name)
             source = Path(str(module.__file__)).read_text()
-            for name, value in vars(module).items():
+            for variable, value in vars(module).items():
                 for pattern in patterns(value):
-                    used = {one for one in METHODS if re.search(rf"\b{re.escape(name)}\.{one}\b", source)}
-                    yield f"{info.name}.{name}", pattern, used or {"match"}
+                    used = {one for one in METHODS if re.search(rf"\b{re.escape(variable)}\.{one}\b", source)}
+                    yield f"{info.name}.{variable}", pattern, used or {"match"}
 
 
 def seconds(pattern: re.Pattern[Any], methods: set[str], length: int) -> float:
-    """What the worst text of so many characters costs."""
+    """Return the CPU time of the slowest text of `length` characters."""
     worst = 0.0
     for piece in PIECES:
         for end in ENDS:
@@ -80,19 +80,19 @@ def seconds(pattern: re.Pattern[Any], methods: set[str], length: int) -> float:
     return worst
 
 
-def test_a_bad_pattern_would_be_found() -> None:
+def test_an_exponential_pattern_is_detected() -> None:
     assert seconds(re.compile("(a+)+b"), {"fullmatch"}, 22) > 0.05
 
 
-def test_no_pattern_can_be_made_to_run_long() -> None:
-    looked_at = set()
+def test_no_pattern_runs_long() -> None:
+    checked = set()
     for place, pattern, methods in all_patterns():
         key = (pattern.pattern, pattern.flags, *sorted(methods))
-        if key in looked_at:
+        if key in checked:
             continue
-        looked_at.add(key)
-        # First the lengths at which those that double with every character can still be waited for.
+        checked.add(key)
+        # Short texts come first: an exponential pattern would not end on a long one.
         for length in (16, 24, 1500):
-            # Once is enough: somebody else's garbage may be collected in between.
+            # One fast attempt is enough: a garbage collection may fall into an attempt.
             assert any(seconds(pattern, methods, length) < 0.05 for _ in range(4)), (place, methods, length)
-    assert len(looked_at) > 80
+    assert len(checked) > 80

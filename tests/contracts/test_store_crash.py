@@ -110,10 +110,10 @@ def check(store: SqliteStore, acknowledged: Acknowledged) -> None:
     for own in acknowledged.created - acknowledged.deleted:
         if own not in items:
             # A deletion may be durable without having been acknowledged; the creation must not be lost.
-            _, name, at = own.split("/")
+            _, owner, at = own.split("/")
             turn, number = map(int, at.split("."))
             assert number % 2
-            assert number == acknowledged.last_values[int(name), turn]
+            assert number == acknowledged.last_values[int(owner), turn]
         else:
             assert items[own].value == b"%d" % items[own].mod_revision
     assert not acknowledged.deleted & items.keys()

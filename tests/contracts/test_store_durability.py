@@ -37,7 +37,7 @@ def past(store: SqliteStore, after: int) -> list[Event]:
     return received
 
 
-def on_disk(store: SqliteStore, do: Callable[[sqlite3.Connection], None]) -> None:
+def on_disk(store: SqliteStore, do: Callable[[sqlite3.Connection], object]) -> None:
     """Lets the test play the medium. Only while nothing is under way."""
     do(store._file._connection)
 
@@ -135,7 +135,7 @@ async def test_a_file_that_is_mostly_empty_shrinks(store: SqliteStore) -> None:
     assert store.size() < 22_000_000
 
 
-async def test_the_file_is_opened_as_promised(store: SqliteStore) -> None:
+async def test_the_pragmas_of_the_database(store: SqliteStore) -> None:
     settings: dict[str, object] = {}
 
     def read(disk: sqlite3.Connection) -> None:
@@ -146,7 +146,7 @@ async def test_the_file_is_opened_as_promised(store: SqliteStore) -> None:
     assert settings == {"synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive", "auto_vacuum": 2}
 
 
-async def test_the_file_is_for_its_owner_alone(store: SqliteStore, path: Path) -> None:
+async def test_the_file_is_readable_by_its_owner_only(store: SqliteStore, path: Path) -> None:
     await store.txn([Put("secret", b"")])
     assert {file.stat().st_mode & 0o077 for file in path.parent.iterdir()} == {0}
 
@@ -154,7 +154,7 @@ async def test_the_file_is_for_its_owner_alone(store: SqliteStore, path: Path) -
 # -- nothing is seen before it is durable -----------------------------------------------------------------------------
 
 
-async def test_nobody_sees_what_is_not_durable_yet(store: SqliteStore) -> None:
+async def test_writes_are_visible_only_when_durable(store: SqliteStore) -> None:
     await store.txn([Put("a", b"old")])
     received: list[Event] = []
     store.watch("", 1, lambda events, revision: received.extend(events))
@@ -206,7 +206,7 @@ async def test_a_failed_write_stops_the_store_and_shows_nothing(path: Path) -> N
     await again.close()
 
 
-async def test_a_failure_in_compaction_reaches_all_who_wait(path: Path) -> None:
+async def test_a_failure_in_compaction_reaches_all_waiters(path: Path) -> None:
     store = SqliteStore.open(path)
     await store.txn([Put("a", b"")])
     on_disk(store, lambda disk: disk.execute("DROP TABLE fact").fetchall())
@@ -258,7 +258,7 @@ def refusal(path: Path) -> str:
 OPEN = "import sys; from setpoint.store.sqlite import SqliteStore; SqliteStore.open(sys.argv[1])"
 
 
-async def test_in_use_by_this_or_another_process(store: SqliteStore, path: Path) -> None:
+async def test_a_store_in_use_by_this_or_another_process(store: SqliteStore, path: Path) -> None:
     sentence = f"the data directory {path.parent} is in use by another process"
     assert refusal(path) == sentence
     # Opening and closing the file within the process must not release the lock.
@@ -268,23 +268,23 @@ async def test_in_use_by_this_or_another_process(store: SqliteStore, path: Path)
     await store.txn([Put("a", b"")])
 
 
-async def test_free_again_after_close(path: Path) -> None:
+async def test_a_store_can_be_opened_after_close(path: Path) -> None:
     for _ in range(3):
         store = SqliteStore.open(path)
         await store.close()
         await store.close()
 
 
-def test_the_directory_is_missing(tmp_path: Path) -> None:
+def test_a_missing_directory(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no" / "store.db") == f"the data directory {tmp_path / 'no'} does not exist"
 
 
-def test_the_directory_is_a_file(tmp_path: Path) -> None:
+def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "cannot be written: Not a directory" in refusal(tmp_path / "file" / "store.db")
 
 
-def test_the_path_is_a_directory(path: Path) -> None:
+def test_a_path_that_is_a_directory(path: Path) -> None:
     path.mkdir()
     assert "cannot be opened for writing" in refusal(path)
 
@@ -311,12 +311,12 @@ def guarded() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_the_directory_cannot_be_written(guarded: Path) -> None:
+def test_an_unwritable_directory(guarded: Path) -> None:
     with mortal():
         assert refusal(guarded / "store.db") == f"the data directory {guarded} cannot be written: Permission denied"
 
 
-def test_the_file_cannot_be_written(guarded: Path) -> None:
+def test_an_unwritable_file(guarded: Path) -> None:
     guarded.chmod(0o777)
     (guarded / "store.db").touch(mode=0o444)
     (guarded / "store.db-lock").touch(mode=0o666)
@@ -325,7 +325,7 @@ def test_the_file_cannot_be_written(guarded: Path) -> None:
         assert "cannot be opened for writing" in refusal(guarded / "store.db")
 
 
-def test_not_a_database(path: Path) -> None:
+def test_a_file_that_is_not_a_database(path: Path) -> None:
     path.write_bytes(b"apiVersion: v1\nkind: Config\n" * 100)
     assert refusal(path) == f"{path} is damaged or not a Setpoint data file (file is not a database)"
 
@@ -353,7 +353,7 @@ async def damaged(path: Path, damage: Callable[[bytearray], None]) -> str:
     return refusal(path)
 
 
-async def test_pages_overwritten_with_rubbish(path: Path) -> None:
+async def test_overwritten_pages(path: Path) -> None:
     def rubbish(content: bytearray) -> None:
         content[3 * 4096 : -4096] = b"rubbish!" * ((len(content) - 4 * 4096) // 8)
 

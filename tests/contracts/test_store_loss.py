@@ -7,16 +7,19 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from setpoint.store import recovery
-from setpoint.store.data_loss import DataLoss
-from setpoint.store.durable_revision import read_revision_record, revision_path
-from setpoint.store.interface import Compacted, Put, StoreError
-from setpoint.store.periodic_check import check_forever
-from setpoint.store.recovery import REVISION_GAP, BackupWriter, restore
+from setpoint.store.backup_file import BackupFile, SavedState
+from setpoint.store.backup_format import encoded
+from setpoint.store.durable_revision import DataLoss, read_revision_record, revision_path
+from setpoint.store.history import History
+from setpoint.store.interface import Compacted, Delete, KeyValue, Put, StoreError
+from setpoint.store.maintenance import check_forever
+from setpoint.store.recovery import REVISION_GAP, DatabaseExists, DatabaseWriter
 from setpoint.store.sqlite import SqliteStore
 
 OBJECTS = 300
@@ -63,7 +66,7 @@ def garble(file: Path) -> None:
     file.write_bytes(content)
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "the log is removed": (lambda path: wal(path).unlink(), "ends at revision"),
     "the log is emptied": (lambda path: os.truncate(wal(path), 0), "ends at revision"),
     "the log is cut": (lambda path: os.truncate(wal(path), wal(path).stat().st_size // 2), "ends at revision"),
@@ -127,6 +130,47 @@ async def test_an_older_copy_is_refused(tmp_path: Path) -> None:
         SqliteStore.open(path)
 
 
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("damage", ["the database is emptied", "the database is deleted"])
+async def test_a_log_without_its_database_is_a_loss_even_if_no_revision_is_known(
+    tmp_path: Path, damage: str, left: int
+) -> None:
+    """Without a revision file, or with one that was written before the first transaction, the log proves the loss."""
+    (tmp_path / "live").mkdir()
+    store = SqliteStore.open(tmp_path / "live" / "state.db")
+    first = revision_path(tmp_path / "live" / "state.db").read_bytes()
+    await fill(store, 5)
+    path = crash_image(tmp_path / "live" / "state.db", tmp_path / "crashed")
+    await store.close()
+    revision_path(path).unlink()
+    if left:
+        revision_path(path).write_bytes(first)
+    do, what = DAMAGES[damage]
+    do(path)
+    content = wal(path).read_bytes()
+    with pytest.raises(DataLoss, match=rf"{what}, but its write-ahead log .*-wal is not: the data is lost; {REMEDY}"):
+        SqliteStore.open(path)
+    assert wal(path).read_bytes() == content
+    accepted = SqliteStore.open(path, accept_data_loss=True)
+    assert accepted.revision == REVISION_GAP
+    await accepted.close()
+
+
+async def test_a_database_whose_loss_was_accepted_is_refused_elsewhere(crashed: Path, tmp_path: Path) -> None:
+    """It continues at a greater revision than any other, and still lacks acknowledged writes."""
+    copy = crash_image(crashed, tmp_path / "copy")
+    wal(copy).unlink()
+    accepted = SqliteStore.open(copy, accept_data_loss=True)
+    assert accepted.revision > OBJECTS + 1
+    await accepted.close()
+    intact = SqliteStore.open(crashed)
+    await intact.txn([Put("acknowledged", b"")])
+    await intact.close()
+    shutil.copyfile(copy, crashed)
+    with pytest.raises(DataLoss, match="is not the database that this data directory was last used with"):
+        SqliteStore.open(crashed)
+
+
 # -- no false alarms --------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +207,19 @@ async def test_no_moment_of_a_crash_makes_a_healthy_database_look_damaged(tmp_pa
     await reopened.close()
 
 
-async def test_a_database_from_before_there_were_identities_is_taken_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [3, 20, 30, 36, 40])
+async def test_a_damaged_revision_file_is_ignored(crashed: Path, at: int) -> None:
+    """A changed digit of the identity, the revision or the checksum must not make the database look damaged."""
+    line = bytearray(revision_path(crashed).read_bytes())
+    line[at : at + 1] = b"8" if line[at : at + 1] != b"8" else b"9"
+    revision_path(crashed).write_bytes(line)
+    assert read_revision_record(crashed) is None
+    store = SqliteStore.open(crashed)
+    assert store.revision == OBJECTS
+    await store.close()
+
+
+async def test_a_database_without_an_identity_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     store = SqliteStore.open(path)
     await fill(store, 5)
@@ -178,7 +234,7 @@ async def test_a_database_from_before_there_were_identities_is_taken_over(tmp_pa
         await store.close()
 
 
-async def test_a_removed_revision_file_is_made_again_while_the_store_is_in_use(tmp_path: Path) -> None:
+async def test_a_removed_revision_file_is_written_again_while_the_store_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     store = SqliteStore.open(path)
     await fill(store, 3)
@@ -195,7 +251,7 @@ async def test_a_removed_revision_file_is_made_again_while_the_store_is_in_use(t
     assert found.revision == 7
 
 
-async def test_a_crash_while_the_database_is_made_is_no_loss(tmp_path: Path) -> None:
+async def test_a_crash_during_creation_of_the_database_is_no_loss(tmp_path: Path) -> None:
     (tmp_path / "state.db").touch()
     store = SqliteStore.open(tmp_path / "state.db")
     image = crash_image(tmp_path / "state.db", tmp_path / "crash")
@@ -221,7 +277,7 @@ def overwrite(file: Path, offset: int, content: bytes) -> None:
         opened.write(content)
 
 
-CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "database deleted": (Path.unlink, "was deleted"),
     "database replaced": (replace_with_a_copy, "was replaced by another file"),
     "database emptied": (lambda path: os.truncate(path, 0), "was emptied or overwritten"),
@@ -279,6 +335,23 @@ async def test_the_stores_own_checkpoints_and_compactions_are_no_change(tmp_path
     await store.close()
 
 
+async def test_a_log_that_the_store_truncated_is_no_change(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "state.db")
+    for number in range(60):
+        await store.txn([Put(f"key/{number}", bytes(1 << 20))])
+    await store.check()
+    for number in range(60):
+        await store.txn([Delete(f"key/{number}")])
+    await store.check()
+    await store.compact(store.revision)  # most of the file is free now, so it shrinks
+    assert wal(tmp_path / "state.db").stat().st_size == 0
+    await store.check()
+    await store.check()
+    await fill(store, 3)
+    await store.check()
+    await store.close()
+
+
 async def test_the_check_runs_until_the_store_fails(tmp_path: Path) -> None:
     class Ticks:
         slept = 0
@@ -297,30 +370,46 @@ async def test_the_check_runs_until_the_store_fails(tmp_path: Path) -> None:
     await store.close()
 
 
-# -- backups ----------------------------------------------------------------------------------------------------------
+# -- replacing a database ---------------------------------------------------------------------------------------------
 
 
-async def back_up(store: SqliteStore, path: Path) -> None:
-    writer = BackupWriter(path)
-    page = await store.list("")
-    writer.add(page.items)
-    writer.finish(page.revision)
+def accept(history: History) -> None:
+    """Verify nothing."""
 
 
-async def test_a_restored_backup_has_the_state_and_a_greater_revision(tmp_path: Path) -> None:
+async def save(store: SqliteStore, path: Path) -> None:
+    async with aclosing(encoded(store, "")) as stream:
+        file = BackupFile(path)
+        async for chunk in stream:
+            file.write(chunk)
+        file.finish()
+
+
+def restore(backup: Path, path: Path, *, replace: bool) -> int:
+    saved = SavedState(backup)
+    writer = DatabaseWriter(path, replace=replace)
+    try:
+        for page in saved.pages():
+            writer.add(page)
+        revision = max(saved.header.revision, writer.replaced_revision) + REVISION_GAP
+        writer.finish(revision, accept)
+    finally:
+        writer.abandon()
+    return revision
+
+
+async def test_a_replaced_database_has_the_new_state_and_a_greater_revision(tmp_path: Path) -> None:
     path, backup = tmp_path / "state.db", tmp_path / "monday"
     store = SqliteStore.open(path)
     await store.txn([Put("a", b"1"), Put("b", b"2"), Put("c", b"3")])
     await fill(store, 10)
     page = await store.list("")
-    await back_up(store, backup)
-    assert backup.stat().st_mode & 0o777 == 0o600
-    assert [name for name in os.listdir(tmp_path) if name.startswith("monday")] == ["monday"]
+    await save(store, backup)
     await fill(store, 100)
     with pytest.raises(StoreError, match="in use by another process"):
         restore(backup, path, replace=True)
     await store.close()
-    with pytest.raises(StoreError, match=r"there is a database at .* already; with --force"):
+    with pytest.raises(DatabaseExists, match=r"there is a database at .* already"):
         restore(backup, path, replace=False)
 
     revision = restore(backup, path, replace=True)
@@ -341,13 +430,13 @@ async def test_a_restored_backup_has_the_state_and_a_greater_revision(tmp_path: 
 @pytest.mark.parametrize(
     ("step", "left"), [("_rename_replaced", "is missing"), ("remove_revision_file", "is not the database")]
 )
-async def test_a_crash_during_a_restore_leaves_a_database_that_is_refused(
+async def test_a_crash_during_a_replacement_leaves_a_database_that_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, left: str
 ) -> None:
     path, backup = tmp_path / "state.db", tmp_path / "backup"
     store = SqliteStore.open(path)
     await fill(store, 10)
-    await back_up(store, backup)
+    await save(store, backup)
     await store.close()
     real = getattr(recovery, step)
 
@@ -367,21 +456,21 @@ async def test_a_crash_during_a_restore_leaves_a_database_that_is_refused(
     await restored.close()
 
 
-async def test_a_backup_overwrites_nothing_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    backup, path = tmp_path / "backup", tmp_path / "state.db"
-    (tmp_path / "live").mkdir()
-    store = SqliteStore.open(tmp_path / "live" / "state.db")
-    await fill(store, 50)
-    await back_up(store, backup)
-    with pytest.raises(StoreError, match="exists already"):
-        BackupWriter(backup)
+async def test_a_replacement_that_is_not_verified_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = SqliteStore.open(path)
+    await fill(store, 3)
     await store.close()
-    whole = backup.read_bytes()
-    for damaged in (b"", b"not a database at all" * 100, whole[: len(whole) // 2], whole.replace(b"key/7", b"kez/7")):
-        backup.write_bytes(damaged)
-        with pytest.raises(StoreError, match="backup"):
-            restore(backup, path, replace=False)
-        assert not path.exists()
-        assert not (tmp_path / "state.db.restoring").exists()
-    with pytest.raises(StoreError, match="cannot be read: No such file"):
-        restore(tmp_path / "none", path, replace=False)
+    before = path.read_bytes()
+    writer = DatabaseWriter(path, replace=True)
+    writer.add([KeyValue("a", b"1", 1, 2)])
+
+    def refuse(history: History) -> None:
+        assert [*history.state] == ["a"]
+        raise StoreError("no")
+
+    with pytest.raises(StoreError, match="no"):
+        writer.finish(5, refuse)
+    writer.abandon()
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["state.db", "state.db-lock", "state.db-revision"]

@@ -1,16 +1,14 @@
-"""Whatever single thing goes wrong, there is one bucket for one object in the end, and none for none."""
+"""With any single fault, there is one bucket for each object in the end, and none without an object."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from examples.coolstorage_operator import CoolStorage, ProviderClient, coolstorage_operator
 from examples.coolstorage_operator.provider import Provider
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Operator, is_true
 from setpoint.testing import Exploration, VirtualClock, VirtualCluster
 
-Obj = dict[str, Any]
 COOL = CoolStorage.ref
 
 

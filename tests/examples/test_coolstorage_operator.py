@@ -1,4 +1,4 @@
-"""The operator for something outside the cluster, in virtual time with the provider beside it."""
+"""The operator for resources outside the cluster, in virtual time with a simulated provider."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from examples.coolstorage_operator import CoolStorage, ProviderClient, coolstora
 from examples.coolstorage_operator.provider import Provider, serve
 from examples.coolstorage_operator.provider_client import ProviderDown, Refused
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Invalid, Operator, is_true
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 COOL = CoolStorage.ref
 
 
@@ -58,7 +58,7 @@ async def reason(cluster: VirtualCluster) -> str:
 
 
 @virtual(nodes=0, controllers=())
-async def test_a_bucket_from_beginning_to_end(cluster: VirtualCluster) -> None:
+async def test_the_life_cycle_of_a_bucket(cluster: VirtualCluster) -> None:
     provider = beside(cluster)
     async with cluster.running(operator(provider)):
         await cluster.client.create(photos())
@@ -86,7 +86,7 @@ async def test_a_bucket_from_beginning_to_end(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=())
-async def test_what_happens_outside_is_seen_and_repaired(cluster: VirtualCluster) -> None:
+async def test_external_changes_are_detected_and_repaired(cluster: VirtualCluster) -> None:
     provider = beside(cluster)
     async with with_photos(cluster, provider):
         provider.buckets["bkt-0001"]["sizeGB"] = 1
@@ -100,7 +100,7 @@ async def test_what_happens_outside_is_seen_and_repaired(cluster: VirtualCluster
 
 
 @virtual(nodes=0, controllers=())
-async def test_a_provider_that_is_down_is_asked_less_and_less(cluster: VirtualCluster) -> None:
+async def test_an_unavailable_provider_is_retried_with_backoff(cluster: VirtualCluster) -> None:
     provider = beside(cluster)
     async with with_photos(cluster, provider):
         provider.failures = 1000
@@ -120,7 +120,7 @@ async def test_a_provider_that_is_down_is_asked_less_and_less(cluster: VirtualCl
 
 
 @virtual(nodes=0, controllers=())
-async def test_what_the_provider_refuses_is_told_and_a_bucket_may_be_kept(cluster: VirtualCluster) -> None:
+async def test_rejections_are_reported_and_buckets_can_be_retained(cluster: VirtualCluster) -> None:
     provider = beside(cluster)
     async with cluster.running(operator(provider)):
         await cluster.client.create(photos(sizeGB=5000))
@@ -134,7 +134,7 @@ async def test_what_the_provider_refuses_is_told_and_a_bucket_may_be_kept(cluste
         assert list(provider.buckets) == ["bkt-0001"]
 
 
-async def test_over_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_provider_over_http(caplog: pytest.LogCaptureFixture) -> None:
     provider = Provider()
     with caplog.at_level("INFO"):
         server = await serve(provider)

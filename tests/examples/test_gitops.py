@@ -1,4 +1,4 @@
-"""A directory and Git repositories kept in sync, on a whole cluster in virtual time."""
+"""Synchronization of a directory and of Git repositories, on a whole cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from examples.gitops import Sources, Sync, gitops_operator
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Invalid, is_true
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 SYNC, CONFIG_MAP, DEPLOYMENT = Sync.ref, ("v1", "ConfigMap"), ("apps/v1", "Deployment")
 
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -139,7 +139,7 @@ async def test_a_directory_is_applied_and_becomes_healthy(cluster: VirtualCluste
 
 
 @virtual(nodes=1)
-async def test_drift_is_shown_and_undone(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_drift_is_reported_and_corrected(cluster: VirtualCluster, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "web.yaml").write_text(WEB + "---" + CONFIG % "one")
     async with with_sync(cluster, tmp_path):
@@ -159,7 +159,7 @@ async def test_drift_is_shown_and_undone(cluster: VirtualCluster, tmp_path: Path
 
 
 @virtual(nodes=0, controllers=())
-async def test_drift_may_be_only_shown(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_drift_can_be_reported_only(cluster: VirtualCluster, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "one.yaml").write_text(CONFIG % "one")
     async with with_sync(cluster, tmp_path, undo=False):
@@ -179,7 +179,7 @@ async def test_drift_may_be_only_shown(cluster: VirtualCluster, tmp_path: Path) 
 
 
 @virtual(nodes=0, controllers=())
-async def test_what_leaves_the_source_goes_if_it_came_from_there(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_objects_removed_from_the_source_are_pruned(cluster: VirtualCluster, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     for name in ("one", "two", "three", "four"):
@@ -207,7 +207,7 @@ async def test_what_leaves_the_source_goes_if_it_came_from_there(cluster: Virtua
 
 
 @virtual(nodes=0, controllers=())
-async def test_bad_manifests_are_told_and_hold_nothing_up_but_pruning(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_invalid_manifests_are_reported_and_only_suspend_pruning(cluster: VirtualCluster, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "one.yaml").write_text(CONFIG % "one")
@@ -236,7 +236,7 @@ async def test_bad_manifests_are_told_and_hold_nothing_up_but_pruning(cluster: V
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 @virtual(nodes=0, controllers=())
-async def test_a_repository(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_a_git_repository(cluster: VirtualCluster, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     repo.mkdir()
     git(repo, "init", "--quiet", "--initial-branch", "main")
@@ -264,7 +264,7 @@ async def test_a_repository(cluster: VirtualCluster, tmp_path: Path) -> None:
 
 
 @virtual(nodes=0, controllers=())
-async def test_only_below_the_root(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_paths_outside_the_root_are_rejected(cluster: VirtualCluster, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "secret.yaml").write_text(CONFIG % "secret")

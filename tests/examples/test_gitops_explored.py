@@ -1,17 +1,16 @@
-"""Whatever single thing goes wrong, the cluster holds in the end what the source says, and no more of it."""
+"""With any single fault, the cluster ends with the content of the source."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from examples.gitops import Sources, Sync, gitops_operator
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Operator
 from setpoint.testing import Exploration, VirtualCluster
 
-Obj = dict[str, Any]
 SYNC, CONFIG_MAP = Sync.ref, ("v1", "ConfigMap")
 CONFIG = "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {colour: %s}}"
 
@@ -70,7 +69,7 @@ def exploration() -> Exploration:
     return Exploration(operator, story, outside=Source, controllers=(), scheduler=False)
 
 
-def test_the_source_is_what_counts() -> None:
+def test_the_cluster_equals_the_source() -> None:
     found = exploration()
     found.explore(faults=("crash-before",))
     found.explore(limit=4)  # a few of all others

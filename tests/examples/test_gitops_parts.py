@@ -1,4 +1,4 @@
-"""Which fields differ, and whether an object is well: pure functions."""
+"""Differences of fields, and health of objects: pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from examples.gitops.comparing import changed_fields
 from examples.gitops.health import ailment
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 def deployment(replicas: int, image: str, **meta: Any) -> Obj:
@@ -34,7 +34,7 @@ def deployment(replicas: int, image: str, **meta: Any) -> Obj:
         ({"metadata": {}, "a": [{"name": "x"}]}, {"metadata": {}, "a": []}, [".a[x]"]),
     ],
 )
-def test_which_fields_changed(before: Obj, after: Obj, fields: list[str]) -> None:
+def test_changed_fields(before: Obj, after: Obj, fields: list[str]) -> None:
     assert changed_fields(before, after) == fields
 
 
@@ -74,5 +74,5 @@ def condition(type: str, status: str) -> Obj:
         ({"kind": "ConfigMap", "metadata": {}}, ""),
     ],
 )
-def test_what_is_missing(obj: Obj, expected: str) -> None:
+def test_health_of_objects(obj: Obj, expected: str) -> None:
     assert ailment(obj) == expected

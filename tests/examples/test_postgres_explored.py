@@ -1,4 +1,4 @@
-"""Whatever single thing goes wrong, clusters end as they should, with the password that was chosen first."""
+"""With any single fault, clusters end as declared, with the password that was chosen first."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from effort import tries
 from examples.postgres_operator import PostgresCluster, postgres_operator
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Operator
 from setpoint.testing import Exploration, VirtualCluster
 
-Obj = dict[str, Any]
 PG = PostgresCluster.ref
 
 
@@ -76,7 +76,7 @@ def exploration() -> Exploration:
     return Exploration(operator, on_paper, **COMMON, controllers=("garbage-collector-controller",), scheduler=False)
 
 
-def test_the_same_objects() -> None:
+def test_the_end_state_has_the_same_objects() -> None:
     exploration().explore(limit=5)
 
 
@@ -99,5 +99,5 @@ def whole_exploration() -> Exploration:
     return Exploration(operator, for_real, **COMMON, nodes=1)
 
 
-def test_growing_and_going() -> None:
+def test_scaling_and_deletion() -> None:
     whole_exploration().explore(faults=("crash-after",), limit=tries(1, 20))

@@ -13,10 +13,10 @@ import yaml
 from examples.postgres_operator import PostgresCluster, postgres_operator
 
 from setpoint.client.client import TABLE
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Invalid, NotFound, Operator, is_true
 from setpoint.testing import VirtualCluster, prepared, virtual
 
-Obj = dict[str, Any]
 PG = PostgresCluster.ref
 STATEFUL_SET, JOB, CLAIM = ("apps/v1", "StatefulSet"), ("batch/v1", "Job"), ("v1", "PersistentVolumeClaim")
 STORAGE_CLASS = ("storage.k8s.io/v1", "StorageClass")
@@ -75,7 +75,7 @@ async def names(cluster: VirtualCluster, resource: tuple[str, str], selector: st
 
 
 @virtual(start=running_orders)
-async def test_a_cluster_comes_up(cluster: VirtualCluster) -> None:
+async def test_a_cluster_becomes_ready(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         found = await get(cluster)
         assert is_true(found, "Ready")
@@ -95,7 +95,7 @@ async def test_a_cluster_comes_up(cluster: VirtualCluster) -> None:
 
 
 @virtual(start=running_orders)
-async def test_backups_are_made_on_time_and_told(cluster: VirtualCluster) -> None:
+async def test_backups_run_on_schedule_and_are_reported(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         assert "lastBackup" not in (await get(cluster))["status"]
         await change(cluster, replication=replicas(1), backupSchedule="* * * * *")
@@ -108,7 +108,7 @@ async def test_backups_are_made_on_time_and_told(cluster: VirtualCluster) -> Non
 
 
 @virtual(start=running_orders)
-async def test_meddling_is_undone(cluster: VirtualCluster) -> None:
+async def test_manual_changes_are_reverted(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.patch(STATEFUL_SET, "orders", {"spec": {"replicas": 1}}, "default")
         await cluster.client.delete(("v1", "Service"), "orders", "default")
@@ -142,7 +142,7 @@ async def test_the_password_is_chosen_once(cluster: VirtualCluster) -> None:
 
 
 @virtual(start=running_orders)
-async def test_an_upgrade_takes_the_primary_last(cluster: VirtualCluster) -> None:
+async def test_an_upgrade_restarts_the_primary_last(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()), cluster.client.watch(PG, "default") as watch:
         await change(cluster, engineVersion="17")
         phases: list[str] = []
@@ -182,7 +182,7 @@ async def test_storage_grows_under_running_instances(cluster: VirtualCluster) ->
 
 
 @virtual(start=running_orders)
-async def test_the_last_backup(cluster: VirtualCluster) -> None:
+async def test_a_final_backup_precedes_deletion(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.delete(PG, "orders", "default", propagation="Foreground")
         await cluster.settle(quiet=30)
@@ -195,7 +195,7 @@ async def test_the_last_backup(cluster: VirtualCluster) -> None:
 
 
 @virtual(start=running_orders)
-async def test_instances_that_are_set_free_keep_their_data(cluster: VirtualCluster) -> None:
+async def test_orphaned_instances_keep_their_data(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await change(cluster, skipFinalBackup=True)
         await cluster.client.delete(PG, "orders", "default", propagation="Orphan")
@@ -207,7 +207,7 @@ async def test_instances_that_are_set_free_keep_their_data(cluster: VirtualClust
 
 
 @virtual(nodes=0)
-async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCluster) -> None:
+async def test_a_failed_final_backup_delays_deletion(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.create(orders())
         await cluster.settle(quiet=10)
@@ -227,7 +227,7 @@ async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCl
 
 
 @virtual(start=running_orders)
-async def test_a_namespace_that_goes_takes_its_clusters_along(cluster: VirtualCluster) -> None:
+async def test_deleting_a_namespace_deletes_its_clusters(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         await cluster.client.create(
@@ -256,7 +256,7 @@ spec:
 
 
 @virtual(nodes=3)
-async def test_a_cluster_with_all_fields_is_shown_at_a_glance(cluster: VirtualCluster) -> None:
+async def test_printer_columns_of_a_cluster(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.create(yaml.safe_load(PRODUCTION), namespace="default")
         await cluster.settle(quiet=10)
@@ -265,8 +265,12 @@ async def test_a_cluster_with_all_fields_is_shown_at_a_glance(cluster: VirtualCl
         [row] = table["rows"]
         shown = dict(zip((each["name"] for each in table["columnDefinitions"]), row["cells"]))
         assert {name: shown[name] for name in ("Name", "Phase", "Ready", "Version", "Size")} == {
-            "Name": "production-db", "Phase": "Running", "Ready": "2/2", "Version": "15.3", "Size": "100Gi",
-        }  # fmt: skip
+            "Name": "production-db",
+            "Phase": "Running",
+            "Ready": "2/2",
+            "Version": "15.3",
+            "Size": "100Gi",
+        }
         assert shown["Message"] == "2 of 2 instances are ready"
         found = await cluster.client.get(STATEFUL_SET, "production-db", "default")
         assert found["spec"]["replicas"] == 2
@@ -282,7 +286,7 @@ async def test_without_replication_one_instance_runs(cluster: VirtualCluster) ->
         assert (await cluster.client.get(PG, "orders", "default"))["status"]["ready"] == "1/1"
 
 
-REFUSED = [
+REFUSED: list[tuple[Obj, str]] = [
     ({"storageSize": "512Mi"}, "storage can grow, never shrink"),
     ({"engineVersion": "15.9"}, "cannot go back to 15.9 from 16"),
     ({"engineVersion": "latest"}, "engineVersion"),
@@ -292,7 +296,7 @@ REFUSED = [
 
 
 @virtual(nodes=0, controllers=())
-async def test_what_cannot_be_asked_for(cluster: VirtualCluster) -> None:
+async def test_invalid_specs_are_rejected(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.create(orders())
         for spec, problem in REFUSED:

@@ -1,4 +1,4 @@
-"""What a newcomer types, from the readme of the first example, against a real `setpoint up`."""
+"""The commands of the first example's readme, with a real `setpoint up`."""
 
 from __future__ import annotations
 

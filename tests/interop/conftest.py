@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from comparing import Both
-from effort import THOROUGH
 from server_process import ServerProcess, server_process
 from up_process import up_process
 
@@ -17,27 +14,14 @@ from setpoint.testing.plugin import live_cluster
 
 __all__ = ["live_cluster"]
 
-sys.path.insert(0, str(Path(__file__).parent))
 
-from kubectl_runner import Kubectl
+from kubectl_runner import Kubectl, kubectls
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with server_process(tmp_path_factory.mktemp("interop"), "--authorization-mode", "Node,RBAC") as running:
         yield running
-
-
-def kubectls() -> list[Path]:
-    """The oldest and the newest kubectl beside the one on the path (some distributions ship several versions), or all
-    of them with SETPOINT_THOROUGH; and those that are named in SETPOINT_TEST_KUBECTL."""
-    found = [Path(path) for path in os.environ.get("SETPOINT_TEST_KUBECTL", "").split(os.pathsep) if path]
-    installed = shutil.which("kubectl")
-    if installed:
-        real = Path(installed).resolve()
-        versions = sorted(real.parent.glob("kubectl.[0-9]*")) or [real]
-        found += versions if THOROUGH else sorted({versions[0], versions[-1]})
-    return found
 
 
 @pytest.fixture(scope="session")

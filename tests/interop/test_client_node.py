@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from setpoint.testing.live import LiveCluster
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from kubectl_runner import Kubectl
 from quick_look import QuickLook
+
+from setpoint.testing.live import LiveCluster
 
 OPERATORS = Path(__file__).parent / "operators"
 SOURCES = OPERATORS / "node"

@@ -1,4 +1,4 @@
-"""apply on custom resources, on what is being deleted, and by kubectl and `setpoint` in turn on the same objects."""
+"""`apply` on custom resources, on terminating objects, and by kubectl and `setpoint` in turn on the same objects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def prepared(both: Both) -> Both:
     return both
 
 
-def test_custom_resources(both: Both) -> None:
+def test_apply_of_custom_resources(both: Both) -> None:
     both.writes("apply -f -", stdin=THING)
     both.writes("apply -f -", stdin=THING)
     both.writes("! diff -f -", stdin=THING_CHANGED)
@@ -77,7 +77,7 @@ def test_custom_resources(both: Both) -> None:
     both.writes("! apply -f -", stdin=THING.replace("Thing", "Nothing") + "---" + MAP.replace("one", "beside"))
 
 
-def test_what_is_being_deleted(both: Both) -> None:
+def test_apply_of_terminating_objects(both: Both) -> None:
     held = MAP.replace("one, ", "held, finalizers: [example.com/hold], ")
     both.writes("apply -f -", stdin=held)
     both.writes("! delete cm held --timeout=1s")
@@ -88,7 +88,7 @@ def test_what_is_being_deleted(both: Both) -> None:
     both.writes("wait --for=delete cm/held --timeout=5s")
 
 
-def test_in_turn(both: Both) -> None:
+def test_alternating_applies_of_one_object(both: Both) -> None:
     """What one has applied is known to the other: the same object, in one namespace."""
     first, then = WEB.replace("name: web", "name: turn"), WEB_CHANGED.replace("name: web", "name: turn")
     said = [
@@ -115,7 +115,7 @@ def test_in_turn(both: Both) -> None:
     ]
 
 
-def test_sets_in_turn(both: Both) -> None:
+def test_alternating_applies_with_applysets(both: Both) -> None:
     line = "apply -f - --prune --applyset=turns"
     one, two = MAP.replace("one", "t1"), MAP.replace("one", "t2")
     assert both.theirs_does(line, one + "---" + two, KUBECTL_APPLYSET="true").count("created") == 2

@@ -1,4 +1,4 @@
-"""Pods that are run, services that expose, features that are set: by kubectl and by `setpoint`."""
+"""`run`, `expose`, `autoscale` and `set`: the same results by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`config`: the same lines make the same files, and show them alike."""
+"""`config`: kubectl and `setpoint` write and show the same files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def shown(files: Both, lines: str) -> None:
         files.writes("config view --raw --kubeconfig={ns}")
 
 
-def test_looking(files: Both) -> None:
+def test_config_view_and_get(files: Both) -> None:
     files.writes("""
         config view --kubeconfig={ns}
         config view --kubeconfig={ns} -o json
@@ -87,7 +87,9 @@ def test_looking(files: Both) -> None:
 
 
 def test_contexts(files: Both) -> None:
-    shown(files, """
+    shown(
+        files,
+        """
         config use-context away
         config use home
         ! config use-context nobody
@@ -104,11 +106,14 @@ def test_contexts(files: Both) -> None:
         config delete-context at-home
         ! config delete-context nobody
         config set-context --current --namespace=x --cluster=
-    """)  # fmt: skip
+    """,
+    )
 
 
 def test_clusters(files: Both) -> None:
-    shown(files, """
+    shown(
+        files,
+        """
         config set-cluster new --server=https://1.2.3.4
         config set-cluster new --tls-server-name=example.com
         config set-cluster new --server=https://4.3.2.1
@@ -122,11 +127,14 @@ def test_clusters(files: Both) -> None:
         ! config set-cluster home --embed-certs --certificate-authority=not-there
         config delete-cluster new
         ! config delete-cluster new
-    """)  # fmt: skip
+    """,
+    )
 
 
 def test_users(files: Both) -> None:
-    shown(files, """
+    shown(
+        files,
+        """
         config set-credentials new --token=abc
         config set-credentials new --username=a --password=b
         config set-credentials new --client-certificate=me.crt --client-key=me.key
@@ -142,11 +150,14 @@ def test_users(files: Both) -> None:
         config delete-user me
         ! config delete-user me
         ! config delete-user
-    """)  # fmt: skip
+    """,
+    )
 
 
 def test_properties(files: Both) -> None:
-    shown(files, """
+    shown(
+        files,
+        """
         config set current-context away
         config set clusters.home.server https://1.1.1.1
         config set clusters.10.0.0.1.server https://10.0.0.1
@@ -166,7 +177,8 @@ def test_properties(files: Both) -> None:
         config unset contexts.away
         config unset users
         ! config unset clusters.nobody.server
-    """)  # fmt: skip
+    """,
+    )
 
 
 def test_several_files(files: Both) -> None:

@@ -1,4 +1,4 @@
-"""Objects made by words: what kubectl makes of them and what `setpoint` does."""
+"""Objects created from arguments: the same by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

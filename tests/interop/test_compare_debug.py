@@ -1,4 +1,4 @@
-"""`debug` makes the Pods that kubectl makes."""
+"""`debug` creates the same Pods as kubectl."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ PROFILES = ("general", "baseline", "restricted", "netadmin", "sysadmin", "legacy
 @pytest.fixture(scope="module")
 def pods(both: Both) -> Both:
     both.given(POD)
-    names = [(r"debugger-[a-z0-9]{5}\b", "debugger-XXXXX"), (r"(node-debugger-\S+)-[a-z0-9]{5}\b", r"\1-XXXXX"),
-             (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-XXXXX")]  # fmt: skip
+    names = [
+        (r"debugger-[a-z0-9]{5}\b", "debugger-XXXXX"),
+        (r"(node-debugger-\S+)-[a-z0-9]{5}\b", r"\1-XXXXX"),
+        (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-XXXXX"),
+    ]
     return replace(both, smooth=names)
 
 
@@ -65,7 +68,7 @@ def test_copies(pods: Both) -> None:
     """)
 
 
-def test_what_makes_no_sense(pods: Both) -> None:
+def test_invalid_arguments(pods: Both) -> None:
     pods.writes("""
         ! debug
         ! debug web

@@ -4,22 +4,17 @@ see them: in another zone, without events, in small pages, and by somebody who m
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from describing import NAMESPACE, Comparison, Described, Named, Seeds, View, documents, title
+from kubectl_runner import Kubectl, kubectls
 from server_process import ServerProcess
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from describing import NAMESPACE, Comparison, Described, Named, Seeds, View, documents, title
-from kubectl_runner import Kubectl
-
-from conftest import kubectls
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.system import SystemClock
 
 LEAST = 33
@@ -32,14 +27,33 @@ pytestmark = [
 
 SINCE = {title(one): one.get("since", LEAST) for one in documents() if one["kind"] != "Event"}
 WITH_TIMES = (
-    "Pod/full", "NetworkPolicy/some", "Node/worker-1", "Node/bare", "Deployment/web", "StatefulSet/db", "Job/done",
-    "CronJob/nightly", "ServiceCIDR/more", "PersistentVolumeClaim/bound", "CSINode/worker-1",
-    "HorizontalPodAutoscaler/all", "CertificateSigningRequest/full",
-)  # fmt: skip
+    "Pod/full",
+    "NetworkPolicy/some",
+    "Node/worker-1",
+    "Node/bare",
+    "Deployment/web",
+    "StatefulSet/db",
+    "Job/done",
+    "CronJob/nightly",
+    "ServiceCIDR/more",
+    "PersistentVolumeClaim/bound",
+    "CSINode/worker-1",
+    "HorizontalPodAutoscaler/all",
+    "CertificateSigningRequest/full",
+)
 WITH_MORE = (
-    "Pod/full", "Node/worker-1", "Deployment/web", "ReplicaSet/web-new", "PersistentVolumeClaim/bound", "Service/web",
-    "Ingress/routes", "ConfigMap/settings", "ServiceAccount/runner", "Namespace/limited", "ControllerRevision/odd",
-)  # fmt: skip
+    "Pod/full",
+    "Node/worker-1",
+    "Deployment/web",
+    "ReplicaSet/web-new",
+    "PersistentVolumeClaim/bound",
+    "Service/web",
+    "Ingress/routes",
+    "ConfigMap/settings",
+    "ServiceAccount/runner",
+    "Namespace/limited",
+    "ControllerRevision/odd",
+)
 VIEWS = {
     "as it is": View(tuple(SINCE)),
     "from New York": View(
@@ -120,7 +134,7 @@ def texts(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Te
 
 @pytest.mark.parametrize(("name", "view"), CASES)
 @pytest.mark.parametrize("binary", [path.name for path in BINARIES])
-def test_it_reads_the_same(texts: Texts, binary: str, name: str, view: str) -> None:
+def test_descriptions_are_equal(texts: Texts, binary: str, name: str, view: str) -> None:
     if Kubectl(Path(binary), Path(), Path(), "").minor < SINCE[name]:
         pytest.skip(f"before kubectl 1.{SINCE[name]} it fails, or says things in an order that changes")
     assert not texts[binary, name, view].difference()

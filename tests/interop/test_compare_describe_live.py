@@ -4,20 +4,15 @@ write, not those that a test thought of."""
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
+from describing import Comparison, Named, View
+from kubectl_runner import Kubectl, kubectls
 from up_process import up_process
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from describing import Comparison, Named, View
-from kubectl_runner import Kubectl
-
-from conftest import kubectls
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.system import SystemClock
 
 LEAST = 33
@@ -117,7 +112,7 @@ async def differences(kubectl: Kubectl) -> dict[str, str]:
     return found
 
 
-def test_everything_reads_the_same(tmp_path: Path) -> None:
+def test_descriptions_of_a_running_cluster_are_equal(tmp_path: Path) -> None:
     with up_process(tmp_path, "--nodes", "2") as kubeconfig:
         kubectl = Kubectl(BINARIES[-1], kubeconfig, tmp_path, "default")
         kubectl("apply", "-f", "-", stdin=WORKLOADS)

@@ -1,4 +1,4 @@
-"""What the server offers, told alike by kubectl and by `setpoint`."""
+"""`api-resources` and `api-versions`: the same output by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

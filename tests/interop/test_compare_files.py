@@ -1,4 +1,4 @@
-"""Files, directories and editors, told alike by kubectl and by `setpoint`."""
+"""Files, directories and editors: the same results by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_directories(laid_out: Both) -> None:
     """)
 
 
-def test_odd_files(laid_out: Both) -> None:
+def test_unusual_files(laid_out: Both) -> None:
     laid_out.writes("""
         ! create -f comments.yaml
         create -f list.yaml

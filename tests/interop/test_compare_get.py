@@ -1,4 +1,4 @@
-"""`get` in all its forms, told alike by kubectl and by `setpoint`."""
+"""`get` in all its forms: the same output by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_files(found: Both) -> None:
     found.reads("get -f -", stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: two}}")
 
 
-def test_wrong_lines(found: Both) -> None:
+def test_invalid_command_lines(found: Both) -> None:
     found.reads("""
         ! get
         ! get nope

@@ -1,4 +1,4 @@
-"""Kustomizations, built alike by kubectl and by `setpoint`."""
+"""Kustomizations: the same output by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 
@@ -390,21 +390,29 @@ WRONG: dict[str, dict[str, str]] = {
     "twice": {"kustomization.yaml": "resources: [../base, ../base]\n"},
     "cycle": {"kustomization.yaml": "resources: [../cycle]\n"},
     "outside": {"kustomization.yaml": "resources: [../base/web.yaml]\n"},
-    "no-target": {"kustomization.yaml": "resources: [../base]\n"
-        "patches: [{patch: '{apiVersion: v1, kind: Service, metadata: {name: no}}'}]\n"},
+    "no-target": {
+        "kustomization.yaml": "resources: [../base]\n"
+        "patches: [{patch: '{apiVersion: v1, kind: Service, metadata: {name: no}}'}]\n"
+    },
     "no-replica": {"kustomization.yaml": "resources: [../base]\nreplicas: [{name: no, count: 1}]\n"},
     "bad-literal": {"kustomization.yaml": "configMapGenerator: [{name: x, literals: [novalue]}]\n"},
-    "exists": {"kustomization.yaml": "resources: [x.yaml]\nconfigMapGenerator: [{name: x}]\n", 
-        "x.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}"},
+    "exists": {
+        "kustomization.yaml": "resources: [x.yaml]\nconfigMapGenerator: [{name: x}]\n",
+        "x.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}",
+    },
     "merge-nothing": {"kustomization.yaml": "configMapGenerator: [{name: x, behavior: merge}]\n"},
     "not-a-component": {"kustomization.yaml": "components: [../base]\n"},
     "number-label": {"kustomization.yaml": "resources: [../base]\ncommonLabels: {a: 1}\n"},
-    "json-fails": {"kustomization.yaml": "resources: [../base]\n"
-        "patches: [{target: {kind: Service}, patch: '[{op: remove, path: /no/where}]'}]\n"},
+    "json-fails": {
+        "kustomization.yaml": "resources: [../base]\n"
+        "patches: [{target: {kind: Service}, patch: '[{op: remove, path: /no/where}]'}]\n"
+    },
     "unnamed": {"kustomization.yaml": "resources: [x.yaml]\n", "x.yaml": "{apiVersion: v1, kind: ConfigMap}"},
-    "no-source": {"kustomization.yaml": "resources: [../base]\n"
-        "replacements: [{source: {kind: No}, targets: [{select: {kind: Service}}]}]\n"},
-}  # fmt: skip
+    "no-source": {
+        "kustomization.yaml": "resources: [../base]\n"
+        "replacements: [{source: {kind: No}, targets: [{select: {kind: Service}}]}]\n"
+    },
+}
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -425,17 +433,17 @@ def laid_out(both: Both) -> Both:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_built(laid_out: Both, name: str) -> None:
+def test_kustomizations_are_built_equally(laid_out: Both, name: str) -> None:
     laid_out.reads(f"kustomize {name}")
 
 
-def test_refused(laid_out: Both) -> None:
+def test_kustomizations_are_rejected_equally(laid_out: Both) -> None:
     laid_out.reads("\n".join(f"! kustomize {name}" for name in WRONG))
     laid_out.reads("! kustomize nowhere\n! kustomize a b\n! kustomize base --load-restrictor=odd")
     laid_out.reads("kustomize outside --load-restrictor=LoadRestrictionsNone")
 
 
-def test_applied(laid_out: Both) -> None:
+def test_kustomizations_are_applied_equally(laid_out: Both) -> None:
     laid_out.writes("""
         ! apply -k generators --dry-run=client -o name
         ! create -k images --dry-run=client -o yaml

@@ -1,4 +1,4 @@
-"""`logs` in all its forms, told alike by kubectl and by `setpoint`."""
+"""`logs` in all its forms: the same output by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people look at when they ask how a cluster is: told alike by kubectl and by `setpoint`."""
+"""`explain`, `auth`, `top`, `events` and `certificate`: the same output by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_auth(both_alive: Both) -> None:
     """)
 
 
-def test_who_may_not(both: Both) -> None:
+def test_forbidden_requests(both: Both) -> None:
     both.reads("""
         ! auth can-i get pods --as=ann
         ! auth can-i get pods --as=ann -q

@@ -1,4 +1,4 @@
-"""Nodes tainted, cordoned and drained by kubectl and by `setpoint`."""
+"""`taint`, `cordon` and `drain`: the same results by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

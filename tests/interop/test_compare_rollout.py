@@ -1,4 +1,4 @@
-"""Workloads on their way, told alike by kubectl and by `setpoint`, on a cluster with controllers and nodes."""
+"""`rollout` and `scale` on a cluster with controllers and nodes: the same output by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

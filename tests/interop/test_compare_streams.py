@@ -1,4 +1,4 @@
-"""Verbs that reach into Pods, as kubectl has them."""
+"""`exec`, `attach`, `cp` and `port-forward`: the same results by kubectl and by `setpoint`."""
 
 from __future__ import annotations
 

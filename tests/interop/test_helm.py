@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubectl_runner import Kubectl
 
 from setpoint.testing.live import LiveCluster
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl
 
 CHART = Path(__file__).parent / "charts" / "shop"
 HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

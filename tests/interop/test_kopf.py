@@ -11,14 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-
-from setpoint.apiserver.http.certificates import ensure_certificates
-from setpoint.testing.live import LiveCluster
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from kubectl_runner import Kubectl
 from quick_look import QuickLook
+
+from setpoint.cluster.certificates import ensure_certificates
+from setpoint.testing.live import LiveCluster
 
 OPERATORS = Path(__file__).parent / "operators"
 SITE = "apiVersion: shop.example.com/v1\nkind: Website\nmetadata: {name: %s}\nspec: {image: nginx%s}\n"

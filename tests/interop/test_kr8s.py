@@ -25,7 +25,7 @@ async def config_map(api: kr8s.Api, name: str, **data: str) -> ConfigMap:
     return await ConfigMap({"metadata": {"name": name, "namespace": NAMESPACE}, "data": data}, api=api)
 
 
-async def test_life_of_an_object(api: kr8s.Api) -> None:
+async def test_life_cycle_of_an_object(api: kr8s.Api) -> None:
     made = await config_map(api, "life", x="1")
     await made.create()
     await made.patch({"data": {"x": "2"}})
@@ -40,7 +40,7 @@ async def test_life_of_an_object(api: kr8s.Api) -> None:
         await ConfigMap.get("life", namespace=NAMESPACE, api=api, timeout=0.1)
 
 
-async def test_refusals(api: kr8s.Api) -> None:
+async def test_rejected_requests(api: kr8s.Api) -> None:
     made = await config_map(api, "taken")
     await made.create()
     with pytest.raises(kr8s.ServerError, match="already exists") as caught:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl, Versions
+from kubectl_runner import Kubectl, Versions, kubectls
 from server_process import ServerProcess
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 pytestmark = [
@@ -145,8 +139,9 @@ def _typed_clients(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "d", "--image=nginx", "--replicas=2", "--port=80")
     spec = kubectl.get("deploy", "d")["spec"]
     assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["ports"]) == (
-        2, [{"containerPort": 80, "protocol": "TCP"}],
-    )  # fmt: skip
+        2,
+        [{"containerPort": 80, "protocol": "TCP"}],
+    )
     kubectl("create", "role", "r", "--verb=get", "--resource=pods")
     kubectl("create", "serviceaccount", "bot")
     kubectl("create", "rolebinding", "rb", "--role=r", f"--serviceaccount={kubectl.namespace}:bot")
@@ -216,8 +211,9 @@ def test_server_side_apply(versions: Versions) -> None:
             "managedFields"
         ]
         assert sorted((entry["manager"], entry["operation"]) for entry in managers) == [
-            ("kubectl", "Apply"), ("other", "Apply"),
-        ]  # fmt: skip
+            ("kubectl", "Apply"),
+            ("other", "Apply"),
+        ]
 
     versions.each(story)
 
@@ -246,9 +242,18 @@ def test_watch(versions: Versions) -> None:
     def story(kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=CONFIG_MAP % "seen")
         command = [
-            str(kubectl.binary), "--kubeconfig", str(kubectl.kubeconfig), "-n", kubectl.namespace, "get", "cm", "seen",
-            "--watch", "--output-watch-events", "--request-timeout=20s",
-        ]  # fmt: skip
+            str(kubectl.binary),
+            "--kubeconfig",
+            str(kubectl.kubeconfig),
+            "-n",
+            kubectl.namespace,
+            "get",
+            "cm",
+            "seen",
+            "--watch",
+            "--output-watch-events",
+            "--request-timeout=20s",
+        ]
         watching = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"HOME": str(kubectl.home)})
         try:
             assert watching.stdout is not None
@@ -278,10 +283,14 @@ def test_pods_wait_and_events(versions: Versions) -> None:
         kubectl("patch", "pod", "p1", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
         assert "condition met" in kubectl("wait", "--for=condition=Ready", "pod/p1", "--timeout=5s")
         event = {
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e1"}, "reason": "Tested", "message": "it was",
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e1"},
+            "reason": "Tested",
+            "message": "it was",
             "type": "Normal",
             "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "p1", "namespace": kubectl.namespace},
-        }  # fmt: skip
+        }
         kubectl("create", "-f", "-", stdin=json.dumps(event))
         assert "it was" in kubectl("get", "events")
         assert "it was" in kubectl("events", "--for", "pod/p1")
@@ -291,7 +300,7 @@ def test_pods_wait_and_events(versions: Versions) -> None:
     versions.each(story)
 
 
-def test_every_way_to_delete(versions: Versions) -> None:
+def test_every_kind_of_delete(versions: Versions) -> None:
     def story(kubectl: Kubectl) -> None:
         for name in ("one", "two", "three", "four"):
             kubectl("create", "-f", "-", stdin=CONFIG_MAP % f"del-{name}")
@@ -345,7 +354,7 @@ def test_explain(versions: Versions) -> None:
     versions.each(story)
 
 
-def test_refusals_by_name(versions: Versions, server: ServerProcess) -> None:
+def test_errors_of_the_server(versions: Versions, server: ServerProcess) -> None:
     def story(kubectl: Kubectl) -> None:
         assert "the server doesn't have a resource type" in kubectl.refused("get", "nothing")
         assert kubectl.refused("get", "pods", "nothere") == 'Error from server (NotFound): pods "nothere" not found\n'

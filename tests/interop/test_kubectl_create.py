@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl, Versions
+from kubectl_runner import Kubectl, Versions, kubectls
 from server_process import ServerProcess
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 pytestmark = [

@@ -1,4 +1,4 @@
-"""What real kubectl binaries make of the documents: explain, validation, diff, apply and edit."""
+"""The OpenAPI documents with real kubectl binaries: explain, validation, diff, apply and edit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from kubectl_environment import kubectl_environment
-
-from conftest import kubectls
+from kubectl_runner import kubectls
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -122,14 +121,14 @@ def test_explain(kubectl: Kubectl) -> None:
     assert 'field "nope" does not exist' in said
 
 
-def test_explain_from_the_old_document(kubectl: Kubectl) -> None:
+def test_explain_with_openapi_v2(kubectl: Kubectl) -> None:
     form = ["--output=plaintext-openapiv2"] if kubectl.version >= (1, 27) else []
     said = kubectl.ok("explain", "pod.spec.containers.ports.protocol", *form)
     assert "TCP (default), UDP or SCTP." in said
     assert "<string>" in said
 
 
-def test_unknown_fields_are_refused(kubectl: Kubectl) -> None:
+def test_unknown_fields_are_rejected(kubectl: Kubectl) -> None:
     for verb in ("apply", "create"):
         code, said = kubectl.run(verb, "--validate=true", "-f", kubectl.file(CONFIG_MAP))
         assert code != 0
@@ -150,7 +149,7 @@ def test_diff_and_apply_merge_lists_by_their_keys(kubectl: Kubectl) -> None:
     assert "unchanged" in kubectl.ok("apply", "-f", kubectl.file(CHANGED))
 
 
-def test_edit_checks_what_was_written(kubectl: Kubectl) -> None:
+def test_edit_validates_the_result(kubectl: Kubectl) -> None:
     kubectl.ok("apply", "-f", kubectl.file(DEPLOYMENT))
     kubectl.ok("edit", "deployment", "web", editor="sed -i s/replicas:.*/replicas:\\ 5/")
     assert kubectl.ok("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}") == "5"

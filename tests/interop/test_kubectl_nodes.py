@@ -1,10 +1,9 @@
-"""What kubectl asks nodes through the server: logs, top, exec, attach."""
+"""Requests of kubectl to nodes, through the server: logs, top, exec, attach."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,13 +12,8 @@ from pathlib import Path
 
 import pytest
 from kubectl_environment import kubectl_environment
+from kubectl_runner import Kubectl, kubectls
 from up_process import up_process
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 pytestmark = [
@@ -59,7 +53,7 @@ def test_logs(kubectl: Kubectl, counter: str) -> None:
     assert "[pod/counter/counter] begin" in kubectl("logs", counter, "--previous", "--all-containers", "--prefix")
 
 
-def test_logs_that_are_not_there(kubectl: Kubectl) -> None:
+def test_missing_logs(kubectl: Kubectl) -> None:
     kubectl("run", "waits", "--image=nowhere.invalid/nothing:v1")
     told = kubectl.refused("logs", "waits")
     assert 'container "waits" in pod "waits" is waiting to start' in told

@@ -3,21 +3,14 @@ its own, and what people do is done with the real kubectl."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from component_process import component_process
+from kubectl_runner import Kubectl, kubectls, until
 from server_process import server_process
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl, until
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 pytestmark = [

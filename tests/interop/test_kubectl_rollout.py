@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from kubectl_runner import Kubectl, kubectls
 from up_process import up_process
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 pytestmark = [
@@ -56,7 +49,7 @@ def revisions(kubectl: Kubectl, what: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_a_rollout_and_back(kubectl: Kubectl, kind: str) -> None:
+def test_a_rollout_and_its_undo(kubectl: Kubectl, kind: str) -> None:
     extra = {"Deployment": "replicas: 2", "StatefulSet": "replicas: 2\n  serviceName: web", "DaemonSet": ""}[kind]
     what = f"{kind.lower()}/web"
     kubectl("apply", "-f", "-", stdin=WORKLOAD.format(kind=kind, extra=extra or "minReadySeconds: 0"))

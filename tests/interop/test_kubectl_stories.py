@@ -15,13 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubectl_runner import Kubectl, Setpoint, kubectls, until
 from up_process import up_process
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kubectl_runner import Kubectl, Setpoint, until
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 pytestmark = [pytest.mark.slow]
@@ -96,7 +91,7 @@ def test_a2_a_watch_shows_each_step(kubectl: Kubectl) -> None:
             ready(kubectl, "pod/stepping")
             kubectl("delete", "pod", "stepping", "--timeout=30s")
             kubectl("run", "after", "--image=nginx")
-            lines = []
+            lines: list[list[str]] = []
             while not lines or lines[-1][0] != "after":
                 lines.append(watching.stdout.readline().split())
         finally:
@@ -121,7 +116,7 @@ def test_a3_a_missing_image(kubectl: Kubectl) -> None:
     assert "Failed to pull image" in kubectl("describe", "pod", "lost")
 
 
-def test_a4_a_container_that_exits(kubectl: Kubectl) -> None:
+def test_a4_an_exiting_container_is_restarted(kubectl: Kubectl) -> None:
     kubectl("run", "crash", "--image=busybox", "--", "sh", "-c", "echo hello; exit 3")
     until(lambda: "CrashLoopBackOff" in kubectl("get", "pods"))
     (status,) = pods(kubectl)[0]["status"]["containerStatuses"]
@@ -169,13 +164,13 @@ def test_b2_a_deleted_pod_is_replaced(kubectl: Kubectl) -> None:
     assert f"Created pod: {new}" in until(lambda: new in kubectl("describe", "rs") and kubectl("describe", "rs"))
 
 
-def test_b4_leases_say_who_leads(kubectl: Kubectl) -> None:
+def test_b4_leases_name_the_leaders(kubectl: Kubectl) -> None:
     table = kubectl("-n", "kube-system", "get", "lease")
     rows = {line.split()[0]: line.split()[1] for line in table.splitlines()[1:]}
     assert rows["kube-controller-manager"] == rows["kube-scheduler"] != ""
 
 
-def test_b6_what_cannot_be_scheduled_says_why(kubectl: Kubectl) -> None:
+def test_b6_an_unschedulable_pod_reports_why(kubectl: Kubectl) -> None:
     spec = POD.format(name="huge", image="nginx").replace(
         "image: nginx", 'image: nginx, resources: {requests: {cpu: "9999"}}'
     )
@@ -190,7 +185,7 @@ def test_b7_logs_of_the_control_plane(kubectl: Kubectl) -> None:
     until(lambda: "ScalingReplicaSet" in kubectl(*asked))
 
 
-def test_c2_a_pod_labelled_out_of_its_set(kubectl: Kubectl) -> None:
+def test_c2_a_relabelled_pod_is_released(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
     kubectl("rollout", "status", "deployment/web", "--timeout=30s")
     out = pods(kubectl)[0]["metadata"]["name"]
@@ -235,7 +230,7 @@ def test_c4_jobs_and_cron_jobs(kubectl: Kubectl) -> None:
     kubectl("wait", "job/now", "--for=condition=Complete", "--timeout=30s")
 
 
-def test_c4_a_daemon_on_every_node_also_on_the_one_that_joins_later(kubectl: Kubectl) -> None:
+def test_c4_a_daemon_pod_on_every_node_including_new_nodes(kubectl: Kubectl) -> None:
     manifest = """\
 apiVersion: apps/v1
 kind: DaemonSet
@@ -259,7 +254,7 @@ spec:
         kubectl("delete", "node", "late")
 
 
-def test_c5_a_pod_that_is_not_ready_leaves_its_service(kubectl: Kubectl) -> None:
+def test_c5_an_unready_pod_is_removed_from_its_service(kubectl: Kubectl) -> None:
     kubectl("run", "web", "--image=nginx", "--port=80", "--expose")
     ready(kubectl, "pod/web")
     probe = (
@@ -279,7 +274,7 @@ def test_c5_a_pod_that_is_not_ready_leaves_its_service(kubectl: Kubectl) -> None
     until(lambda: address in kubectl("get", "endpoints", "web"))
 
 
-def test_c6_a_drain_keeps_to_the_budget(kubectl: Kubectl) -> None:
+def test_c6_a_drain_respects_the_budget(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
     kubectl("create", "pdb", "web", "--selector=app=web", "--min-available=2")
     kubectl("rollout", "status", "deployment/web", "--timeout=30s")
@@ -293,7 +288,7 @@ def test_c6_a_drain_keeps_to_the_budget(kubectl: Kubectl) -> None:
         kubectl("uncordon", node)
 
 
-def test_c6_the_important_takes_the_place_of_the_unimportant(kubectl: Kubectl) -> None:
+def test_c6_a_pod_of_high_priority_preempts_others(kubectl: Kubectl) -> None:
     kubectl("create", "priorityclass", "low", "--value=10")
     kubectl("create", "priorityclass", "high", "--value=1000")
     kubectl("label", "node", "node-3", "pool=scarce")
@@ -316,7 +311,7 @@ def test_c6_the_important_takes_the_place_of_the_unimportant(kubectl: Kubectl) -
         kubectl("label", "node", "node-3", "pool-")
 
 
-def test_c6_a_quota_says_what_is_used_and_what_is_too_much(kubectl: Kubectl) -> None:
+def test_c6_a_quota_reports_usage_and_rejects_excess(kubectl: Kubectl) -> None:
     kubectl("create", "quota", "few", "--hard=pods=1")
     until(lambda: kubectl.get("quota", "few").get("status", {}).get("hard") == {"pods": "1"})
     kubectl("run", "one", "--image=nginx")
@@ -328,7 +323,7 @@ def test_c6_a_quota_says_what_is_used_and_what_is_too_much(kubectl: Kubectl) -> 
     kubectl("run", "two", "--image=nginx")
 
 
-def test_c6_a_namespace_goes_with_all_it_holds(kubectl: Kubectl) -> None:
+def test_c6_a_namespace_is_deleted_with_its_content(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
     kubectl("create", "configmap", "settings", "--from-literal=a=b")
     kubectl("create", "secret", "generic", "password", "--from-literal=a=b")
@@ -338,7 +333,7 @@ def test_c6_a_namespace_goes_with_all_it_holds(kubectl: Kubectl) -> None:
     assert pods(kubectl) == []
 
 
-def test_d1_finalizers_hold_and_programs_get_time(kubectl: Kubectl) -> None:
+def test_d1_finalizers_and_grace_periods(kubectl: Kubectl) -> None:
     held = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [example.com/hold]}\n"
     kubectl("create", "-f", "-", stdin=held)
     kubectl("delete", "configmap", "held", "--wait=false")
@@ -353,7 +348,7 @@ def test_d1_finalizers_hold_and_programs_get_time(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
-def test_d1_cascades(cluster: Kubectl, cascade: str) -> None:
+def test_d1_cascading_deletion(cluster: Kubectl, cascade: str) -> None:
     cluster("create", "namespace", f"d1-{cascade}")
     kubectl = replace(cluster, namespace=f"d1-{cascade}")
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
@@ -380,7 +375,7 @@ def test_e1_selectors_of_both_kinds(kubectl: Kubectl) -> None:
     assert selected("app notin (a,b)") == {"three"}
 
 
-def test_e2_kinds_in_namespaces_and_kinds_of_the_cluster(kubectl: Kubectl) -> None:
+def test_e2_namespaced_and_cluster_scoped_kinds(kubectl: Kubectl) -> None:
     inside = kubectl("api-resources", "--namespaced=true", "-o", "name").split()
     outside = kubectl("api-resources", "--namespaced=false", "-o", "name").split()
     assert {"pods", "deployments.apps", "leases.coordination.k8s.io"} <= set(inside)
@@ -402,7 +397,7 @@ def _begin_autoscaling(cluster: Kubectl) -> None:
     kubectl("autoscale", "deployment", "web", "--min=1", "--max=4", "--cpu-percent=50")
 
 
-def test_c6_a_busy_deployment_is_scaled(cluster: Kubectl) -> None:
+def test_c6_a_deployment_under_load_is_scaled(cluster: Kubectl) -> None:
     kubectl = replace(cluster, namespace="autoscaled")
     until(lambda: kubectl.get("deployment", "web")["spec"]["replicas"] == 4, seconds=60)
     kubectl("rollout", "status", "deployment/web", "--timeout=30s")

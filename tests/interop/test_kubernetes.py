@@ -45,7 +45,7 @@ def refusal(caught: pytest.ExceptionInfo[ApiException]) -> tuple[int, dict[str, 
     return caught.value.status or 0, json.loads(caught.value.body)
 
 
-def test_life_of_an_object(core: client.CoreV1Api) -> None:
+def test_life_cycle_of_an_object(core: client.CoreV1Api) -> None:
     made = core.create_namespaced_config_map(NAMESPACE, config_map("life", x="1"))
     assert made.metadata.creation_timestamp.tzinfo is not None
     made.data["x"] = "2"
@@ -63,7 +63,7 @@ def test_life_of_an_object(core: client.CoreV1Api) -> None:
     assert (status, body["reason"], body["message"]) == (404, "NotFound", 'configmaps "life" not found')
 
 
-def test_refusals(core: client.CoreV1Api, api: client.ApiClient) -> None:
+def test_rejected_requests(core: client.CoreV1Api, api: client.ApiClient) -> None:
     core.create_namespaced_config_map(NAMESPACE, config_map("taken"))
     with pytest.raises(ApiException) as caught:
         core.create_namespaced_config_map(NAMESPACE, config_map("taken"))
@@ -98,9 +98,12 @@ def test_watch(core: client.CoreV1Api) -> None:
     seen = []
     stream = watch.Watch()
     for event in stream.stream(
-        core.list_namespaced_config_map, NAMESPACE, resource_version=start, timeout_seconds=10,
+        core.list_namespaced_config_map,
+        NAMESPACE,
+        resource_version=start,
+        timeout_seconds=10,
         field_selector="metadata.name=watched",
-    ):  # fmt: skip
+    ):
         seen.append((event["type"], event["object"].metadata.name))
         if event["type"] == "DELETED":
             stream.stop()
@@ -170,7 +173,7 @@ def test_reviews(api: client.ApiClient) -> None:
         assert answer.status.allowed is allowed
 
 
-def test_a_token_that_may_not(server: ServerProcess) -> None:
+def test_a_token_without_permissions(server: ServerProcess) -> None:
     limited = config.new_client_from_config(str(server.kubeconfig_with_token("limited-token")))
     with pytest.raises(ApiException) as caught:
         client.CoreV1Api(limited).list_namespaced_secret(NAMESPACE)

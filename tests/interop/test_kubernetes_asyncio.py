@@ -33,7 +33,7 @@ def config_map(name: str, **data: str) -> client.V1ConfigMap:
     return client.V1ConfigMap(metadata=client.V1ObjectMeta(name=name), data=data)
 
 
-async def test_life_of_an_object(core: client.CoreV1Api) -> None:
+async def test_life_cycle_of_an_object(core: client.CoreV1Api) -> None:
     made = await core.create_namespaced_config_map(NAMESPACE, config_map("life", x="1"))
     made.data["x"] = "2"
     await core.replace_namespaced_config_map("life", NAMESPACE, made)
@@ -42,7 +42,7 @@ async def test_life_of_an_object(core: client.CoreV1Api) -> None:
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
     with pytest.raises(ApiException) as caught:
         await core.create_namespaced_config_map(NAMESPACE, config_map("life"))
-    assert "AlreadyExists" in caught.value.body
+    assert "AlreadyExists" in str(caught.value.body)
     await core.delete_namespaced_config_map("life", NAMESPACE)
     with pytest.raises(ApiException) as caught:
         await core.read_namespaced_config_map("life", NAMESPACE)
@@ -55,10 +55,10 @@ async def test_an_invalid_object(core: client.CoreV1Api) -> None:
             NAMESPACE, client.V1Service(metadata=client.V1ObjectMeta(name="s"), spec=client.V1ServiceSpec(ports=[]))
         )
     assert caught.value.status == 422
-    assert "spec.ports" in caught.value.body
+    assert "spec.ports" in str(caught.value.body)
 
 
-async def test_many_at_once_pages_and_watch(core: client.CoreV1Api) -> None:
+async def test_concurrent_requests_pages_and_watch(core: client.CoreV1Api) -> None:
     start = (await core.list_namespaced_config_map(NAMESPACE)).metadata.resource_version
     names = [f"c-{number:02}" for number in range(20)]
     await asyncio.gather(*(core.create_namespaced_config_map(NAMESPACE, config_map(name)) for name in names))
@@ -101,6 +101,6 @@ async def test_patches_and_apply(core: client.CoreV1Api, api: client.ApiClient) 
     with pytest.raises(ApiException) as caught:
         await core.patch_namespaced_config_map("patched", NAMESPACE, body, **options)
     assert caught.value.status == 409
-    assert "Apply failed with 1 conflict" in caught.value.body
+    assert "Apply failed with 1 conflict" in str(caught.value.body)
     applied = await core.patch_namespaced_config_map("patched", NAMESPACE, body, force=True, **options)
     assert applied.data["x"] == "applied"

@@ -38,7 +38,7 @@ def deployment(name: str) -> Deployment:
     return Deployment(metadata=ObjectMeta(name=name, namespace=NAMESPACE), spec=spec)
 
 
-def test_life_of_an_object(api: Client) -> None:
+def test_life_cycle_of_an_object(api: Client) -> None:
     made = api.create(config_map("life", x="1"))
     made.data = {"x": "2"}
     api.replace(made)
@@ -52,7 +52,7 @@ def test_life_of_an_object(api: Client) -> None:
     assert (caught.value.status.code, caught.value.status.message) == (404, 'configmaps "life" not found')
 
 
-def test_refusals(api: Client) -> None:
+def test_rejected_requests(api: Client) -> None:
     bad = deployment("bad")
     assert bad.spec is not None
     bad.spec.replicas = -1

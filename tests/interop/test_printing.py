@@ -1,4 +1,4 @@
-"""What kubectl prints and what we print: templates, columns and tables on the very same documents.
+"""Templates, columns and tables: kubectl and `setpoint` print the same for the same documents.
 
 Neither a cluster nor a clock is in between: templates are tried on a file, tables come from a server that serves what
 it is given.
@@ -21,6 +21,7 @@ from printing_cases import BAD_PATHS, BAD_TEMPLATES, OBJECT, PATHS, TEMPLATES, l
 from recorded_server import Recorded, resource, serving
 
 from setpoint.cli.printing import OutputFlags, PrintProblem, as_list, make_get_printer, make_printer
+from setpoint.meta.objects import Obj
 
 SEPARATOR = "\n=====\n"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
@@ -85,7 +86,7 @@ def test_paths(kubectl: Run, tmp_path: Path) -> None:
     assert compared(kubectl, tmp_path, "jsonpath-as-json", batches(lines(PATHS))[:2]) == []
 
 
-def test_paths_that_fail(kubectl: Run, tmp_path: Path) -> None:
+def test_paths_with_errors(kubectl: Run, tmp_path: Path) -> None:
     assert compared(kubectl, tmp_path, "jsonpath", lines(BAD_PATHS)) == []
     assert compared(kubectl, tmp_path, "jsonpath", ["{.nope}", "{.spec.items[*].b}", "{.spec.nil}"], "false") == []
 
@@ -94,7 +95,7 @@ def test_templates(kubectl: Run, tmp_path: Path) -> None:
     assert compared(kubectl, tmp_path, "go-template", batches(lines(TEMPLATES))) == []
 
 
-def test_templates_that_fail(kubectl: Run, tmp_path: Path) -> None:
+def test_templates_with_errors(kubectl: Run, tmp_path: Path) -> None:
     assert compared(kubectl, tmp_path, "go-template", lines(BAD_TEMPLATES)) == []
     missing = ["{{.nope}}", "{{.spec.nope.x}}", "{{if .nope}}x{{end}}", "{{.spec.nil}}"]
     assert compared(kubectl, tmp_path, "template", missing, "false") == []
@@ -117,7 +118,7 @@ def test_documents(kubectl: Run, tmp_path: Path) -> None:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     known = Recorded({"v1": [], "example.com/v1": [resource("things", "Thing")]})
     objects: list[dict[str, Any]] = []
-    rows = []
+    rows: list[Obj] = []
     for at in range(40):
         labels = {"app": f"app-{at % 3}", "example.com/tier": "x" * (at % 5)} if at % 4 else {}
         spec = {
@@ -141,8 +142,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         {"name": "Sometimes", "type": "string", "priority": 0},
         {"name": "Far Away", "type": "string", "priority": 1},
     ]
-    table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "7"},
-             "columnDefinitions": columns, "rows": rows}  # fmt: skip
+    table = {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": "7"},
+        "columnDefinitions": columns,
+        "rows": rows,
+    }
     things = {
         "kind": "ThingList",
         "apiVersion": "example.com/v1",
@@ -170,25 +176,25 @@ TABLES: list[tuple[dict[str, Any], list[str]]] = [
     ({"sort_by": ".metadata.labels.app", "no_headers": True}, ["--sort-by=.metadata.labels.app", "--no-headers"]),
     ({"sort_by": ".nope"}, ["--sort-by=.nope"]),
 ]
-LISTS: list[tuple[dict[str, Any], list[str]]] = [
-    ({"output": output, **more}, ["-o", output, *args])
-    for output, more, args in [
-        ("json", {}, []),
-        ("yaml", {}, []),
-        ("name", {}, []),
-        ("name", {"sort_by": ".spec.n"}, ["--sort-by=.spec.n"]),
-        ("json", {"sort_by": ".spec.size"}, ["--sort-by=.spec.size"]),
-        ("custom-columns=NAME:.metadata.name,SIZE:.spec.size", {}, []),
-        ("custom-columns=NAME:metadata.name,LABELS:{.metadata.labels},N:{spec.n}", {}, []),
-        ("custom-columns=NAME:.metadata.name", {"no_headers": True}, ["--no-headers"]),
-        ("custom-columns=A:.metadata.nope,B:.spec.*", {"sort_by": ".nope"}, ["--sort-by=.nope"]),
-        ("custom-columns=A:.metadata.name[0]", {}, []),
-        ("custom-columns=A:.a[", {}, []),
-        ("custom-columns=A", {}, []),
-        ("jsonpath={range .items[*]}{.metadata.name}{'\\t'}{.spec}{'\\n'}{end}", {}, []),
-        ("go-template={{range .items}}{{.metadata.name}}{{end}} {{.kind}} {{.metadata}}", {}, []),
-        ("foo", {}, []),
-    ]
+_LIST_FORMS: list[tuple[str, Obj, list[str]]] = [
+    ("json", {}, []),
+    ("yaml", {}, []),
+    ("name", {}, []),
+    ("name", {"sort_by": ".spec.n"}, ["--sort-by=.spec.n"]),
+    ("json", {"sort_by": ".spec.size"}, ["--sort-by=.spec.size"]),
+    ("custom-columns=NAME:.metadata.name,SIZE:.spec.size", {}, []),
+    ("custom-columns=NAME:metadata.name,LABELS:{.metadata.labels},N:{spec.n}", {}, []),
+    ("custom-columns=NAME:.metadata.name", {"no_headers": True}, ["--no-headers"]),
+    ("custom-columns=A:.metadata.nope,B:.spec.*", {"sort_by": ".nope"}, ["--sort-by=.nope"]),
+    ("custom-columns=A:.metadata.name[0]", {}, []),
+    ("custom-columns=A:.a[", {}, []),
+    ("custom-columns=A", {}, []),
+    ("jsonpath={range .items[*]}{.metadata.name}{'\\t'}{.spec}{'\\n'}{end}", {}, []),
+    ("go-template={{range .items}}{{.metadata.name}}{{end}} {{.kind}} {{.metadata}}", {}, []),
+    ("foo", {}, []),
+]
+LISTS: list[tuple[Obj, list[str]]] = [
+    ({"output": output, **more}, ["-o", output, *args]) for output, more, args in _LIST_FORMS
 ]
 
 
@@ -216,5 +222,7 @@ def test_tables(kubectl: Run, recorded: Recorded) -> None:
     with ThreadPoolExecutor(2) as pool:
         assert list(filter(None, pool.map(one, TABLES + LISTS))) == []
     real = kubectl(*config, "-A", "--show-kind")
-    assert shown({"show_kind": True}, recorded.tables[EVERYWHERE], kind="Thing", group="example.com",
-                 with_namespace=True) == real  # fmt: skip
+    assert (
+        shown({"show_kind": True}, recorded.tables[EVERYWHERE], kind="Thing", group="example.com", with_namespace=True)
+        == real
+    )

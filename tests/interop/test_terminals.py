@@ -1,4 +1,4 @@
-"""At a real terminal: keys one by one, its size, Ctrl-C, and the terminal as it was afterwards."""
+"""On a real terminal: single keys, its size, Ctrl-C, and its state afterwards."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Terminal:
             assert time.monotonic() < end, self.seen
 
 
-def test_a_shell(cluster: Path) -> None:
+def test_an_interactive_shell(cluster: Path) -> None:
     person = Terminal(cluster, "exec", "-it", "web", "--", "sh")
     person.until("/ # ")
     assert person.is_raw
@@ -94,7 +94,7 @@ def test_a_shell(cluster: Path) -> None:
     assert not person.is_raw
 
 
-def test_what_ends_the_program_leaves_the_terminal_as_it_was(cluster: Path) -> None:
+def test_every_exit_restores_the_terminal(cluster: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         person = Terminal(cluster, "exec", "-it", "web", "--", "sh")
         person.until("/ # ")
@@ -106,8 +106,10 @@ def test_what_ends_the_program_leaves_the_terminal_as_it_was(cluster: Path) -> N
 
 def test_ctrl_c(cluster: Path) -> None:
     for words in (
-        ("exec", "web", "--", "sh", "-c", "echo tick; sleep 100"), ("logs", "-f", "clock"), ("attach", "clock")
-    ):  # fmt: skip
+        ("exec", "web", "--", "sh", "-c", "echo tick; sleep 100"),
+        ("logs", "-f", "clock"),
+        ("attach", "clock"),
+    ):
         person = Terminal(cluster, *words)
         person.until("tick")
         person.type("\x03")
@@ -115,7 +117,7 @@ def test_ctrl_c(cluster: Path) -> None:
         assert "Traceback" not in person.seen
 
 
-def test_a_pod_to_talk_to(cluster: Path) -> None:
+def test_run_with_a_terminal(cluster: Path) -> None:
     person = Terminal(cluster, "run", "-it", "--rm", "talk", "--image=busybox", "--restart=Never", "--", "sh")
     person.until("/ # ")
     person.type("echo it works\r")
@@ -125,7 +127,7 @@ def test_a_pod_to_talk_to(cluster: Path) -> None:
     assert 'pod "talk" deleted' in person.seen
 
 
-def test_keys_that_leave_a_container_alone(cluster: Path, tmp_path: Path) -> None:
+def test_detach_keys(cluster: Path, tmp_path: Path) -> None:
     typed_offline("run stays --image=busybox -i -t --attach=false -- sh", tmp_path, KUBECONFIG=str(cluster))
     typed_offline("wait pod/stays --for=condition=Ready --timeout=30s", tmp_path, KUBECONFIG=str(cluster))
     person = Terminal(cluster, "attach", "-it", "stays")
@@ -140,8 +142,9 @@ def test_keys_that_leave_a_container_alone(cluster: Path, tmp_path: Path) -> Non
 
 def test_forbidden_and_unreachable(cluster: Path, tmp_path: Path) -> None:
     for line in ("exec web -- ls", "attach web", "port-forward web 80", "cp web:/x y", "debug web --image=i"):
-        done = typed_offline(f"{line} --as=nobody".replace(" -- ls --as=nobody", " --as=nobody -- ls"), tmp_path,
-                             KUBECONFIG=str(cluster))  # fmt: skip
+        done = typed_offline(
+            f"{line} --as=nobody".replace(" -- ls --as=nobody", " --as=nobody -- ls"), tmp_path, KUBECONFIG=str(cluster)
+        )
         assert done.code == 1 and "Error from server (Forbidden):" in done.err, line
         gone = typed_offline(f"--server=https://127.0.0.1:1 {line}", tmp_path, KUBECONFIG=str(cluster))
         assert gone.code == 1 and "refused" in gone.err, line

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 from kubectl_environment import kubectl_environment
+from kubectl_runner import kubectls
 from up_process import up_process
-
-from conftest import kubectls
 
 BINARIES = kubectls()
 ROOT = Path(__file__).parents[2]
@@ -111,8 +110,15 @@ class Shell:
         env = kubectl_environment(self.directory, KUBECONFIG=str(self.kubeconfig))
         env["PATH"] = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         command = ["bash", "-o", "pipefail", "-c", line]
-        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        done = subprocess.run(command, cwd=self.directory, env=env, text=True, timeout=120, **both)
+        done = subprocess.run(
+            command,
+            cwd=self.directory,
+            env=env,
+            text=True,
+            timeout=120,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert done.returncode == code, f"{line}: exit code {done.returncode}\n{done.stdout}"
         return done.stdout
 
@@ -153,9 +159,20 @@ def test_a_pod_and_its_status(shell: Shell) -> None:
     shell.file("simple-pod.yaml", SIMPLE_POD)
     assert shell.run("kubectl apply -f simple-pod.yaml") == "pod/simple-pod created\n"
     whole = shell.until("kubectl get pod simple-pod -o yaml", "^  phase: Running$")
-    for part in ("uid: ", "resourceVersion: ", "creationTimestamp: ", "dnsPolicy: ClusterFirst",
-                 "restartPolicy: Always", "terminationGracePeriodSeconds: 30", "type: PodScheduled",
-                 "type: Initialized", "type: ContainersReady", "imageID: ", "restartCount: 0", "running:"):  # fmt: skip
+    for part in (
+        "uid: ",
+        "resourceVersion: ",
+        "creationTimestamp: ",
+        "dnsPolicy: ClusterFirst",
+        "restartPolicy: Always",
+        "terminationGracePeriodSeconds: 30",
+        "type: PodScheduled",
+        "type: Initialized",
+        "type: ContainersReady",
+        "imageID: ",
+        "restartCount: 0",
+        "running:",
+    ):
         assert part in whole
     # Ctrl-C ends the watch.
     watched = shell.run("timeout --signal=INT 3 kubectl get pod simple-pod --watch", code=124)
@@ -216,7 +233,7 @@ def test_the_control_plane_shows_its_leases_and_logs(shell: Shell) -> None:
     assert shell.run(f"{line} || true").strip()
 
 
-def test_a_replica_set_keeps_its_number(shell: Shell) -> None:
+def test_a_replica_set_maintains_its_replicas(shell: Shell) -> None:
     shell.file("desired-state.yaml", DESIRED_STATE)
     assert shell.run("kubectl apply -f desired-state.yaml") == "replicaset.apps/my-app created\n"
     shell.until("kubectl get replicaset my-app", r"^my-app +3 +3 +3 ")
@@ -260,7 +277,7 @@ def test_declarations_conflicts_and_finalizers(shell: Shell) -> None:
     assert {"nodes", "persistentvolumes", "namespaces", "clusterroles.rbac.authorization.k8s.io"} <= {*scoped}
 
 
-def test_an_operator_makes_a_database_cluster(shell: Shell) -> None:
+def test_an_operator_creates_a_database_cluster(shell: Shell) -> None:
     shell.file("production-db.yaml", PRODUCTION_DB)
     command = [sys.executable, "-m", "examples.postgres_operator", "--kubeconfig", str(shell.kubeconfig)]
     operator = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,13 +1,15 @@
-"""`setpoint apiserver` as a process: what it says when it cannot start or go on, and how it ends."""
+"""`setpoint apiserver` as a process: errors at start-up and while it runs, and how it ends."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,8 +45,6 @@ def refused(process: subprocess.Popen[str]) -> str:
 
 
 def token_of(directory: Path) -> str:
-    import json
-
     config = json.loads((directory / "admin.kubeconfig").read_text())
     return str(config["users"][0]["user"]["token"])
 
@@ -57,13 +57,61 @@ def post(port: int, token: str, name: str, size: int) -> int:
     return connection.getresponse().status
 
 
-def test_ends_with_code_0_when_told_to(tmp_path: Path) -> None:
+def test_a_signal_ends_it_with_code_0(tmp_path: Path) -> None:
     process = start(tmp_path)
     port = ready(process)
     idle = socket.create_connection(("127.0.0.1", port))
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     idle.close()
+
+
+def test_a_graceful_stop_moves_clients_away_and_answers_what_it_has_begun(tmp_path: Path) -> None:
+    process = start(tmp_path, "--shutdown-delay-duration", "2s")
+    try:
+        port, token = ready(process), token_of(tmp_path)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        path = "/api/v1/namespaces/default/configmaps"
+
+        def connection() -> http.client.HTTPConnection:
+            return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+        watch, used, slow = connection(), connection(), connection()
+        watch.request("GET", f"{path}?watch=true&allowWatchBookmarks=true&resourceVersion=0", headers=headers)
+        events = watch.getresponse()
+        used.request("GET", f"{path}/none", headers=headers)
+        assert (answer := used.getresponse()).read() and answer.getheader("Connection") is None
+        body = b'{"metadata":{"name":"slow"}}'
+        slow.putrequest("POST", path)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            slow.putheader(name, value)
+        slow.endheaders(body[:10])
+
+        process.send_signal(signal.SIGTERM)
+        status = 200
+        while status == 200:
+            probe = connection()
+            probe.request("GET", "/readyz")
+            answered = probe.getresponse()
+            status, shown = answered.status, answered.read()
+        assert status == 500 and b"[-]shutdown failed" in shown
+        used.request("POST", path, b'{"metadata":{"name":"late"}}', headers)
+        answer = used.getresponse()
+        assert (answer.status, answer.getheader("Connection")) == (201, "close")
+        while socket.socket().connect_ex(("127.0.0.1", port)) == 0:
+            time.sleep(0.05)
+        assert process.poll() is None
+        slow.send(body[10:])
+        answer = slow.getresponse()
+        assert (answer.status, answer.getheader("Connection")) == (201, "close")
+        lines = [json.loads(line) for line in events.read().splitlines()]  # fails if the end is missing
+        assert lines[-1]["type"] == "BOOKMARK"
+        created = {each["object"]["metadata"].get("name"): each["object"]["metadata"] for each in lines}
+        assert int(lines[-1]["object"]["metadata"]["resourceVersion"]) >= int(created["late"]["resourceVersion"])
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:
@@ -84,15 +132,16 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         assert f"port {port} on 127.0.0.1 is in use" in refused(start(tmp_path, port=port))
 
 
-def test_a_file_that_is_no_store(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     file.touch(0o600)
     file.write_bytes(b"this is not a database" * 1000)
     assert "state.db" in refused(start(tmp_path))
 
 
-def test_a_setting_that_cannot_work(tmp_path: Path) -> None:
+def test_an_invalid_setting(tmp_path: Path) -> None:
     assert "--service-node-port-range" in refused(start(tmp_path, "--service-node-port-range", "9-1"))
+    assert "--shutdown-delay-duration" in refused(start(tmp_path, "--shutdown-delay-duration", "-1s"))
     assert "nosuch" in refused(start(tmp_path, "--enable-admission-plugins", "nosuch"))
     assert "--token-auth-file" in refused(start(tmp_path, "--token-auth-file", str(tmp_path / "none.csv")))
 
@@ -155,7 +204,7 @@ def test_metrics_have_upstreams_names(tmp_path: Path) -> None:
     assert 'apiserver_request_total{verb="POST",group="",version="v1",resource="configmaps"' in text
 
 
-def test_starts_again_where_it_was(tmp_path: Path) -> None:
+def test_a_restart_continues_with_the_stored_state(tmp_path: Path) -> None:
     for number in range(2):
         process = start(tmp_path)
         port, token = ready(process), token_of(tmp_path)

@@ -1,4 +1,4 @@
-"""What the command line says when the server is there and will not have us, or is not to be trusted."""
+"""Errors of the command line if the server rejects the client, or cannot be trusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from command_line import typed_offline
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from server_process import ServerProcess, server_process
 
 
@@ -51,7 +51,7 @@ def issued(server: ServerProcess, days: int) -> dict[str, str]:
         .serial_number(7)
         .not_valid_before(end - timedelta(days=10))
         .not_valid_after(end)
-        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)
         .sign(signing, hashes.SHA256())  # type: ignore[arg-type]
     )
     private = key.private_bytes(
@@ -63,12 +63,12 @@ def issued(server: ServerProcess, days: int) -> dict[str, str]:
     }
 
 
-def test_a_certificate_that_is_good(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_valid_certificate(server: ServerProcess, tmp_path: Path) -> None:
     good = kubeconfig(server, tmp_path / "good", issued(server, 5))
     assert typed_offline("get ns default -o name", tmp_path, KUBECONFIG=good).out == "namespace/default\n"
 
 
-def test_a_certificate_that_has_expired(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_expired_certificate(server: ServerProcess, tmp_path: Path) -> None:
     expired = kubeconfig(server, tmp_path / "expired", issued(server, -5))
     done = typed_offline("get ns", tmp_path, KUBECONFIG=expired)
     assert (done.code, done.out) == (1, "")
@@ -77,7 +77,7 @@ def test_a_certificate_that_has_expired(server: ServerProcess, tmp_path: Path) -
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_server_that_is_not_to_be_trusted(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_untrusted_server(server: ServerProcess, tmp_path: Path) -> None:
     other = issued(server, 5)["client-certificate-data"]
     wrong = kubeconfig(server, tmp_path / "wrong", ca=base64.b64decode(other))
     done = typed_offline("get ns", tmp_path, KUBECONFIG=wrong)
@@ -85,13 +85,13 @@ def test_a_server_that_is_not_to_be_trusted(server: ServerProcess, tmp_path: Pat
     assert "is not trusted" in done.err
 
 
-def test_a_token_that_nobody_knows(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_unknown_token(server: ServerProcess, tmp_path: Path) -> None:
     unknown = kubeconfig(server, tmp_path / "unknown", {"token": "nobody"})
     done = typed_offline("get ns", tmp_path, KUBECONFIG=unknown)
     assert (done.code, done.err) == (1, "error: You must be logged in to the server (Unauthorized)\n")
 
 
-def test_somebody_who_may_not(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_user_without_permissions(server: ServerProcess, tmp_path: Path) -> None:
     limited = str(server.kubeconfig_with_token("limited-token"))
     done = typed_offline("get secrets", tmp_path, KUBECONFIG=limited)
     assert done.code == 1

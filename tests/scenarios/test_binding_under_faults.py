@@ -1,4 +1,4 @@
-"""One volume is never two claims', whatever order things happen in and whenever the binder dies.
+"""A volume is never bound to two claims, in any order of events and with any crash of the binder.
 
 Users make and delete claims and volumes at random; the controllers crash after random writes, and what they see comes
 late, twice and in pieces. The promise is checked at every single revision; that everything has found its place, when it
@@ -19,16 +19,18 @@ from crashing import Crashing
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.store.interface import Event
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
 from setpoint.testing.link import Proceed, Write
 
-Obj = dict[str, Any]
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 CONTROLLERS = [
-    "persistentvolume-binder-controller", "persistentvolume-protection-controller",
-    "persistentvolumeclaim-protection-controller", "setpoint-local-provisioner-controller",
-]  # fmt: skip
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "setpoint-local-provisioner-controller",
+]
 _ACTIONS = 40
 _NAMES = 8
 
@@ -195,10 +197,12 @@ async def live(seed: int) -> Watchman:
         watchman = Watchman(cluster)
         await cluster.client.create(
             {
-                "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"},
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": "now"},
                 "provisioner": "setpoint.dev/local",
             }
-        )  # fmt: skip
+        )
         noisy = tasks.create_task(disturbing(cluster, seed)) if seed % 3 else None
         await cluster.sleep(5)
         deadly = tasks.create_task(dying(cluster, chance))
@@ -259,5 +263,5 @@ async def a_set_with_claims(cluster: VirtualCluster) -> None:
     await cluster.sleep(30)
 
 
-def test_a_crash_after_any_write_changes_nothing_in_the_end() -> None:
+def test_a_crash_after_any_write_does_not_change_the_end_state() -> None:
     Crashing((a_set_with_claims,)).crash("a_set_with_claims", 4)

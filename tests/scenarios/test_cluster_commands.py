@@ -1,4 +1,4 @@
-"""A cluster from the command line: in the background, found by other commands, down, up again, gone."""
+"""A cluster from the command line: detached, found by other commands, stopped, started again, deleted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
+def test_a_cluster_is_started_used_stopped_and_reset(shell: Shell) -> None:
     assert "is ready at https://127.0.0.1:" in shell("up --detach --port 0 --nodes 1 --kubeconfig copy.json")
     try:
         assert json.loads((shell.directory / "copy.json").read_text())["current-context"] == shell.directory.name
@@ -68,7 +68,7 @@ def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
     assert shell("down") == "No cluster is running in .setpoint.\n"
     (shell.directory / ".setpoint" / "pki").chmod(0o755)
     warned = shell.run("up", "--detach", "--port", "0", "--nodes", "1").stderr
-    assert warned == ".setpoint/pki was open to others (mode 0755); now it has mode 0700\n"
+    assert warned == ".setpoint/pki was accessible to other users (mode 0755); changed to mode 0700\n"
     try:
         assert "nothing was removed" in shell.refused("reset")
     finally:
@@ -77,7 +77,7 @@ def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
     assert "there is no cluster" in shell.refused("kubeconfig")
 
 
-def test_what_cannot_start_says_why(shell: Shell) -> None:
+def test_a_failed_start_reports_its_cause(shell: Shell) -> None:
     (shell.directory / "file").write_text("")
     assert "cannot use the data directory file/x" in shell.refused("up --data-dir file/x --port 0")
     assert "--service-node-port-range must look like" in shell.refused("up --detach --service-node-port-range 7")

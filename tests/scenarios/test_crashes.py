@@ -1,4 +1,4 @@
-"""Whatever happens to a controller on the way, the cluster comes to the same in the end.
+"""Faults of a controller do not change the end state of a cluster.
 
 Every scenario is what users do. It runs once in peace, and then again and again with something going wrong.
 """
@@ -18,16 +18,18 @@ each_scenario = pytest.mark.parametrize(
 
 
 @each_scenario
-def test_a_crash_after_any_write_changes_nothing_in_the_end(crashing: Crashing, name: str) -> None:
+def test_a_crash_after_any_write_does_not_change_the_end_state(crashing: Crashing, name: str) -> None:
     crashing.crash(name, 1)
 
 
 @each_scenario
-def test_nor_does_it_when_what_is_listed_afterwards_is_stale(crashing: Crashing, name: str) -> None:
+def test_a_crash_followed_by_stale_lists_does_not_change_the_end_state(crashing: Crashing, name: str) -> None:
     crashing.crash(name, 1, "rewind")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @each_scenario
-def test_nor_do_refusals_lost_answers_and_watches_that_break(crashing: Crashing, name: str, seed: int) -> None:
+def test_rejections_lost_responses_and_broken_watches_do_not_change_the_end_state(
+    crashing: Crashing, name: str, seed: int
+) -> None:
     crashing.noise(name, seed)

@@ -18,8 +18,12 @@ def environment(directory: Path) -> dict[str, str]:
 def setpoint(directory: Path, line: str, code: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "setpoint", *line.split()],
-        cwd=directory, env=environment(directory), capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        cwd=directory,
+        env=environment(directory),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == code, f"setpoint {line}: {done.stderr or done.stdout}"
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What goes when something is deleted, and what stays: namespaces with all that is in them, owners and dependents."""
+"""Deletion of namespaces with their content, and of owners with their dependents."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Forbidden, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 NAMESPACES, PODS, MAPS, SECRETS = builtin("namespaces"), builtin("pods"), builtin("configmaps"), builtin("secrets")
 DEPLOYMENTS, SETS = builtin("deployments", "apps"), builtin("replicasets", "apps")
 
@@ -62,8 +62,13 @@ def many_kinds(space: str) -> list[Obj]:
         obj("PodTemplate", "t", space, template=TEMPLATE),
         obj("ReplicationController", "rc", space, spec={"selector": {"app": "w"}, "template": sets["template"]}),
         obj("Job", "j", space, "batch/v1", spec={"template": job_template}),
-        obj("CronJob", "cj", space, "batch/v1", spec={"schedule": "* * * * *", "jobTemplate": {
-            "spec": {"template": job_template}}}),
+        obj(
+            "CronJob",
+            "cj",
+            space,
+            "batch/v1",
+            spec={"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job_template}}},
+        ),
         obj("StatefulSet", "ss", space, "apps/v1", spec={**sets, "serviceName": "v"}),
         obj("DaemonSet", "ds", space, "apps/v1", spec=sets),
         obj("Role", "r", space, "rbac.authorization.k8s.io/v1", rules=rules),
@@ -72,7 +77,7 @@ def many_kinds(space: str) -> list[Obj]:
         obj("NetworkPolicy", "np", space, "networking.k8s.io/v1", spec={"podSelector": {}}),
         obj("PodDisruptionBudget", "b", space, "policy/v1", spec={"minAvailable": 1}),
         web(space),
-    ]  # fmt: skip
+    ]
 
 
 async def contents(client: Client, space: str) -> set[str]:
@@ -89,7 +94,7 @@ async def make_namespace(client: Client, name: str) -> Obj:
 
 
 @virtual()
-async def test_a_namespace_goes_with_all_that_is_in_it_and_can_be_made_again(cluster: VirtualCluster) -> None:
+async def test_a_namespace_is_deleted_with_its_content_and_can_be_recreated(cluster: VirtualCluster) -> None:
     client = cluster.client
     first = await make_namespace(client, "full")
     await make_namespace(client, "bystander")
@@ -123,7 +128,7 @@ async def test_a_namespace_goes_with_all_that_is_in_it_and_can_be_made_again(clu
 
 
 @virtual()
-async def test_a_finalizer_in_a_namespace_holds_it_and_the_status_says_so(cluster: VirtualCluster) -> None:
+async def test_a_finalizer_in_a_namespace_delays_its_deletion_and_is_reported(cluster: VirtualCluster) -> None:
     client = cluster.client
     await make_namespace(client, "held")
     await client.create(obj("ConfigMap", "kept", "held", meta={"finalizers": ["example.com/wait"]}))
@@ -140,18 +145,28 @@ async def test_a_finalizer_in_a_namespace_holds_it_and_the_status_says_so(cluste
     assert status["phase"] == "Terminating"
     seen = {one["type"]: (one["status"], one["reason"], one["message"]) for one in status["conditions"]}
     assert seen == {
-        "NamespaceDeletionDiscoveryFailure":
-            ("False", "ResourcesDiscovered", "All resources successfully discovered"),
-        "NamespaceDeletionGroupVersionParsingFailure":
-            ("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-        "NamespaceDeletionContentFailure":
-            ("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-        "NamespaceContentRemaining":
-            ("True", "SomeResourcesRemain", "Some resources are remaining: configmaps. has 1 resource instances"),
-        "NamespaceFinalizersRemaining":
-            ("True", "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "
-             "example.com/wait in 1 resource instances"),
-    }  # fmt: skip
+        "NamespaceDeletionDiscoveryFailure": ("False", "ResourcesDiscovered", "All resources successfully discovered"),
+        "NamespaceDeletionGroupVersionParsingFailure": (
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        "NamespaceDeletionContentFailure": (
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        "NamespaceContentRemaining": (
+            "True",
+            "SomeResourcesRemain",
+            "Some resources are remaining: configmaps. has 1 resource instances",
+        ),
+        "NamespaceFinalizersRemaining": (
+            "True",
+            "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances",
+        ),
+    }
     assert await names(cluster, MAPS, "held") == {"kept"}
     await cluster.sleep(300)
     assert (await client.get(NAMESPACES, "held"))["spec"]["finalizers"] == ["kubernetes"]
@@ -160,7 +175,7 @@ async def test_a_finalizer_in_a_namespace_holds_it_and_the_status_says_so(cluste
 
 
 @virtual()
-async def test_a_finalizer_of_the_namespace_itself_is_left_to_its_owner(cluster: VirtualCluster) -> None:
+async def test_a_finalizer_of_the_namespace_itself_is_not_removed(cluster: VirtualCluster) -> None:
     client = cluster.client
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two", "finalizers": ["example.com/mine"]}}
     await client.create(made)
@@ -177,7 +192,7 @@ async def test_a_finalizer_of_the_namespace_itself_is_left_to_its_owner(cluster:
 
 
 @virtual()
-async def test_many_namespaces_go_at_once(cluster: VirtualCluster) -> None:
+async def test_many_namespaces_are_deleted_concurrently(cluster: VirtualCluster) -> None:
     client = cluster.client
     names = [f"space-{number}" for number in range(12)]
     for name in names:
@@ -206,10 +221,15 @@ async def rolled_out(cluster: VirtualCluster, namespace: str = "default") -> Obj
 
 def owned(name: str, *owners: Obj, namespace: str = "default", **meta: Any) -> Obj:
     references = [
-        {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-         "uid": owner["metadata"]["uid"], **owner.get("reference", {})}
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            **owner.get("reference", {}),
+        }
         for owner in owners
-    ]  # fmt: skip
+    ]
     return obj("ConfigMap", name, namespace, meta={"ownerReferences": references, **meta})
 
 
@@ -224,7 +244,9 @@ def blocking(owner: Obj) -> Obj:
 
 @pytest.mark.parametrize("propagation", ["", "Background"])
 @virtual()
-async def test_a_deployment_takes_its_sets_and_pods_along(cluster: VirtualCluster, propagation: str) -> None:
+async def test_deleting_a_deployment_deletes_its_replica_sets_and_pods(
+    cluster: VirtualCluster, propagation: str
+) -> None:
     await rolled_out(cluster)
     await cluster.client.delete(DEPLOYMENTS, "web", "default", propagation=propagation)
     with pytest.raises(NotFound):
@@ -237,7 +259,7 @@ async def test_a_deployment_takes_its_sets_and_pods_along(cluster: VirtualCluste
 
 
 @virtual()
-async def test_in_the_foreground_the_owner_goes_last(cluster: VirtualCluster) -> None:
+async def test_in_foreground_deletion_the_owner_is_deleted_last(cluster: VirtualCluster) -> None:
     client = cluster.client
     await rolled_out(cluster)
     start = (await client.list(DEPLOYMENTS, "default")).resource_version
@@ -259,7 +281,7 @@ async def test_in_the_foreground_the_owner_goes_last(cluster: VirtualCluster) ->
 
 
 @virtual()
-async def test_orphans_stay_and_forget_their_owner(cluster: VirtualCluster) -> None:
+async def test_orphans_are_retained_without_owner_references(cluster: VirtualCluster) -> None:
     client = cluster.client
     await rolled_out(cluster)
     await client.delete(DEPLOYMENTS, "web", "default", propagation="Orphan")
@@ -279,7 +301,7 @@ async def test_orphans_stay_and_forget_their_owner(cluster: VirtualCluster) -> N
 
 @pytest.mark.parametrize(("kind", "api"), [("Job", "batch/v1"), ("ReplicationController", "v1")])
 @virtual()
-async def test_some_kinds_orphan_when_nothing_else_is_asked_for(cluster: VirtualCluster, kind: str, api: str) -> None:
+async def test_some_kinds_orphan_by_default(cluster: VirtualCluster, kind: str, api: str) -> None:
     client = cluster.client
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never" if kind == "Job" else "Always"}}
     spec = {"template": template, **({} if kind == "Job" else {"selector": {"app": "web"}, "replicas": 0})}
@@ -296,7 +318,7 @@ async def test_some_kinds_orphan_when_nothing_else_is_asked_for(cluster: Virtual
 
 
 @virtual()
-async def test_who_refers_to_an_owner_that_never_was_goes(cluster: VirtualCluster) -> None:
+async def test_a_dependent_of_an_owner_that_never_existed_is_deleted(cluster: VirtualCluster) -> None:
     client = cluster.client
     await client.create(owned("lost", absent()))
     await client.create(owned("kept", absent(), await client.create(obj("Secret", "owner"))))
@@ -310,7 +332,7 @@ async def test_who_refers_to_an_owner_that_never_was_goes(cluster: VirtualCluste
 
 
 @virtual()
-async def test_one_that_was_made_later_under_the_same_name_is_another(cluster: VirtualCluster) -> None:
+async def test_a_recreated_owner_of_the_same_name_is_not_the_owner(cluster: VirtualCluster) -> None:
     client = cluster.client
     old = await client.create(obj("Secret", "owner"))
     await client.delete(SECRETS, "owner", "default")
@@ -320,7 +342,7 @@ async def test_one_that_was_made_later_under_the_same_name_is_another(cluster: V
 
 
 @virtual()
-async def test_an_owner_in_another_namespace_is_none_and_an_event_says_so(cluster: VirtualCluster) -> None:
+async def test_an_owner_in_another_namespace_is_invalid_and_reported(cluster: VirtualCluster) -> None:
     client = cluster.client
     await make_namespace(client, "other")
     owner = await client.create(obj("Secret", "owner", "other"))
@@ -348,9 +370,9 @@ async def test_an_owner_in_another_namespace_is_none_and_an_event_says_so(cluste
 
 
 @virtual()
-async def test_owners_in_no_namespace_own_across_all(cluster: VirtualCluster) -> None:
+async def test_cluster_scoped_owners_own_objects_in_all_namespaces(cluster: VirtualCluster) -> None:
     client = cluster.client
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "owner"}}
+    role: Obj = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "owner"}}
     owner = await client.create({**role, "rules": []})
     await client.create(owned("mine", owner))
     await cluster.sleep(60)
@@ -360,7 +382,7 @@ async def test_owners_in_no_namespace_own_across_all(cluster: VirtualCluster) ->
 
 
 @virtual()
-async def test_an_owner_of_a_kind_that_nobody_knows_is_no_reason_to_delete(cluster: VirtualCluster) -> None:
+async def test_an_owner_of_an_unknown_kind_deletes_nothing(cluster: VirtualCluster) -> None:
     client = cluster.client
     unknown = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "uid": "some-uid"}}
     await client.create(owned("kept", unknown))
@@ -369,7 +391,7 @@ async def test_an_owner_of_a_kind_that_nobody_knows_is_no_reason_to_delete(clust
 
 
 @virtual()
-async def test_only_dependents_that_block_are_waited_for(cluster: VirtualCluster) -> None:
+async def test_foreground_deletion_waits_only_for_blocking_dependents(cluster: VirtualCluster) -> None:
     client = cluster.client
     owner = await client.create(obj("Secret", "owner"))
     await client.create(owned("blocks", blocking(owner), finalizers=["example.com/wait"]))
@@ -390,7 +412,7 @@ async def test_only_dependents_that_block_are_waited_for(cluster: VirtualCluster
 
 
 @virtual()
-async def test_a_circle_of_owners_is_opened(cluster: VirtualCluster) -> None:
+async def test_a_cycle_of_owners_is_deleted(cluster: VirtualCluster) -> None:
     client = cluster.client
     first = await client.create(obj("ConfigMap", "first"))
     second = await client.create(owned("second", blocking(first)))
@@ -404,7 +426,7 @@ async def test_a_circle_of_owners_is_opened(cluster: VirtualCluster) -> None:
 
 
 @virtual()
-async def test_a_second_owner_keeps_what_the_first_leaves(cluster: VirtualCluster) -> None:
+async def test_a_dependent_with_a_second_owner_is_retained(cluster: VirtualCluster) -> None:
     client = cluster.client
     one, two = await client.create(obj("Secret", "one")), await client.create(obj("Secret", "two"))
     await client.create(owned("shared", blocking(one), two))
@@ -417,7 +439,7 @@ async def test_a_second_owner_keeps_what_the_first_leaves(cluster: VirtualCluste
 
 
 @virtual()
-async def test_what_happened_while_nobody_collected_is_made_up_for(cluster: VirtualCluster) -> None:
+async def test_deletions_during_a_collector_outage_are_processed(cluster: VirtualCluster) -> None:
     client = cluster.client
     await cluster.kill("controllers")
     went = await client.create(obj("Secret", "gone"))

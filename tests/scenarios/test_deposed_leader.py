@@ -16,13 +16,14 @@ import pytest
 from paused_process import PausableProcess
 from server_process import server_process
 
+from setpoint.apiserver.diagnostics import CAUSES_PATH
 from setpoint.client import Client
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.client.resources import builtin
-from setpoint.cluster.elected import Elected
-from setpoint.cluster.identities import Identities
-from setpoint.cluster.parts import Election, Parts
+from setpoint.cluster.component import ElectedComponent
+from setpoint.cluster.component_factory import ComponentFactory, ElectionOptions
+from setpoint.cluster.components import InProcessClients
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import BadRequest, Conflict
 from setpoint.meta.lease_term import TERM_HEADER, Term
@@ -39,9 +40,11 @@ def replica_set(replicas: int) -> dict[str, Any]:
     labels = {"app": "web"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
     return {
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod},
-    }  # fmt: skip
+    }
 
 
 class PodCount:
@@ -60,10 +63,10 @@ class PodCount:
 @asynccontextmanager
 async def control_plane(
     cluster: VirtualCluster, identity: str, process: PausableProcess | None = None
-) -> AsyncIterator[Elected]:
+) -> AsyncIterator[ElectedComponent]:
     clock = cluster.clock if process is None else process
-    clients = Identities(cluster.embedded.components._entrance, clock, None if process is None else process.client)
-    parts = Parts(clients, clock, RandomIds(hash(identity) % 1000), Election(identity))
+    clients = InProcessClients(cluster.embedded.components._server, clock, None if process is None else process.client)
+    parts = ComponentFactory(clients, clock, RandomIds(hash(identity) % 1000), ElectionOptions(identity))
     async with parts.controllers(ControllerOptions(), CONTROLLERS) as elected:
         yield elected
 
@@ -107,9 +110,11 @@ async def write(client: Client, name: str, term: Term | str) -> dict[str, Any]:
 
 def lease(holder: str, transitions: int) -> dict[str, Any]:
     return {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "work", "namespace": "default"},
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "work", "namespace": "default"},
         "spec": {"holderIdentity": holder, "leaseTransitions": transitions, "leaseDurationSeconds": 15},
-    }  # fmt: skip
+    }
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
@@ -137,7 +142,10 @@ async def test_the_server_commits_writes_of_the_present_term_only(cluster: Virtu
     await client.update(held)
     with pytest.raises(Conflict, match="in term 3"):
         await write(client, "late", term)
-    await write(client, "third", term._replace(transitions=5))
+    third = await write(client, "third", term._replace(transitions=5))
+    # The cause of a write names the term.
+    causes = await client.sender.json("GET", CAUSES_PATH, f"revisions={third['metadata']['resourceVersion']}")
+    assert causes["causes"][0]["lease"] == str(term._replace(transitions=5))
     for wrong in ("", "a/b/c", "a/b/x/me", "a/b/1/", "/b/1/me", "a/b/" + "9" * 30 + "/me"):
         with pytest.raises(BadRequest, match="the setpoint-lease header is not"):
             await write(client, "wrong", wrong)
@@ -151,9 +159,12 @@ async def test_the_server_commits_writes_of_the_present_term_only(cluster: Virtu
 # -- in processes of their own ----------------------------------------------------------------------------------------
 
 TIMES = (
-    "--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1s", "--leader-elect-retry-period=200ms",
-    "--secure-port=0", "--use-service-account-credentials",
-)  # fmt: skip
+    "--leader-elect-lease-duration=2s",
+    "--leader-elect-renew-deadline=1s",
+    "--leader-elect-retry-period=200ms",
+    "--secure-port=0",
+    "--use-service-account-credentials",
+)
 
 
 @contextmanager

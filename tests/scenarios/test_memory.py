@@ -13,27 +13,25 @@ import uvloop
 from live_objects import collector_off, live
 
 from setpoint.apiserver.admission.plugin import Attributes
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.connection import Connection
-from setpoint.apiserver.http.message import Request
-from setpoint.apiserver.http.parsing import RequestParser
 from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.watch_cache import ResourceCache, Watch
 from setpoint.client import Client
-from setpoint.client.access import Access
-from setpoint.client.connect import connect
-from setpoint.client.connection import Connection as ClientConnection
+from setpoint.client.https import connect
+from setpoint.client.kubeconfig import Access
 from setpoint.cluster.apiserver import RunningApiServer, apiserver
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.node.pod_worker import PodWorker
-from setpoint.node.runtime.containers import Container
+from setpoint.node.runtime.containers import Container, Process
 from setpoint.node.runtime.files import Volume
-from setpoint.node.runtime.process import Process
 from setpoint.system import SystemClock
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
+from setpoint.wire.client_connection import ClientConnection
+from setpoint.wire.message import Request
+from setpoint.wire.request_parser import RequestParser
+from setpoint.wire.server_connection import ServerConnection
 
 PODS, JOBS, DEPLOYMENTS = ("v1", "Pod"), ("batch/v1", "Job"), ("apps/v1", "Deployment")
 DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -50,32 +48,44 @@ def template(labels: dict[str, str], **container: Any) -> Obj:
 def deployment(name: str, **container: Any) -> Obj:
     labels = {"app": name}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": 3, "selector": {"matchLabels": labels}, "template": template(labels, **container)},
-    }  # fmt: skip
+    }
 
 
 def job(name: str, command: list[str]) -> Obj:
     pods = template({"app": name}, command=command)
     pods["spec"]["restartPolicy"] = "Never"
     return {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"completions": 2, "parallelism": 2, "backoffLimit": 1, "template": pods},
-    }  # fmt: skip
+    }
 
 
 async def workloads(cluster: VirtualCluster, name: str) -> None:
     """Create, scale and delete workloads whose containers run, end, fail, are probed, and read volumes."""
     client = cluster.client
-    await client.create({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "b"},
-    })  # fmt: skip
+    await client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default"},
+            "data": {"a": "b"},
+        }
+    )
     web = deployment(
-        f"{name}-web", image="nginx", envFrom=[{"configMapRef": {"name": name}}],
-        readinessProbe={"httpGet": {"port": 80}}, livenessProbe={"exec": {"command": ["true"]}, "periodSeconds": 1},
+        f"{name}-web",
+        image="nginx",
+        envFrom=[{"configMapRef": {"name": name}}],
+        readinessProbe={"httpGet": {"port": 80}},
+        livenessProbe={"exec": {"command": ["true"]}, "periodSeconds": 1},
         lifecycle={"postStart": {"exec": {"command": ["sleep", "1"]}}, "preStop": {"sleep": {"seconds": 1}}},
         volumeMounts=[{"name": "settings", "mountPath": "/settings"}],
-    )  # fmt: skip
+    )
     web["spec"]["template"]["spec"]["volumes"] = [{"name": "settings", "configMap": {"name": name}}]
     await client.create(web)
     await client.create(deployment(f"{name}-loop", command=["sh", "-c", SCRIPT]))
@@ -93,21 +103,21 @@ async def workloads(cluster: VirtualCluster, name: str) -> None:
 
 
 @virtual(nodes=2)
-async def test_what_a_deleted_pod_had_is_freed(cluster: VirtualCluster) -> None:
+async def test_memory_of_a_deleted_pod_is_freed(cluster: VirtualCluster) -> None:
     await cluster.client.create(deployment("stays", command=["sh", "-c", SCRIPT]))
     await workloads(cluster, "first")  # what is loaded and remembered once
     with collector_off():
-        tasks, calls = len(asyncio.all_tasks()), live(Call)  # of the components' watches
+        tasks, calls = len(asyncio.all_tasks()), live(RequestContext)  # of the components' watches
         for number in range(3):
             await workloads(cluster, f"next-{number}")
         assert len(await cluster.all(PODS)) == 3
         assert live(PodWorker, Container, Process) == {"PodWorker": 3, "Container": 3, "Process": 3}
-        assert live(Call) == calls and live(Attributes) == {}
+        assert live(RequestContext) == calls and live(Attributes) == {}
         assert len(asyncio.all_tasks()) < tasks + 3
 
 
 @virtual(nodes=1)
-async def test_what_refused_and_ended_requests_had_is_freed(cluster: VirtualCluster) -> None:
+async def test_memory_of_rejected_and_ended_requests_is_freed(cluster: VirtualCluster) -> None:
     async def rejected() -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "brief"}}
         await cluster.client.create(namespace)
@@ -122,10 +132,10 @@ async def test_what_refused_and_ended_requests_had_is_freed(cluster: VirtualClus
 
     await rejected()
     with collector_off():
-        before = live(Watch, Call, Request)
+        before = live(Watch, RequestContext, Request)
         for _ in range(3):
             await rejected()
-        assert live(Watch, Call, Request) == before and live(Attributes) == {}
+        assert live(Watch, RequestContext, Request) == before and live(Attributes) == {}
 
 
 def definition(number: int) -> Obj:
@@ -134,25 +144,30 @@ def definition(number: int) -> Obj:
         {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
     )
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.memory.example.com"},
         "spec": {
-            "group": "memory.example.com", "scope": "Namespaced",
+            "group": "memory.example.com",
+            "scope": "Namespaced",
             "names": {"plural": plural, "singular": f"thing{number}", "kind": f"Thing{number}"},
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
-    }  # fmt: skip
+    }
 
 
 @virtual(nodes=1)
-async def test_what_a_deleted_definition_had_is_freed(cluster: VirtualCluster) -> None:
+async def test_memory_of_a_deleted_definition_is_freed(cluster: VirtualCluster) -> None:
     async def defined(number: int) -> None:
         await cluster.client.create(definition(number))
         await cluster.sleep(10)
-        await cluster.client.create({
-            "apiVersion": "memory.example.com/v1", "kind": f"Thing{number}",
-            "metadata": {"name": "one", "namespace": "default"},
-        })  # fmt: skip
+        await cluster.client.create(
+            {
+                "apiVersion": "memory.example.com/v1",
+                "kind": f"Thing{number}",
+                "metadata": {"name": "one", "namespace": "default"},
+            }
+        )
         await cluster.sleep(40)
         await cluster.client.delete(DEFINITIONS, f"things{number}.memory.example.com")
         await cluster.sleep(120)
@@ -170,7 +185,7 @@ async def test_what_a_deleted_definition_had_is_freed(cluster: VirtualCluster) -
 
 
 @virtual(nodes=1)
-async def test_the_data_of_a_claim_goes_with_it(cluster: VirtualCluster) -> None:
+async def test_the_data_of_a_deleted_claim_is_freed(cluster: VirtualCluster) -> None:
     """Also when a claim of the same name follows."""
 
     async def run(name: str, script: str) -> str:
@@ -191,10 +206,14 @@ async def test_the_data_of_a_claim_goes_with_it(cluster: VirtualCluster) -> None
         return (await cluster.client.get(PODS, name, "default"))["status"].get("phase") in ("Succeeded", "Failed")
 
     async def claimed() -> None:
-        await cluster.client.create({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        })  # fmt: skip
+        await cluster.client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data", "namespace": "default"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }
+        )
 
     await claimed()
     assert await run("writes", "echo kept > /data/file") == "Succeeded"
@@ -209,13 +228,17 @@ async def test_the_data_of_a_claim_goes_with_it(cluster: VirtualCluster) -> None
 
 
 @virtual(nodes=1)
-async def test_the_series_of_a_deleted_kind_go_with_it(cluster: VirtualCluster) -> None:
+async def test_the_series_of_a_deleted_kind_are_removed(cluster: VirtualCluster) -> None:
     await cluster.client.create(definition(1))
     await cluster.sleep(10)
-    await cluster.client.create({
-        "apiVersion": "memory.example.com/v1", "kind": "Thing1", "metadata": {"name": "one", "namespace": "default"},
-    })  # fmt: skip
-    metrics = cluster.embedded.api.metrics
+    await cluster.client.create(
+        {
+            "apiVersion": "memory.example.com/v1",
+            "kind": "Thing1",
+            "metadata": {"name": "one", "namespace": "default"},
+        }
+    )
+    metrics = cluster.embedded.api.resources.metrics
     assert b'resource="things1"' in metrics.text()
     await cluster.client.delete(DEFINITIONS, "things1.memory.example.com")
     await cluster.sleep(120)
@@ -224,7 +247,14 @@ async def test_the_series_of_a_deleted_kind_go_with_it(cluster: VirtualCluster) 
 
 # -- connections ------------------------------------------------------------------------------------------------------
 
-CONNECTIONS = (Connection, RequestParser, ClientConnection, "SSLProtocol", "_SSLProtocolTransport", "StreamReader")
+CONNECTIONS = (
+    ServerConnection,
+    RequestParser,
+    ClientConnection,
+    "SSLProtocol",
+    "_SSLProtocolTransport",
+    "StreamReader",
+)
 
 
 async def short_command(client: Client) -> None:
@@ -262,7 +292,7 @@ async def all_closed() -> None:
             return
 
 
-def test_what_a_closed_connection_had_is_freed(tmp_path: Path) -> None:
+def test_memory_of_a_closed_connection_is_freed(tmp_path: Path) -> None:
     uvloop.run(connections_come_and_go(tmp_path))  # as servers run: the TLS of asyncio itself leaves cycles behind
 
 
@@ -290,9 +320,9 @@ async def connections_come_and_go(directory: Path) -> None:
         await everybody()
         await all_closed()
         with collector_off():
-            tasks, before = len(asyncio.all_tasks()), live(Call, Request, Watch)
+            tasks, before = len(asyncio.all_tasks()), live(RequestContext, Request, Watch)
             for _ in range(3):
                 await everybody()
             await all_closed()
             assert live(*CONNECTIONS) == {}
-            assert live(Call, Request, Watch) == before and len(asyncio.all_tasks()) < tasks + 3
+            assert live(RequestContext, Request, Watch) == before and len(asyncio.all_tasks()) < tasks + 3

@@ -1,4 +1,4 @@
-"""Nodes are added, stopped, cut off, brought back and removed from the command line."""
+"""Nodes are added, stopped, partitioned, restarted and removed from the command line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from command_line import Result, surroundings
 
 from setpoint.cli.main import run_within
 from setpoint.client import Client
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 NODES = builtin("nodes")
@@ -23,14 +24,14 @@ async def typed(cluster: VirtualCluster, home: Path, line: str) -> Result:
     return result(await run_within(["--server", "https://local", *line.split()], around))
 
 
-def ready(node: dict) -> str:
+def ready(node: Obj) -> str:
     conditions = node.get("status", {}).get("conditions", ())
     return next((one["status"] for one in conditions if one["type"] == "Ready"), "")
 
 
 @virtual(nodes=1)
-async def test_nodes_come_and_go(cluster: VirtualCluster, tmp_path: Path) -> None:
-    async def nodes() -> dict[str, dict]:
+async def test_nodes_are_added_stopped_partitioned_and_removed(cluster: VirtualCluster, tmp_path: Path) -> None:
+    async def nodes() -> dict[str, Obj]:
         return {one["metadata"]["name"]: one for one in (await cluster.client.list(NODES)).items}
 
     async def all_ready() -> bool:
@@ -43,9 +44,13 @@ async def test_nodes_come_and_go(cluster: VirtualCluster, tmp_path: Path) -> Non
     assert third["status"]["capacity"]["cpu"] == "64"
     assert third["status"]["allocatable"]["pods"] == "110", "the rest is as of all others"
     assert third["metadata"]["labels"] == {
-        "zone": "b", "kubernetes.io/hostname": "node-3", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
-    }  # fmt: skip
+        "zone": "b",
+        "kubernetes.io/hostname": "node-3",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+    }
     assert {"key": "only", "value": "big", "effect": "NoSchedule"} in third["spec"]["taints"]
 
     assert (await typed(cluster, tmp_path, "nodes partition node-2")).out == "node/node-2 partitioned\n"
@@ -63,7 +68,7 @@ async def test_nodes_come_and_go(cluster: VirtualCluster, tmp_path: Path) -> Non
 
 
 @virtual(nodes=1)
-async def test_what_makes_no_sense(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_invalid_arguments_are_rejected(cluster: VirtualCluster, tmp_path: Path) -> None:
     for line, said in {
         "nodes stop": "which nodes?",
         "nodes stop node-1 --all": "not both",
@@ -79,15 +84,16 @@ async def test_what_makes_no_sense(cluster: VirtualCluster, tmp_path: Path) -> N
 
 
 @virtual(nodes=1)
-async def test_a_node_made_by_hand_gets_the_labels_of_a_kubelet(cluster: VirtualCluster) -> None:
+async def test_a_manually_created_node_gets_the_labels_of_a_kubelet(cluster: VirtualCluster) -> None:
     """And DaemonSets that select by them reach it, as do Pods that are spread by host."""
     for kind, spec in (("by-hand", {}), ("wrong", {"kubernetes.io/os": "plan9", "tier": "x"})):
         await cluster.client.create(
             {
-                "apiVersion": "v1", "kind": "Node",
+                "apiVersion": "v1",
+                "kind": "Node",
                 "metadata": {"name": kind, "labels": spec, "annotations": {"simulate.setpoint.dev/node": "true"}},
             }
-        )  # fmt: skip
+        )
 
     async def labelled() -> bool:
         nodes = [one["metadata"] for one in (await cluster.client.list(NODES)).items]

@@ -1,4 +1,4 @@
-"""Nodes in a process of their own: what the server asks them goes over the wire."""
+"""Nodes in a separate process: the server connects to them over HTTPS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server_process import server_process
 
 from setpoint.client import Client
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.system import SystemClock, outward_address
 
 pytestmark = [
@@ -53,19 +53,24 @@ async def story(kubeconfig: Path) -> None:
     try:
         await client.create(
             {
-                "apiVersion": "v1", "kind": "Pod", "metadata": meta,
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": meta,
                 "spec": {
-                    "containers": [container], "nodeName": "node-2", "automountServiceAccountToken": False,
+                    "containers": [container],
+                    "nodeName": "node-2",
+                    "automountServiceAccountToken": False,
                     "tolerations": [{"operator": "Exists"}],
                 },
             }
-        )  # fmt: skip
+        )
         await client.create(
             {
-                "apiVersion": "v1", "kind": "Node",
+                "apiVersion": "v1",
+                "kind": "Node",
                 "metadata": {"name": "by-hand", "annotations": {"simulate.setpoint.dev/node": "true"}},
             }
-        )  # fmt: skip
+        )
         async with asyncio.timeout(30), client.watch(("v1", "Node"), resource_version="0") as watch:
             async for _, node in watch:
                 if (node["metadata"].get("labels") or {}).get("kubernetes.io/hostname") == "by-hand":
@@ -96,7 +101,7 @@ async def nobody(kubeconfig: Path) -> None:
         await client.close()
 
 
-def test_logs_of_nodes_elsewhere(tmp_path: Path) -> None:
+def test_logs_of_nodes_in_another_process(tmp_path: Path) -> None:
     with server_process(tmp_path, "--disable-admission-plugins", "ServiceAccount") as server:
         with nodes(server.kubeconfig.with_name("node-fleet.kubeconfig")):
             asyncio.run(story(server.kubeconfig))
@@ -130,7 +135,7 @@ async def gone(kubeconfig: Path, name: str) -> None:
         await client.close()
 
 
-def test_components_elsewhere_are_pods_with_logs(tmp_path: Path) -> None:
+def test_components_in_other_processes_are_pods_with_logs(tmp_path: Path) -> None:
     """Each is a process of its own: the nodes show them as long as they run."""
     with server_process(tmp_path) as server, nodes(server.kubeconfig.with_name("node-fleet.kubeconfig")):
         assert "serving on " in asyncio.run(component_log(server.kubeconfig, "kube-apiserver"))

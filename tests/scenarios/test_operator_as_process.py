@@ -1,4 +1,4 @@
-"""The page that tells how to write an operator: its code is run as it stands there, in tests and as a process."""
+"""The code of the documentation page about operators, run as it is there, in tests and as a process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 from setpoint.client import Client
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.meta.errors import ApiError
 from setpoint.system import SystemClock
 from setpoint.testing import LiveCluster, live_cluster
@@ -60,7 +60,7 @@ def environment(directory: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
 
 
-def test_the_page_is_true(page: Path) -> None:
+def test_the_code_of_the_page_works_in_a_test(page: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "setpoint.testing.plugin", "-p", "no:cacheprovider"]
     done = subprocess.run(
         command, cwd=page, env=environment(page), capture_output=True, text=True, timeout=120, check=False
@@ -94,9 +94,14 @@ class Process:
 @contextmanager
 def operator(page: Path, cluster: LiveCluster, *flags: str) -> Iterator[Process]:
     command = [
-        sys.executable, "process.py", "--kubeconfig", str(cluster.kubeconfig), "--webhook-bind-address", "127.0.0.1:0",
+        sys.executable,
+        "process.py",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--webhook-bind-address",
+        "127.0.0.1:0",
         *flags,
-    ]  # fmt: skip
+    ]
     with subprocess.Popen(command, cwd=page, env=environment(page), stderr=subprocess.PIPE, text=True) as started:
         patience = threading.Timer(60.0, started.kill)
         patience.start()
@@ -134,10 +139,10 @@ async def use(cluster: LiveCluster) -> None:
         await client.close()
 
 
-def test_a_process_of_its_own(page: Path, tmp_path: Path) -> None:
+def test_the_code_of_the_page_works_as_a_process(page: Path, tmp_path: Path) -> None:
     with live_cluster(tmp_path / "cluster", nodes=0) as cluster:
-        doors = ("--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
-        with operator(page, cluster, "-v", "--leader-elect", *doors) as process:
+        listeners = ("--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
+        with operator(page, cluster, "-v", "--leader-elect", *listeners) as process:
             port = process.until(r"/metrics .*127\.0\.0\.1:(\d+)")[1]
             process.until("starting controller teapot-operator")
             asyncio.run(use(cluster))

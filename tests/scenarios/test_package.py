@@ -1,4 +1,4 @@
-"""What `pip install` gets: a small wheel for any platform, with its data and its command."""
+"""The wheel: small, for any platform, with its data and its command."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_small_and_for_any_platform(wheel: Path) -> None:
+def test_the_wheel_is_small_and_for_any_platform(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     assert wheel.stat().st_size < 5 * 1024 * 1024
 
 
-def test_has_code_data_and_command(wheel: Path) -> None:
+def test_the_wheel_has_code_data_and_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         for module in (ROOT / "src").rglob("*"):
@@ -36,7 +36,7 @@ def test_has_code_data_and_command(wheel: Path) -> None:
         assert "setpoint = setpoint.cli:main" in archive.read(entry_points).decode()
 
 
-def test_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_the_program_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """The wheel's own code, not the checkout's: only the dependencies come from this environment."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)

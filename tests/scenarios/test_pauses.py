@@ -28,13 +28,15 @@ def deployment() -> dict[str, Any]:
     labels = {"app": "web"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": pod},
-    }  # fmt: skip
+    }
 
 
 def condition(obj: dict[str, Any]) -> str:
-    return next(one["status"] for one in obj["status"]["conditions"] if one["type"] == "Ready")
+    return next(str(one["status"]) for one in obj["status"]["conditions"] if one["type"] == "Ready")
 
 
 async def ready_pods(cluster: VirtualCluster) -> set[str]:
@@ -98,7 +100,7 @@ async def test_a_paused_cluster_converges_and_keeps_its_pods(cluster: VirtualClu
 
 
 @virtual(nodes=30, leader_elect=True)
-async def test_pauses_one_after_the_other(cluster: VirtualCluster) -> None:
+async def test_several_pauses_in_a_row(cluster: VirtualCluster) -> None:
     before = await started(cluster)
     for seconds in (61, 13, 300, 1, 40, 40):
         cluster.clock.freeze(seconds)
@@ -109,7 +111,7 @@ async def test_pauses_one_after_the_other(cluster: VirtualCluster) -> None:
 
 @pytest.mark.parametrize("seconds", [3600, -3600, 86_400, -86_400])
 @virtual(nodes=3, leader_elect=True)
-async def test_a_wall_clock_that_is_set_changes_nothing(cluster: VirtualCluster, seconds: int) -> None:
+async def test_setting_the_wall_clock_changes_nothing(cluster: VirtualCluster, seconds: int) -> None:
     before = await started(cluster)
     cluster.clock.jump(seconds)
     await converged(cluster)
@@ -129,7 +131,7 @@ async def test_a_pod_that_is_being_started_does_not_wait_for_the_clock_to_catch_
 
 
 @pytest.mark.slow
-def test_a_stopped_process_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_process_continues(tmp_path: Path) -> None:
     """Nodes with very short leases have missed many renewals after three seconds, as others have after a minute."""
     (tmp_path / "fleet.yaml").write_text("nodes: {count: 5, leaseDurationSeconds: 1}\n")
     with up_process(tmp_path, "--fleet", "fleet.yaml") as kubeconfig:

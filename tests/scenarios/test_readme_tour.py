@@ -1,4 +1,4 @@
-"""The tour of README.md, pasted line by line into a shell, on a machine whose kubectl points to production.
+"""The tour of README.md, line by line in a shell, with a kubeconfig of another cluster in place.
 
 Production is a port on which nobody may knock: every connection to it is a failure."""
 
@@ -80,8 +80,12 @@ class Machine:
     def paste(self, *lines: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["bash", "-c", "\n".join(lines)],
-            cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
     def on_terminal(self, keys: bytes, until: str, *lines: str) -> str:
         """What a terminal shows until the text is there; then the keys are pressed, which must end it."""
@@ -122,10 +126,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 def tour() -> list[str]:
     text = (ROOT / "README.md").read_text().partition("## A tour")[2]
-    return FENCE.findall(text)[0].splitlines()
+    commands: str = FENCE.findall(text)[0]
+    return commands.splitlines()
 
 
-def test_the_tour_works_and_touches_nothing_else(machine: Machine) -> None:
+def test_the_tour_works_and_changes_no_other_cluster(machine: Machine) -> None:
     activate, *lines = tour()
     assert activate.startswith("source .venv/bin/activate")
     assert lines[-1].startswith("setpoint watch")
@@ -144,7 +149,7 @@ def test_the_tour_works_and_touches_nothing_else(machine: Machine) -> None:
     assert not machine.production.called
 
 
-def test_whatever_is_stopped_or_gone_production_is_not_touched(machine: Machine) -> None:
+def test_a_stopped_or_missing_cluster_never_redirects_to_another(machine: Machine) -> None:
     """The cluster of this directory is not running; lessons and the like are elsewhere than any cluster."""
     setpoint = f'"{machine.directory}/.venv/bin/setpoint"'
     assert machine.paste(f"{setpoint} up --detach --port 0 --nodes 1").returncode == 0
@@ -154,7 +159,15 @@ def test_whatever_is_stopped_or_gone_production_is_not_touched(machine: Machine)
         done = machine.paste(f"{setpoint} {line}")
         assert done.returncode == 1, line
         assert "running" in done.stdout + done.stderr, line
-    for line in ("lesson 1 --check", "nodes add", "nodes remove --all", "nodes --nodes 1", "scheduler", "status",
-                 "controller-manager", "demo 1 --no-wait"):  # fmt: skip
+    for line in (
+        "lesson 1 --check",
+        "nodes add",
+        "nodes remove --all",
+        "nodes --nodes 1",
+        "scheduler",
+        "status",
+        "controller-manager",
+        "demo 1 --no-wait",
+    ):
         machine.paste("mkdir -p ../elsewhere; cd ../elsewhere", f"timeout 60 {setpoint} {line}")
     assert not machine.production.called

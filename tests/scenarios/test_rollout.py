@@ -1,4 +1,4 @@
-"""Rollouts of Deployments, with every component running: what holds at every single moment of them."""
+"""Rollouts of Deployments with every component running: invariants that hold at every moment."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import components
+from setpoint.meta.objects import Obj
 from setpoint.system import RandomIds
 
-Obj = dict[str, Any]
 DEPLOYMENTS, SETS, PODS = builtin("deployments", "apps"), builtin("replicasets", "apps"), builtin("pods")
 
 
@@ -107,7 +107,7 @@ async def test_a_rolling_update_stays_within_its_limits_at_every_moment(cluster:
     assert [found["metadata"]["annotations"][revision] for found in (old, new)] == ["1", "2"]
 
 
-async def test_going_back_takes_up_the_old_set_under_a_new_revision(cluster: Client) -> None:
+async def test_a_rollback_reuses_the_old_replica_set_with_a_new_revision(cluster: Client) -> None:
     await cluster.create(web("one", 2))
     await complete(cluster)
     await change(cluster, template=new_template("two"))
@@ -151,7 +151,7 @@ async def test_a_paused_deployment_scales_but_does_not_roll_out(cluster: Client)
     assert {image(pod) for pod in (await cluster.list(PODS, "default")).items if is_ready(pod)} == {"two"}
 
 
-async def test_no_more_history_is_kept_than_asked_for(cluster: Client) -> None:
+async def test_the_revision_history_limit_is_enforced(cluster: Client) -> None:
     await cluster.create(web("zero", 1, revisionHistoryLimit=1))
     await complete(cluster)
     for name in ("one", "two", "three"):
@@ -165,7 +165,7 @@ async def test_no_more_history_is_kept_than_asked_for(cluster: Client) -> None:
     assert images == {"two", "three"}
 
 
-async def test_a_hash_that_is_taken_leads_to_another(cluster: Client) -> None:
+async def test_a_hash_collision_leads_to_another_hash(cluster: Client) -> None:
     await cluster.create(web("one", 1))
     await complete(cluster)
     (first,) = (await cluster.list(SETS, "default")).items

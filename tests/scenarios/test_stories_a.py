@@ -1,4 +1,4 @@
-"""Stories A1 to A5 and D1's graceful end, in virtual time: one object, two owners."""
+"""Stories A1 to A5 and graceful termination (D1), in virtual time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Conflict
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 PODS, DEPLOYMENTS = builtin("pods"), builtin("deployments", "apps")
-Obj = dict[str, Any]
 
 MISSING = (
     'rpc error: code = NotFound desc = failed to pull and unpack image "docker.io/library/nginx:does-not-exist": '
@@ -24,9 +24,11 @@ MISSING = (
 def a_pod(name: str = "simple-pod", /, *, command: list[str] | None = None, image: str = "nginx", **spec: Any) -> Obj:
     container: Obj = {"name": "c", "image": image, **({"command": command} if command else {})}
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], **spec},
-    }  # fmt: skip
+    }
 
 
 async def get(cluster: VirtualCluster, name: str) -> Obj:
@@ -47,7 +49,7 @@ def conditions(pod: Obj) -> dict[str, tuple[str, str, str]]:
 
 
 @virtual(nodes=1)
-async def test_a1_a_pod_of_two_lines_gets_every_default_and_a_status(cluster: VirtualCluster) -> None:
+async def test_a1_a_minimal_pod_gets_defaults_and_a_status(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod())
     await cluster.sleep(1)
     pod = await get(cluster, "simple-pod")
@@ -63,8 +65,12 @@ async def test_a1_a_pod_of_two_lines_gets_every_default_and_a_status(cluster: Vi
     assert status["startTime"] and status["podIPs"] == [{"ip": status["podIP"]}]
     assert status["hostIPs"] == [{"ip": status["hostIP"]}]
     assert [found["type"] for found in status["conditions"]] == [
-        "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled",
-    ]  # fmt: skip
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+    ]
     assert {found["status"] for found in status["conditions"]} == {"True"}
     (container,) = status["containerStatuses"]
     assert container["imageID"].startswith("docker.io/library/nginx@sha256:")
@@ -73,7 +79,7 @@ async def test_a1_a_pod_of_two_lines_gets_every_default_and_a_status(cluster: Vi
     assert set(container["state"]) == {"running"} and container["lastState"] == {}
     assert [(kind, reason) for kind, reason, _ in await cluster.events("simple-pod")] == [
         ("Normal", reason) for reason in ("Scheduled", "Pulling", "Pulled", "Created", "Started")
-    ]  # fmt: skip
+    ]
 
 
 @virtual(nodes=1)
@@ -85,7 +91,7 @@ async def test_a2_a_watch_shows_each_step(cluster: VirtualCluster) -> None:
     await cluster.sleep(5)
     await cluster.client.delete(PODS, "simple-pod", "default")
     await cluster.sleep(1)
-    steps = []
+    steps: list[tuple[str, str, bool, str]] = []
     async with cluster.client.watch(PODS, "default", resource_version=start, bookmarks=False) as watch:
         while not steps or steps[-1][0] != "DELETED":
             kind, pod = await watch.__anext__()
@@ -133,7 +139,7 @@ async def test_a3_an_image_that_does_not_exist(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_a3_it_heals_when_the_image_is_set_right(cluster: VirtualCluster) -> None:
+async def test_a3_a_corrected_image_starts_the_pod(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("bad", image="nginx:does-not-exist"))
     await cluster.sleep(5)
     await cluster.client.patch(
@@ -147,7 +153,7 @@ async def running(cluster: VirtualCluster, name: str) -> bool:
 
 
 @virtual(nodes=1)
-async def test_a4_a_container_that_exits_is_started_again_later_and_later(cluster: VirtualCluster) -> None:
+async def test_a4_an_exiting_container_is_restarted_with_backoff(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("crash", image="busybox", command=["sh", "-c", "sleep 1; exit 3"]))
     began: list[int] = []
     seen = set()
@@ -174,7 +180,7 @@ async def test_a4_a_container_that_exits_is_started_again_later_and_later(cluste
 
 
 @virtual(nodes=1)
-async def test_a4_after_ten_good_minutes_a_crash_is_a_first_one(cluster: VirtualCluster) -> None:
+async def test_a4_the_backoff_is_reset_after_ten_minutes(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("crash", image="busybox", command=["sh", "-c", "sleep 601; exit 1"]))
     await cluster.sleep(601 + 601 + 0.5)
     assert set((await state(cluster, "crash"))["state"]) == {"running"}
@@ -182,15 +188,19 @@ async def test_a4_after_ten_good_minutes_a_crash_is_a_first_one(cluster: Virtual
 
 
 @virtual(nodes=2)
-async def test_a4_under_a_deployment_too(cluster: VirtualCluster) -> None:
+async def test_a4_restarts_under_a_deployment(cluster: VirtualCluster) -> None:
     template = {
         "metadata": {"labels": {"app": "x"}},
         "spec": {"containers": [{"name": "c", "image": "busybox", "command": ["false"]}]},
     }
-    await cluster.client.create({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "namespace": "default"},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "x"}}, "template": template},
-    })  # fmt: skip
+    await cluster.client.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "x", "namespace": "default"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "x"}}, "template": template},
+        }
+    )
     await cluster.sleep(120)
     pods = await cluster.all(PODS)
     assert len(pods) == 2
@@ -202,7 +212,7 @@ async def test_a4_under_a_deployment_too(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_a5_two_owners_do_not_get_in_each_others_way(cluster: VirtualCluster) -> None:
+async def test_a5_two_field_owners_do_not_conflict(cluster: VirtualCluster) -> None:
     made = await cluster.client.create(a_pod())
     await cluster.sleep(1)
     with pytest.raises(Conflict):
@@ -230,7 +240,7 @@ async def test_a5_two_owners_do_not_get_in_each_others_way(cluster: VirtualClust
 
 
 @virtual(nodes=1)
-async def test_d1_a_program_that_does_not_listen_is_killed_after_its_grace_period(cluster: VirtualCluster) -> None:
+async def test_d1_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("deaf", image="busybox", command=["sleep", "3600"]))
     await cluster.sleep(5)
     start = (await get(cluster, "deaf"))["metadata"]["resourceVersion"]
@@ -251,7 +261,7 @@ async def test_d1_a_program_that_does_not_listen_is_killed_after_its_grace_perio
 
 
 @virtual(nodes=1)
-async def test_d1_hooks_traps_and_a_shorter_patience(cluster: VirtualCluster) -> None:
+async def test_d1_prestop_hooks_signal_handlers_and_shorter_grace_periods(cluster: VirtualCluster) -> None:
     slept = a_pod("slept")
     slept["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 10}}}
     ran = a_pod("ran")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS, NODES = builtin("pods"), builtin("nodes")
 LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.py:\d+\] .+")
 
@@ -17,12 +16,15 @@ LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.py:\d+\] .+"
 def deployment(name: str, replicas: int) -> Obj:
     labels = {"app": name}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "replicas": replicas, "selector": {"matchLabels": labels},
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}},
         },
-    }  # fmt: skip
+    }
 
 
 async def component(cluster: VirtualCluster, name: str) -> Obj:
@@ -67,7 +69,7 @@ async def test_the_components_are_mirror_pods_on_the_first_node(cluster: Virtual
 
 
 @virtual(nodes=1, control_plane_pods=True, leader_elect=True)
-async def test_their_logs_tell_what_the_loops_do(cluster: VirtualCluster) -> None:
+async def test_their_logs_show_the_activity_of_the_controllers(cluster: VirtualCluster) -> None:
     await cluster.until(lambda: all_there(cluster))
     await cluster.client.create(deployment("web", 3))
     await cluster.sleep(5)
@@ -83,7 +85,7 @@ async def test_their_logs_tell_what_the_loops_do(cluster: VirtualCluster) -> Non
 
 
 @virtual(nodes=1, control_plane_pods=True)
-async def test_they_can_be_followed(cluster: VirtualCluster) -> None:
+async def test_the_logs_can_be_followed(cluster: VirtualCluster) -> None:
     await cluster.until(lambda: all_there(cluster))
     await cluster.sleep(2)
     path = "/api/v1/namespaces/kube-system/pods/kube-controller-manager-node-1/log"
@@ -106,7 +108,7 @@ async def test_they_can_be_followed(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1, control_plane_pods=True)
-async def test_a_mirror_that_is_deleted_comes_back(cluster: VirtualCluster) -> None:
+async def test_a_deleted_mirror_pod_is_recreated(cluster: VirtualCluster) -> None:
     await cluster.until(lambda: all_there(cluster))
     before = await component(cluster, "kube-scheduler")
     await cluster.client.delete(PODS, before["metadata"]["name"], "kube-system")
@@ -123,6 +125,6 @@ async def test_a_mirror_that_is_deleted_comes_back(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=1)
-async def test_without_a_log_there_is_no_such_pod(cluster: VirtualCluster) -> None:
+async def test_without_a_log_there_is_no_mirror_pod(cluster: VirtualCluster) -> None:
     await cluster.sleep(5)
     assert await cluster.all(PODS, "kube-system") == []

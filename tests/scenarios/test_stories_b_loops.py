@@ -1,4 +1,4 @@
-"""Stories B2, B3, B4 and B6: repair, restarts, leaders, and desires that cannot be met yet. In virtual time."""
+"""Stories B2, B3, B4 and B6: repair, restarts, leaders, and unreachable desired state, in virtual time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import ComponentOptions, Components
+from setpoint.meta.objects import Obj
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.link import Link, LinkedClient
-
-Obj = dict[str, Any]
 
 PODS, NODES, QUOTAS = builtin("pods"), builtin("nodes"), builtin("resourcequotas")
 DEPLOYMENTS, SETS = builtin("deployments", "apps"), builtin("replicasets", "apps")
@@ -23,9 +22,11 @@ def deployment(replicas: int, name: str = "web", **container: Any) -> Obj:
         "spec": {"containers": [{"name": "c", "image": "nginx", **container}]},
     }
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
-    }  # fmt: skip
+    }
 
 
 async def running(cluster: VirtualCluster, count: int) -> bool:
@@ -40,7 +41,7 @@ async def holder(cluster: VirtualCluster, name: str) -> str:
 
 
 @virtual(nodes=3)
-async def test_b2_a_pod_that_is_deleted_is_replaced_within_a_second(cluster: VirtualCluster) -> None:
+async def test_b2_a_deleted_pod_is_replaced_within_a_second(cluster: VirtualCluster) -> None:
     await cluster.client.create(deployment(3))
     await cluster.until(lambda: running(cluster, 3))
     before = {pod["metadata"]["name"] for pod in await cluster.all(PODS)}
@@ -66,13 +67,13 @@ async def test_b2_a_pod_that_is_deleted_is_replaced_within_a_second(cluster: Vir
 
     async def counted() -> bool:
         (found,) = await cluster.all(SETS)
-        return found["status"].get("readyReplicas") == found["status"].get("replicas") == 3
+        return bool(found["status"].get("readyReplicas") == found["status"].get("replicas") == 3)
 
     await cluster.until(counted)
 
 
 @virtual(nodes=5)
-async def test_b3_a_hundred_pods_lost_while_nobody_looked_are_repaired_from_what_is(cluster: VirtualCluster) -> None:
+async def test_b3_a_hundred_pods_lost_during_an_outage_are_replaced(cluster: VirtualCluster) -> None:
     await cluster.client.create(deployment(150))
     await cluster.until(lambda: running(cluster, 150), within=120)
     before = {pod["metadata"]["uid"] for pod in await cluster.all(PODS)}
@@ -88,7 +89,7 @@ async def test_b3_a_hundred_pods_lost_while_nobody_looked_are_repaired_from_what
 
 
 @virtual(nodes=2)
-async def test_b3_any_component_may_restart_at_any_time_and_nothing_happens_twice(cluster: VirtualCluster) -> None:
+async def test_b3_restarts_of_components_repeat_nothing(cluster: VirtualCluster) -> None:
     await cluster.client.create(deployment(6))
     for name in ("controllers", "scheduler", "fleet") * 3:
         await cluster.sleep(0.3)
@@ -107,7 +108,7 @@ async def test_b3_any_component_may_restart_at_any_time_and_nothing_happens_twic
 
 
 @virtual(nodes=2, leader_elect=True)
-async def test_b4_one_leads_and_when_it_dies_the_other_takes_over(cluster: VirtualCluster) -> None:
+async def test_b4_a_standby_takes_over_when_the_leader_dies(cluster: VirtualCluster) -> None:
     link = Link("second")
     options = ComponentOptions(
         nodes=0, identity="second", wrap=lambda _, client: LinkedClient(client, link), default_storage_class=False
@@ -134,7 +135,7 @@ async def test_b4_one_leads_and_when_it_dies_the_other_takes_over(cluster: Virtu
 
 
 @virtual(nodes=3)
-async def test_b6_what_cannot_be_met_says_why_and_is_done_as_soon_as_it_can(cluster: VirtualCluster) -> None:
+async def test_b6_an_unschedulable_pod_reports_why_and_is_scheduled_later(cluster: VirtualCluster) -> None:
     await cluster.client.create(deployment(1, resources={"requests": {"cpu": "64"}}))
     await cluster.until(lambda: pending_with(cluster, "0/3 nodes are available: 3 Insufficient cpu."))
     (pod,) = await cluster.all(PODS)
@@ -142,14 +143,18 @@ async def test_b6_what_cannot_be_met_says_why_and_is_done_as_soon_as_it_can(clus
     assert (scheduled["status"], scheduled["reason"]) == ("False", "Unschedulable")
     assert scheduled["message"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
     await cluster.sleep(1200)
-    large = {"status": {"capacity": {"cpu": "96", "memory": "64Gi", "pods": "110"},
-                        "allocatable": {"cpu": "96", "memory": "64Gi", "pods": "110"}}}  # fmt: skip
+    large = {
+        "status": {
+            "capacity": {"cpu": "96", "memory": "64Gi", "pods": "110"},
+            "allocatable": {"cpu": "96", "memory": "64Gi", "pods": "110"},
+        }
+    }
     await cluster.client.patch(NODES, "node-2", large, subresource="status")
     await cluster.until(lambda: running(cluster, 1), within=15)
 
 
 async def pending_with(cluster: VirtualCluster, message: str) -> bool:
-    (pod,) = await cluster.all(PODS) or [None]
+    pod = next(iter(await cluster.all(PODS)), None)
     if pod is None:
         return False
     said = [
@@ -159,11 +164,13 @@ async def pending_with(cluster: VirtualCluster, message: str) -> bool:
 
 
 @virtual(nodes=1)
-async def test_b6_a_quota_that_is_used_up_holds_pods_back_until_there_is_room(cluster: VirtualCluster) -> None:
+async def test_b6_an_exhausted_quota_delays_pods(cluster: VirtualCluster) -> None:
     quota = {
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few", "namespace": "default"},
         "spec": {"hard": {"pods": "2"}},
-    }  # fmt: skip
+    }
     await cluster.client.create(quota)
     await cluster.sleep(5)
     await cluster.client.create(deployment(3))

@@ -1,4 +1,4 @@
-"""Story B5: a node stops answering, and what becomes of its Pods."""
+"""Story B5: a node fails, and its Pods are evicted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_micro, format_time
 from setpoint.testing import VirtualCluster, virtual
 
 PODS, NODES, LEASES = builtin("pods"), builtin("nodes"), builtin("leases", "coordination.k8s.io")
 SERVICES, SLICES = builtin("services"), builtin("endpointslices", "discovery.k8s.io")
-
-Obj = dict[str, Any]
 
 
 class HandMade:
@@ -54,9 +53,10 @@ class HandMade:
 
     async def renew(self) -> None:
         spec = {
-            "holderIdentity": self.name, "leaseDurationSeconds": 40,
+            "holderIdentity": self.name,
+            "leaseDurationSeconds": 40,
             "renewTime": format_micro(self._cluster.clock.now()),
-        }  # fmt: skip
+        }
         where = {"name": self.name, "namespace": "kube-node-lease"}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": where, "spec": spec}
         await self._cluster.client.apply(lease, field_manager="test", force=True)
@@ -79,9 +79,12 @@ class HandMade:
         for number, pod in enumerate(found):
             ip = f"10.9.0.{number + 1}"
             status = {
-                "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "startTime": stamp,
+                "phase": "Running",
+                "podIP": ip,
+                "podIPs": [{"ip": ip}],
+                "startTime": stamp,
                 "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": stamp}],
-            }  # fmt: skip
+            }
             await self._cluster.client.patch(
                 PODS, pod["metadata"]["name"], {"status": status}, "default", kind="strategic", subresource="status"
             )
@@ -91,16 +94,20 @@ class HandMade:
 def deployment(replicas: int) -> Obj:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-    }  # fmt: skip
+    }
 
 
 def pod_on(node: str, name: str, **spec: Any) -> Obj:
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "nginx"}], **spec},
-    }  # fmt: skip
+    }
 
 
 async def running(cluster: VirtualCluster) -> int:
@@ -109,15 +116,17 @@ async def running(cluster: VirtualCluster) -> int:
 
 
 @virtual(nodes=3)
-async def test_b5_a_node_that_stops_answering_is_left_and_taken_back(cluster: VirtualCluster) -> None:
+async def test_b5_pods_of_a_failed_node_are_replaced_and_the_node_can_return(cluster: VirtualCluster) -> None:
     lost = HandMade(cluster, "lost")
     await lost.join()
     assert await lost.taints() <= {("not-ready", "NoSchedule")}
     await cluster.until(lambda: _no_taints(lost), within=5)
     service = {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
-    }  # fmt: skip
+    }
     await cluster.client.create(service)
     await cluster.client.create(deployment(12))
 
@@ -202,7 +211,7 @@ async def _holds(found: Any, wanted: object) -> bool:
 
 
 @virtual(nodes=3)
-async def test_leases_alone_keep_a_node_alive(cluster: VirtualCluster) -> None:
+async def test_leases_alone_keep_a_node_healthy(cluster: VirtualCluster) -> None:
     node = HandMade(cluster, "quiet")
     await node.join()
     for _ in range(20):
@@ -214,7 +223,7 @@ async def test_leases_alone_keep_a_node_alive(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_a_node_that_never_says_anything_is_given_a_minute(cluster: VirtualCluster) -> None:
+async def test_a_node_without_a_heartbeat_becomes_unknown_after_a_minute(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mute"}})
     await cluster.sleep(55)
     node = await cluster.client.get(NODES, "mute")
@@ -222,15 +231,18 @@ async def test_a_node_that_never_says_anything_is_given_a_minute(cluster: Virtua
     await cluster.sleep(15)
     node = await cluster.client.get(NODES, "mute")
     assert {each["type"] for each in node["status"]["conditions"]} == {
-        "Ready", "MemoryPressure", "DiskPressure", "PIDPressure"
-    }  # fmt: skip
+        "Ready",
+        "MemoryPressure",
+        "DiskPressure",
+        "PIDPressure",
+    }
     for each in node["status"]["conditions"]:
         assert (each["status"], each["reason"]) == ("Unknown", "NodeStatusNeverUpdated")
         assert each["message"] == "Kubelet never posted node status."
 
 
 @virtual(nodes=2)
-async def test_when_no_node_answers_nobody_is_evicted(cluster: VirtualCluster) -> None:
+async def test_nothing_is_evicted_when_all_nodes_fail(cluster: VirtualCluster) -> None:
     await cluster.client.create(deployment(4))
     await cluster.until(lambda: _is(running(cluster), 4), within=30)
     await cluster.kill("fleet")
@@ -248,7 +260,7 @@ async def test_when_no_node_answers_nobody_is_evicted(cluster: VirtualCluster) -
 
 
 @virtual(nodes=3)
-async def test_a_restart_gives_nobody_more_time(cluster: VirtualCluster) -> None:
+async def test_a_restart_does_not_extend_tolerations(cluster: VirtualCluster) -> None:
     lost = HandMade(cluster, "lost")
     await lost.join()
     await cluster.client.create(pod_on("lost", "patient"))
@@ -267,7 +279,7 @@ async def test_a_restart_gives_nobody_more_time(cluster: VirtualCluster) -> None
 
 
 @virtual(nodes=3)
-async def test_pods_that_tolerate_a_taint_stay_as_long_as_they_say(cluster: VirtualCluster) -> None:
+async def test_tolerating_pods_stay_for_their_toleration_seconds(cluster: VirtualCluster) -> None:
     def tolerating(name: str, seconds: int | None) -> Obj:
         toleration: Obj = {"key": "fire", "operator": "Exists", "effect": "NoExecute"}
         return pod_on(
@@ -298,7 +310,7 @@ async def test_pods_that_tolerate_a_taint_stay_as_long_as_they_say(cluster: Virt
 
 
 @virtual(nodes=2)
-async def test_a_node_that_says_it_is_not_ready_is_emptied_too(cluster: VirtualCluster) -> None:
+async def test_a_node_that_reports_not_ready_is_tainted(cluster: VirtualCluster) -> None:
     node = HandMade(cluster, "sick")
     await node.join()
     await cluster.until(lambda: _no_taints(node), within=5)
@@ -312,7 +324,7 @@ async def test_a_node_that_says_it_is_not_ready_is_emptied_too(cluster: VirtualC
 
 
 @virtual(nodes=3)
-async def test_a_cordoned_node_says_so_in_its_taints(cluster: VirtualCluster) -> None:
+async def test_a_cordoned_node_has_the_unschedulable_taint(cluster: VirtualCluster) -> None:
     await cluster.client.patch(NODES, "node-1", {"spec": {"unschedulable": True}})
     await cluster.instant()
     (taint,) = (await cluster.client.get(NODES, "node-1"))["spec"]["taints"]
@@ -323,7 +335,7 @@ async def test_a_cordoned_node_says_so_in_its_taints(cluster: VirtualCluster) ->
 
 
 @virtual(nodes=8, controller_options=ControllerOptions(node_eviction_rate=0.1))
-async def test_nodes_of_a_zone_are_emptied_one_after_the_other(cluster: VirtualCluster) -> None:
+async def test_evictions_of_a_zone_are_rate_limited(cluster: VirtualCluster) -> None:
     lost = [HandMade(cluster, f"lost-{number}") for number in range(2)]
     for node in lost:
         await node.join()
@@ -340,7 +352,7 @@ async def test_nodes_of_a_zone_are_emptied_one_after_the_other(cluster: VirtualC
 
 
 @virtual(nodes=2)
-async def test_pods_of_a_node_that_is_gone_are_gone_soon(cluster: VirtualCluster) -> None:
+async def test_pods_of_a_deleted_node_are_deleted(cluster: VirtualCluster) -> None:
     node = HandMade(cluster, "brief")
     await node.join()
     await cluster.client.create(pod_on("brief", "stranded"))
@@ -370,7 +382,7 @@ async def test_pods_of_a_node_that_is_gone_are_gone_soon(cluster: VirtualCluster
 
 
 @virtual(nodes=1)
-async def test_a_pod_that_never_found_a_node_and_holds_a_finalizer_is_failed(cluster: VirtualCluster) -> None:
+async def test_an_unscheduled_terminating_pod_with_a_finalizer_fails(cluster: VirtualCluster) -> None:
     pod = pod_on("", "waiting", schedulerName="nobody")
     pod["metadata"]["finalizers"] = ["example.com/hold"]
     await cluster.client.create(pod)

@@ -1,13 +1,11 @@
-"""Story C6, from end to end: what simulated Pods use is what scales them."""
+"""Story C6 end to end: the usage of simulated Pods scales them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS, DEPLOYMENTS = builtin("pods"), builtin("deployments", "apps")
 AUTOSCALERS = ("autoscaling/v2", "HorizontalPodAutoscaler")
 CPU = "simulate.setpoint.dev/cpu"
@@ -16,25 +14,30 @@ CPU = "simulate.setpoint.dev/cpu"
 def web(replicas: int) -> Obj:
     container = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "200m"}}}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {
-            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
         },
-    }  # fmt: skip
+    }
 
 
 def autoscaler() -> Obj:
     target = {"type": "Utilization", "averageUtilization": 50}
     return {
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 2, "maxReplicas": 6,
+            "minReplicas": 2,
+            "maxReplicas": 6,
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
         },
-    }  # fmt: skip
+    }
 
 
 async def replicas(cluster: VirtualCluster) -> int:

@@ -1,4 +1,4 @@
-"""Story C4, the part about time: Jobs and CronJobs, with every controller running, in virtual time."""
+"""Story C4: Jobs and CronJobs with every controller running, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 JOBS, CRON_JOBS, PODS = builtin("jobs", "batch"), builtin("cronjobs", "batch"), builtin("pods")
 whole = virtual(nodes=0, scheduler=False, leader_elect=False)
 MIDNIGHT = 29453760
@@ -41,7 +41,7 @@ async def conditions(cluster: VirtualCluster, name: str) -> list[str]:
 
 
 @whole
-async def test_a_job_of_many_pods_runs_as_many_at_once_as_it_may(cluster: VirtualCluster) -> None:
+async def test_a_job_respects_its_parallelism(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     await cluster.client.create(a_job("pi", parallelism=3, completions=7))
     most = 0
@@ -59,7 +59,7 @@ async def test_a_job_of_many_pods_runs_as_many_at_once_as_it_may(cluster: Virtua
 
 
 @whole
-async def test_a_job_that_always_fails_gives_up_after_ever_longer_waits(cluster: VirtualCluster) -> None:
+async def test_a_failing_job_backs_off_and_fails(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     await cluster.client.create(a_job("doomed", backoffLimit=7))
     failed: list[float] = []
@@ -76,7 +76,7 @@ async def test_a_job_that_always_fails_gives_up_after_ever_longer_waits(cluster:
 
 
 @whole
-async def test_an_indexed_job_says_which_parts_are_done(cluster: VirtualCluster) -> None:
+async def test_an_indexed_job_reports_completed_indexes(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     await cluster.client.create(a_job("parts", completionMode="Indexed", completions=10, parallelism=10))
     await cluster.sleep(1)
@@ -91,7 +91,7 @@ async def test_an_indexed_job_says_which_parts_are_done(cluster: VirtualCluster)
 
 
 @whole
-async def test_a_finished_job_cleans_up_after_itself(cluster: VirtualCluster) -> None:
+async def test_a_finished_job_is_deleted_after_its_ttl(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     await cluster.client.create(a_job("brief", ttlSecondsAfterFinished=600))
     await cluster.sleep(1)
@@ -120,7 +120,7 @@ async def test_an_hour_of_a_cron_job(cluster: VirtualCluster) -> None:
 
 
 @whole
-async def test_what_happens_when_a_run_takes_longer_than_the_interval(cluster: VirtualCluster) -> None:
+async def test_concurrency_policies_of_overlapping_runs(cluster: VirtualCluster) -> None:
     for policy in ("Allow", "Forbid", "Replace"):
         await cluster.client.create(a_cron_job(policy.lower(), "*/10 * * * *", concurrencyPolicy=policy))
     await cluster.sleep(30 * 60 + 1)

@@ -13,9 +13,9 @@ from setpoint.controllers.builtin import CONTROLLERS
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.podautoscaler.controller import autoscaler
 from setpoint.meta.errors import Forbidden, NotFound, TooManyRequests
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 NODES, DEPLOYMENTS, QUOTAS = builtin("nodes"), builtin("deployments", "apps"), builtin("resourcequotas")
 BUDGETS = builtin("poddisruptionbudgets", "policy")
 SETS = builtin("replicasets", "apps")
@@ -56,19 +56,21 @@ def load(monkeypatch: pytest.MonkeyPatch) -> MetricsByHand:
 
 
 @virtual(nodes=3, leader_elect=False)
-async def test_load_comes_and_goes_and_so_do_replicas(cluster: VirtualCluster, load: MetricsByHand) -> None:
+async def test_replicas_follow_the_load(cluster: VirtualCluster, load: MetricsByHand) -> None:
     await cluster.client.create(a_deployment(2, {"requests": {"cpu": "100m"}}))
     await cluster.until(lambda: available(cluster, 2))
     target = {"type": "Utilization", "averageUtilization": 50}
     hpa = {
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 2, "maxReplicas": 8,
+            "minReplicas": 2,
+            "maxReplicas": 8,
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
         },
-    }  # fmt: skip
+    }
     load.usage["cpu"] = 50
     await cluster.client.create(hpa)
     await cluster.sleep(400)
@@ -112,13 +114,15 @@ async def drain(cluster: VirtualCluster, node: str) -> int:
 
 
 @virtual(nodes=3, leader_elect=False)
-async def test_a_drain_never_takes_more_than_the_budget_allows(cluster: VirtualCluster) -> None:
+async def test_a_drain_respects_the_disruption_budget(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_deployment(9))
     await cluster.until(lambda: available(cluster, 9))
     budget = {
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minAvailable": 8, "selector": {"matchLabels": {"app": "web"}}},
-    }  # fmt: skip
+    }
     await cluster.client.create(budget)
     await cluster.sleep(1)
     lowest = 9
@@ -151,17 +155,28 @@ def _is_ready(pod: Obj) -> bool:
 
 
 @virtual(nodes=3, leader_elect=False)
-async def test_a_namespace_with_limits_gives_pods_sizes_and_has_only_so_much(cluster: VirtualCluster) -> None:
+async def test_limit_ranges_set_defaults_and_quotas_are_enforced(cluster: VirtualCluster) -> None:
     limits = {
-        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "sizes", "namespace": "default"},
-        "spec": {"limits": [{
-            "type": "Container", "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "1"},
-        }]},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "sizes", "namespace": "default"},
+        "spec": {
+            "limits": [
+                {
+                    "type": "Container",
+                    "default": {"cpu": "200m"},
+                    "defaultRequest": {"cpu": "100m"},
+                    "max": {"cpu": "1"},
+                }
+            ]
+        },
+    }
     quota = {
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "share", "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "share", "namespace": "default"},
         "spec": {"hard": {"requests.cpu": "500m", "limits.cpu": "2", "pods": "10"}},
-    }  # fmt: skip
+    }
     await cluster.client.create(limits)
     await cluster.client.create(quota)
     await cluster.sleep(1)

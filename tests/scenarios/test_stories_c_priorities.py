@@ -1,29 +1,32 @@
-"""Story C6: what matters more takes the place of what matters less, with every component running."""
+"""Story C6: preemption, with every component running."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS = builtin("pods")
 
 
 def priority(name: str, value: int, policy: str = "PreemptLowerPriority") -> Obj:
     return {
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-        "value": value, "preemptionPolicy": policy,
-    }  # fmt: skip
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": policy,
+    }
 
 
 def pod(name: str, of: str, cpu: str) -> Obj:
     container = {"name": "c", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"priorityClassName": of, "terminationGracePeriodSeconds": 20, "containers": [container]},
-    }  # fmt: skip
+    }
 
 
 async def running(cluster: VirtualCluster) -> set[str]:
@@ -39,7 +42,7 @@ async def are(cluster: VirtualCluster, *names: str) -> bool:
 
 
 @virtual(nodes=1)
-async def test_c6_the_important_takes_the_place_of_the_least_important(cluster: VirtualCluster) -> None:
+async def test_c6_a_pod_of_high_priority_preempts_one_of_the_lowest(cluster: VirtualCluster) -> None:
     for made in (priority("low", 10), priority("middle", 100), priority("high", 1000), priority("meek", 900, "Never")):
         await cluster.client.create(made)
     await cluster.client.create(pod("one", "low", "4"))

@@ -1,22 +1,23 @@
-"""Stories C1 to C4 (as far as it is about DaemonSets): workloads, in virtual time."""
+"""Stories C1 to C4 (the part about DaemonSets): workloads, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS, SETS, CLAIMS = builtin("pods"), builtin("replicasets", "apps"), builtin("persistentvolumeclaims")
 DEPLOYMENTS, STATEFUL_SETS = builtin("deployments", "apps"), builtin("statefulsets", "apps")
 DAEMON_SETS, NODES = builtin("daemonsets", "apps"), builtin("nodes")
 REVISION = "deployment.kubernetes.io/revision"
-ALONE = {"nodes": 0, "scheduler": False}
+ALONE: dict[str, Any] = {"nodes": 0, "scheduler": False}
 """Nobody but the controllers: what becomes of a Pod is up to the test."""
 
 
@@ -81,7 +82,7 @@ async def revisions(cluster: VirtualCluster) -> dict[int, str]:
 @asynccontextmanager
 async def every_change_of_pods(cluster: VirtualCluster, look: Callable[[list[Obj]], None]) -> AsyncIterator[None]:
     """`look` is given all Pods after each change, while the block runs."""
-    informer = Informer(cluster.client, PODS, cluster.clock, namespace="default")
+    informer = Informer[Any](cluster.client, PODS, cluster.clock, namespace="default")
     informer.add_handler(lambda old, new: look(list(informer.items.values())) if informer.synced.is_set() else None)
     async with asyncio.TaskGroup() as tasks:
         following = tasks.create_task(informer.run())
@@ -94,7 +95,7 @@ async def every_change_of_pods(cluster: VirtualCluster, look: Callable[[list[Obj
 
 
 @virtual(nodes=3)
-async def test_c1_a_rolling_update_stays_within_its_bounds(cluster: VirtualCluster) -> None:
+async def test_c1_a_rolling_update_respects_surge_and_unavailability(cluster: VirtualCluster) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}
     await cluster.client.create(workload("Deployment", replicas=8, strategy=strategy))
     await cluster.until(lambda: is_complete(cluster))
@@ -141,7 +142,7 @@ async def test_c1_history_undo_and_its_limit(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ALONE)
-async def test_c1_a_rollout_that_gets_nowhere_is_late(cluster: VirtualCluster) -> None:
+async def test_c1_a_stuck_rollout_exceeds_its_progress_deadline(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=3, progressDeadlineSeconds=60))
     await cluster.instant()
     assert progress(await deployment(cluster)) == ("True", "ReplicaSetUpdated")
@@ -170,7 +171,7 @@ async def test_c1_minimum_ready_seconds_slow_a_rollout_down(cluster: VirtualClus
 
 
 @virtual(**ALONE)
-async def test_c1_a_pause_holds_the_template_but_not_the_size(cluster: VirtualCluster) -> None:
+async def test_c1_a_paused_deployment_scales_but_does_not_roll_out(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=2, progressDeadlineSeconds=60))
     await cluster.instant()
     await change(cluster, paused=True, replicas=4, template=template("two"))
@@ -186,7 +187,7 @@ async def test_c1_a_pause_holds_the_template_but_not_the_size(cluster: VirtualCl
 
 
 @virtual(**ALONE)
-async def test_c1_scaling_in_the_middle_of_a_rollout_is_in_proportion(cluster: VirtualCluster) -> None:
+async def test_c1_scaling_during_a_rollout_is_proportional(cluster: VirtualCluster) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
     await cluster.client.create(workload("Deployment", replicas=10, strategy=strategy))
     await cluster.instant()
@@ -209,7 +210,7 @@ async def test_c1_scaling_in_the_middle_of_a_rollout_is_in_proportion(cluster: V
 
 
 @virtual(nodes=2)
-async def test_c1_recreate_never_has_both(cluster: VirtualCluster) -> None:
+async def test_c1_recreate_never_runs_old_and_new_pods_together(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=3, strategy={"type": "Recreate"}))
     await cluster.until(lambda: is_complete(cluster))
     both: list[set[str]] = []
@@ -226,7 +227,7 @@ async def test_c1_recreate_never_has_both(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ALONE)
-async def test_c1_a_quota_that_is_used_up_is_shown(cluster: VirtualCluster) -> None:
+async def test_c1_an_exhausted_quota_is_reported(cluster: VirtualCluster) -> None:
     meta = {"name": "q", "namespace": "default"}
     hard = {"hard": {"pods": "1"}}
     await cluster.client.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": hard})
@@ -243,7 +244,7 @@ async def test_c1_a_quota_that_is_used_up_is_shown(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=2)
-async def test_c2_a_pod_labelled_out_of_its_set_is_replaced(cluster: VirtualCluster) -> None:
+async def test_c2_a_relabelled_pod_is_released_and_replaced(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=3))
     await cluster.until(lambda: is_complete(cluster))
     odd = (await cluster.all(PODS))[0]["metadata"]["name"]
@@ -254,7 +255,7 @@ async def test_c2_a_pod_labelled_out_of_its_set_is_replaced(cluster: VirtualClus
 
 
 @virtual(nodes=2)
-async def test_c2_orphans_find_a_new_owner(cluster: VirtualCluster) -> None:
+async def test_c2_orphans_are_adopted_by_a_new_owner(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=3))
     await cluster.until(lambda: is_complete(cluster))
     uids = {pod["metadata"]["uid"] for pod in await cluster.all(PODS)}
@@ -276,7 +277,7 @@ async def test_c2_orphans_find_a_new_owner(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ALONE)
-async def test_c2_bare_pods_join_a_set_that_selects_them(cluster: VirtualCluster) -> None:
+async def test_c2_bare_pods_are_adopted_by_a_matching_set(cluster: VirtualCluster) -> None:
     for number in range(2):
         meta = {"name": f"bare-{number}", "namespace": "default", "labels": {"app": "web"}}
         spec = {"containers": [{"name": "c", "image": "bare"}]}
@@ -293,9 +294,13 @@ async def test_c2_bare_pods_join_a_set_that_selects_them(cluster: VirtualCluster
 
 @virtual(nodes=3)
 async def test_c3_a_pod_keeps_its_name_and_its_claim(cluster: VirtualCluster) -> None:
-    claim = {"metadata": {"name": "data"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-    }}  # fmt: skip
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
     made = workload("StatefulSet", replicas=3, serviceName="web", volumeClaimTemplates=[claim])
     await cluster.client.create(made)
 
@@ -340,7 +345,7 @@ async def test_c3_a_partition_stages_an_update(cluster: VirtualCluster) -> None:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
         spec = {"template": template("two"), "updateStrategy": strategy}
         await cluster.client.patch(STATEFUL_SETS, "web", {"spec": spec}, "default")
-        await cluster.until(lambda expected=expected: are(*expected), within=600)
+        await cluster.until(partial(are, *expected), within=600)
         await cluster.sleep(60)
         assert await are(*expected)
     status = (await cluster.client.get(STATEFUL_SETS, "web", "default"))["status"]
@@ -351,7 +356,7 @@ async def test_c3_a_partition_stages_an_update(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=3)
-async def test_c4_every_eligible_node_has_one_also_the_one_that_joins_later(cluster: VirtualCluster) -> None:
+async def test_c4_every_eligible_node_runs_a_daemon_pod_including_new_nodes(cluster: VirtualCluster) -> None:
     await cluster.client.patch(NODES, "node-3", {"metadata": {"labels": {"gpu": "yes"}}})
     await cluster.client.create(workload("DaemonSet", "everywhere"))
     await cluster.client.create(

@@ -1,37 +1,41 @@
-"""Stories B1, C5 and E1 as far as endpoints go: from a Deployment to the addresses behind its Service, and back."""
+"""Stories B1, C5 and E1: from a Deployment to the endpoints of its Service, and back."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 PODS, NODES, SERVICES = builtin("pods"), builtin("nodes"), builtin("services")
 ENDPOINTS, SLICES = builtin("endpoints"), builtin("endpointslices", "discovery.k8s.io")
 DEPLOYMENTS = builtin("deployments", "apps")
 
-Obj = dict[str, Any]
-
 
 def deployment(name: str = "web", replicas: int = 3, **labels: str) -> Obj:
     labels = {"app": name, **labels}
     container = {"name": "c", "image": "nginx", "ports": [{"name": "http", "containerPort": 8080}]}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },
-    }  # fmt: skip
+    }
 
 
 def service(name: str = "web", **spec: Any) -> Obj:
     port = {"name": "http", "port": 80, "targetPort": "http"}
     return {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"selector": {"app": "web"}, "ports": [port], **spec},
-    }  # fmt: skip
+    }
 
 
 async def slices_of(cluster: VirtualCluster, name: str = "web") -> list[Obj]:
@@ -58,7 +62,7 @@ async def pod_addresses(cluster: VirtualCluster) -> set[str]:
 
 
 @virtual(nodes=3)
-async def test_b1_from_a_deployment_to_the_addresses_behind_its_service(cluster: VirtualCluster) -> None:
+async def test_b1_from_a_deployment_to_the_endpoints_of_its_service(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(deployment())
 
@@ -83,8 +87,11 @@ async def test_b1_from_a_deployment_to_the_addresses_behind_its_service(cluster:
         assert endpoint["nodeName"] == pod["spec"]["nodeName"]
         assert endpoint["conditions"] == {"ready": True, "serving": True, "terminating": False}
         assert endpoint["targetRef"] == {
-            "kind": "Pod", "namespace": "default", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
-        }  # fmt: skip
+            "kind": "Pod",
+            "namespace": "default",
+            "name": pod["metadata"]["name"],
+            "uid": pod["metadata"]["uid"],
+        }
 
     async def also_as_endpoints() -> bool:
         return await ready_in_endpoints(cluster) == await pod_addresses(cluster)
@@ -98,7 +105,7 @@ async def test_b1_from_a_deployment_to_the_addresses_behind_its_service(cluster:
 
 
 @virtual(nodes=2)
-async def test_c5_an_unready_pod_leaves_at_once_and_comes_back(cluster: VirtualCluster) -> None:
+async def test_c5_an_unready_pod_is_removed_from_endpoints_and_returns(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(deployment(replicas=2))
 
@@ -130,7 +137,7 @@ async def test_c5_an_unready_pod_leaves_at_once_and_comes_back(cluster: VirtualC
 
 
 @virtual(nodes=1)
-async def test_a_service_that_goes_takes_its_endpoints_along(cluster: VirtualCluster) -> None:
+async def test_deleting_a_service_deletes_its_endpoints(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
 
     async def there() -> bool:
@@ -148,7 +155,7 @@ async def test_a_service_that_goes_takes_its_endpoints_along(cluster: VirtualClu
 
 
 @virtual(nodes=1)
-async def test_endpoints_that_somebody_changes_are_put_right(cluster: VirtualCluster) -> None:
+async def test_changed_endpoints_are_repaired(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(deployment(replicas=1))
     await cluster.until(lambda: ready_in_slices(cluster), within=30)
@@ -162,7 +169,7 @@ async def test_endpoints_that_somebody_changes_are_put_right(cluster: VirtualClu
 
 
 @virtual(nodes=2)
-async def test_endpoints_follow_while_the_controllers_are_away(cluster: VirtualCluster) -> None:
+async def test_endpoints_are_updated_after_a_controller_outage(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(service("gone"))
     await cluster.client.create(deployment(replicas=2))
@@ -187,19 +194,23 @@ async def _is_gone(cluster: VirtualCluster, name: str) -> bool:
 
 
 @virtual(nodes=3)
-async def test_e1_service_policy_and_budget_select_the_same_pods_each_for_itself(cluster: VirtualCluster) -> None:
+async def test_e1_service_policy_and_budget_select_the_same_pods(cluster: VirtualCluster) -> None:
     selector = {
         "matchLabels": {"app": "web"},
         "matchExpressions": [{"key": "tier", "operator": "In", "values": ["front"]}],
     }
     budget = {
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minAvailable": 2, "selector": selector},
-    }  # fmt: skip
+    }
     policy = {
-        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-        "metadata": {"name": "web", "namespace": "default"}, "spec": {"podSelector": selector},
-    }  # fmt: skip
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"podSelector": selector},
+    }
     await cluster.client.create(service())
     await cluster.client.create(budget)
     await cluster.client.create(policy)
@@ -232,7 +243,7 @@ async def test_e1_service_policy_and_budget_select_the_same_pods_each_for_itself
 
 
 @virtual(nodes=2)
-async def test_a_pod_on_its_way_out_serves_until_it_is_gone_but_is_not_ready(cluster: VirtualCluster) -> None:
+async def test_a_terminating_pod_is_serving_but_not_ready(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(deployment(replicas=1))
     await cluster.until(lambda: ready_in_slices(cluster), within=30)
@@ -249,7 +260,7 @@ async def test_a_pod_on_its_way_out_serves_until_it_is_gone_but_is_not_ready(clu
 
 
 @virtual(nodes=3)
-async def test_zones_and_hints(cluster: VirtualCluster) -> None:
+async def test_topology_hints_by_zone(cluster: VirtualCluster) -> None:
     for node in await cluster.all(NODES, ""):
         name = node["metadata"]["name"]
         await cluster.client.patch(NODES, name, {"metadata": {"labels": {"topology.kubernetes.io/zone": f"z-{name}"}}})

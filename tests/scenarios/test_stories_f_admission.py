@@ -1,4 +1,4 @@
-"""Story F1, admission: a webhook in a Pod of the cluster has a say in what is written, in time."""
+"""Story F1, admission: a webhook in a Pod of the cluster admits writes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, InternalError
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS = builtin("pods")
 # Simulated Pods show no certificate: any will do.
 AUTHORITY = b64encode(b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n").decode()
@@ -44,13 +44,20 @@ def _configuration(kind: str, path: str, authority: str = AUTHORITY, **more: Any
         client["caBundle"] = authority  # type: ignore[assignment]
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}
     hook = {
-        "name": "a.example.com", "clientConfig": client, "rules": [rule], "sideEffects": "None",
-        "admissionReviewVersions": ["v1"], **more,
-    }  # fmt: skip
+        "name": "a.example.com",
+        "clientConfig": client,
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **more,
+    }
     name = path.strip("/")
     return {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": [hook],
-    }  # fmt: skip
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": [hook],
+    }
 
 
 def _config(name: str, **data: str) -> Obj:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 CRDS = builtin("customresourcedefinitions", "apiextensions.k8s.io")
 PODS = builtin("pods")
 

@@ -1,4 +1,4 @@
-"""Story F1: a definition with a schema, and its objects among all others, with every component running."""
+"""Story F1: a definition with a schema, and its objects, with every component running."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from postgres_cluster import KIND, definition, postgres
 
-from setpoint.client.impersonation import Impersonation
+from setpoint.client.kubeconfig import Impersonation
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, Forbidden, Invalid, NotFound
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 CRDS = builtin("customresourcedefinitions", "apiextensions.k8s.io")
 CONFIG_MAPS, NAMESPACES, QUOTAS = builtin("configmaps"), builtin("namespaces"), builtin("resourcequotas")
 
@@ -30,9 +30,12 @@ async def define(cluster: VirtualCluster) -> None:
 
 def child(name: str, owner: Obj, **more: Any) -> Obj:
     reference = {
-        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"], **more,
-    }  # fmt: skip
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        **more,
+    }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -41,12 +44,16 @@ def child(name: str, owner: Obj, **more: Any) -> Obj:
 
 
 @virtual(nodes=0)
-async def test_f1_a_schema_makes_a_kind(cluster: VirtualCluster) -> None:
+async def test_f1_a_definition_adds_a_kind_with_a_schema(cluster: VirtualCluster) -> None:
     await define(cluster)
     made = await cluster.client.create(postgres(unknown="x", backupSchedule=None))
     assert made["spec"] == {
-        "engineVersion": "16", "backupSchedule": None, "storageSize": "1Gi", "replicas": 1, "maxReplicas": 5,
-    }  # fmt: skip
+        "engineVersion": "16",
+        "backupSchedule": None,
+        "storageSize": "1Gi",
+        "replicas": 1,
+        "maxReplicas": 5,
+    }
     with pytest.raises(Invalid, match="too many replicas"):
         await cluster.client.create(postgres("big", replicas=9))
     with pytest.raises(Invalid, match=r'spec\.engineVersion: Unsupported value: "9"'):
@@ -62,7 +69,7 @@ async def test_f1_a_schema_makes_a_kind(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_f1_what_an_object_owns_goes_with_it(cluster: VirtualCluster) -> None:
+async def test_f1_dependents_of_a_custom_object_are_deleted(cluster: VirtualCluster) -> None:
     await define(cluster)
     owner = await cluster.client.create(postgres())
     await cluster.client.create(child("settings", owner))
@@ -82,7 +89,7 @@ async def test_f1_what_an_object_owns_goes_with_it(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=0)
-async def test_f1_an_object_may_be_owned(cluster: VirtualCluster) -> None:
+async def test_f1_custom_objects_can_be_owned(cluster: VirtualCluster) -> None:
     await define(cluster)
     await cluster.sleep(40)
     parent = await cluster.client.create(
@@ -98,7 +105,7 @@ async def test_f1_an_object_may_be_owned(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_f1_a_namespace_takes_its_objects_along(cluster: VirtualCluster) -> None:
+async def test_f1_custom_objects_are_deleted_with_their_namespace(cluster: VirtualCluster) -> None:
     await define(cluster)
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     await cluster.client.create(postgres("orders", "shop"))
@@ -111,7 +118,7 @@ async def test_f1_a_namespace_takes_its_objects_along(cluster: VirtualCluster) -
 
 
 @virtual(nodes=0)
-async def test_f1_a_quota_counts_them(cluster: VirtualCluster) -> None:
+async def test_f1_quotas_count_custom_objects(cluster: VirtualCluster) -> None:
     await define(cluster)
     hard = {"count/postgresclusters.db.example.com": "2"}
     await cluster.client.create(
@@ -134,7 +141,7 @@ async def test_f1_a_quota_counts_them(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_f1_roles_speak_of_them(cluster: VirtualCluster) -> None:
+async def test_f1_roles_apply_to_custom_objects(cluster: VirtualCluster) -> None:
     await define(cluster)
     await cluster.client.create(postgres())
     rule = {"apiGroups": ["db.example.com"], "resources": ["postgresclusters"], "verbs": ["get"]}
@@ -160,7 +167,7 @@ async def test_f1_roles_speak_of_them(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_f1_a_definition_goes_with_all_that_it_brought(cluster: VirtualCluster) -> None:
+async def test_f1_deleting_a_definition_deletes_its_objects(cluster: VirtualCluster) -> None:
     await define(cluster)
     await cluster.client.create(postgres())
     await cluster.client.delete(CRDS, "postgresclusters.db.example.com")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 PODS, SLICES = builtin("pods"), builtin("endpointslices", "discovery.k8s.io")
-Obj = dict[str, Any]
 HTTP = {"httpGet": {"path": "/", "port": 80}}
 READINESS = "simulate.setpoint.dev/readiness"
 
@@ -16,9 +16,11 @@ READINESS = "simulate.setpoint.dev/readiness"
 def a_pod(name: str, /, *, command: list[str] | None = None, **container: Any) -> Obj:
     container = {"image": "busybox", "command": command, **container} if command else {"image": "nginx", **container}
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": {"app": "x"}},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "x"}},
         "spec": {"containers": [{"name": "c", **container}]},
-    }  # fmt: skip
+    }
 
 
 async def container(cluster: VirtualCluster, name: str) -> Obj:
@@ -40,12 +42,16 @@ async def moments(cluster: VirtualCluster, name: str, seconds: int, what: str) -
 
 
 @virtual(nodes=1)
-async def test_an_unready_pod_leaves_its_service_at_once_and_comes_back(cluster: VirtualCluster) -> None:
+async def test_an_unready_pod_is_removed_from_its_service_and_returns(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("web", readinessProbe={**HTTP, "periodSeconds": 5, "failureThreshold": 2}))
-    await cluster.client.create({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]},
-    })  # fmt: skip
+    await cluster.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]},
+        }
+    )
 
     async def served() -> list[bool]:
         slices = await cluster.all(SLICES, selector="kubernetes.io/service-name=web")
@@ -85,13 +91,17 @@ async def test_the_classic_liveness_example(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_the_others_wait_for_the_startup_probe(cluster: VirtualCluster) -> None:
+async def test_other_probes_wait_for_the_startup_probe(cluster: VirtualCluster) -> None:
     startup = {"exec": {"command": ["test", "-f", "/tmp/up"]}, "periodSeconds": 10, "failureThreshold": 30}
-    await cluster.client.create(a_pod(
-        "slow", command=["sh", "-c", "sleep 25; touch /tmp/up; sleep 9999"], startupProbe=startup,
-        livenessProbe={"exec": {"command": ["test", "-f", "/tmp/up"]}, "periodSeconds": 1, "failureThreshold": 1},
-        readinessProbe={**HTTP, "periodSeconds": 60},
-    ))  # fmt: skip
+    await cluster.client.create(
+        a_pod(
+            "slow",
+            command=["sh", "-c", "sleep 25; touch /tmp/up; sleep 9999"],
+            startupProbe=startup,
+            livenessProbe={"exec": {"command": ["test", "-f", "/tmp/up"]}, "periodSeconds": 1, "failureThreshold": 1},
+            readinessProbe={**HTTP, "periodSeconds": 60},
+        )
+    )
     await cluster.sleep(0.05)
     found = await container(cluster, "slow")
     assert (found["started"], found["ready"], set(found["state"])) == (False, False, {"running"})
@@ -104,7 +114,7 @@ async def test_the_others_wait_for_the_startup_probe(cluster: VirtualCluster) ->
 
 
 @virtual(nodes=1)
-async def test_a_startup_probe_that_never_succeeds_ends_the_container(cluster: VirtualCluster) -> None:
+async def test_a_failed_startup_probe_restarts_the_container(cluster: VirtualCluster) -> None:
     startup = {**HTTP, "periodSeconds": 2, "failureThreshold": 3, "terminationGracePeriodSeconds": 4}
     pod = a_pod("never", command=["sleep", "9999"], startupProbe=startup)
     pod["metadata"]["annotations"] = {"simulate.setpoint.dev/startup.c": "false"}
@@ -115,7 +125,7 @@ async def test_a_startup_probe_that_never_succeeds_ends_the_container(cluster: V
 
 
 @virtual(nodes=1)
-async def test_a_probe_that_takes_too_long_fails(cluster: VirtualCluster) -> None:
+async def test_a_probe_fails_at_its_timeout(cluster: VirtualCluster) -> None:
     probe = {"exec": {"command": ["sh", "-c", "sleep 5"]}, "periodSeconds": 10, "timeoutSeconds": 2}
     await cluster.client.create(a_pod("late", readinessProbe=probe))
     await cluster.sleep(25)

@@ -14,14 +14,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 PODS, SETS = builtin("pods"), builtin("statefulsets", "apps")
 NAMESPACE = ("v1", "Namespace")
@@ -77,7 +76,7 @@ async def homes(cluster: VirtualCluster, namespace: str = "default") -> dict[str
 
 
 @virtual(nodes=3)
-async def test_a_claim_gets_a_volume_where_its_pod_runs_and_gives_it_back(cluster: VirtualCluster) -> None:
+async def test_a_claim_gets_a_volume_on_its_pods_node_and_releases_it(cluster: VirtualCluster) -> None:
     await cluster.client.create(within("default", CLAIM))
     await cluster.sleep(30)
     assert (await cluster.client.get(CLAIMS, "data", "default"))["status"]["phase"] == "Pending"
@@ -98,7 +97,7 @@ async def test_a_claim_gets_a_volume_where_its_pod_runs_and_gives_it_back(cluste
 
 
 @virtual(nodes=3)
-async def test_each_replica_has_a_claim_that_survives_and_comes_back_to_it(cluster: VirtualCluster) -> None:
+async def test_each_replica_keeps_its_claim(cluster: VirtualCluster) -> None:
     await cluster.client.create(within("default", DB))
 
     async def complete() -> bool:
@@ -123,7 +122,7 @@ async def test_each_replica_has_a_claim_that_survives_and_comes_back_to_it(clust
 
 
 @virtual(nodes=3)
-async def test_a_namespace_takes_its_claims_and_their_volumes_along(cluster: VirtualCluster) -> None:
+async def test_deleting_a_namespace_deletes_its_claims_and_volumes(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     await cluster.instant()
     await cluster.client.create(within("team", DB))
@@ -155,14 +154,17 @@ def up(directory: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
-def test_storage_as_kubectl_shows_it(tmp_path: Path) -> None:
+def test_kubectl_shows_claims_and_volumes(tmp_path: Path) -> None:
     with up(tmp_path / "cluster") as kubeconfig:
 
         def kubectl(*words: str, given: list[Obj] | None = None) -> str:
             done = subprocess.run(
-                ["kubectl", *words], text=True, capture_output=True, env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+                ["kubectl", *words],
+                text=True,
+                capture_output=True,
+                env={**os.environ, "KUBECONFIG": str(kubeconfig)},
                 input=json.dumps({"apiVersion": "v1", "kind": "List", "items": given}) if given else None,
-            )  # fmt: skip
+            )
             assert done.returncode == 0, done.stderr
             return done.stdout
 

@@ -1,4 +1,4 @@
-"""`demo` and `lesson`, walked through to the end."""
+"""`demo` and `lesson`, run to the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from command_line import Result, surroundings, typed_offline
 from setpoint.cli.main import run_within
 from setpoint.cli.teaching.lessons import LESSONS
 from setpoint.client import Client
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
 from setpoint.testing import VirtualCluster, virtual
 
@@ -56,7 +56,7 @@ class Pupil:
 
 
 @virtual(nodes=3)
-async def test_the_lessons(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_every_lesson_can_be_completed(cluster: VirtualCluster, tmp_path: Path) -> None:
     type_it = Pupil(cluster, tmp_path)
     for lesson in LESSONS:
         assert lesson.title in await type_it(f"lesson {lesson.name}")
@@ -106,7 +106,7 @@ async def test_the_lessons(cluster: VirtualCluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lesson", [lesson.name for lesson in LESSONS])
-def test_a_quiz(lesson: str, tmp_path: Path) -> None:
+def test_the_quiz_of_a_lesson(lesson: str, tmp_path: Path) -> None:
     chosen = next(one for one in LESSONS if one.name == lesson)
     right = "".join("abc"[question.right] + "\n" for question in chosen.quiz)
     done = typed_offline(f"lesson {lesson} --quiz", tmp_path, stdin=right)
@@ -116,14 +116,14 @@ def test_a_quiz(lesson: str, tmp_path: Path) -> None:
     assert typed_offline(f"lesson {lesson} --quiz", tmp_path, stdin="a\n").code == 1
 
 
-def test_there_is_no_such_lesson(tmp_path: Path) -> None:
+def test_an_unknown_lesson_is_an_error(tmp_path: Path) -> None:
     done = typed_offline("lesson alchemy", tmp_path)
     assert done.code == 1
     assert "unknown lesson 'alchemy'" in done.err
 
 
 @pytest.mark.slow
-async def test_the_demo(tmp_path: Path) -> None:
+async def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     """In real time, as people see it: some ten seconds, most of them for a node that must be missed first."""
     around, result = surroundings(tmp_path, None, "", {}, None)
     assert isinstance(around.stdout, io.BytesIO)

@@ -1,4 +1,4 @@
-"""`setpoint up` as people run it: a process, kubectl, Ctrl-C, and again."""
+"""`setpoint up` as a process: kubectl, Ctrl-C, and a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 
 from setpoint.client import Client
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.client.resources import builtin
 from setpoint.system import SystemClock, outward_address
 
@@ -125,7 +125,7 @@ def status_of(url: str, context: ssl.SSLContext) -> int:
         return error.code
 
 
-def strangers_see_no_more_than_its_health(directory: Path, port: int) -> None:
+def unauthenticated_clients_see_only_health(directory: Path, port: int) -> None:
     modes = {path: path.stat().st_mode & 0o777 for path in (directory, *directory.rglob("*"))}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
     secret = [path for path in modes if path.suffix in (".key", ".kubeconfig", ".db", ".pem")]
@@ -142,13 +142,13 @@ def strangers_see_no_more_than_its_health(directory: Path, port: int) -> None:
             pass
 
 
-async def test_up_runs_a_deployment_heals_it_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_up_runs_and_repairs_a_deployment_and_continues_after_a_restart(tmp_path: Path) -> None:
     directory, port = tmp_path / "cluster", free_port()
     kubeconfig = directory / "admin.kubeconfig"
     with up(directory, port) as (process, said):
         assert f"https://127.0.0.1:{port}" in said
         assert f"export KUBECONFIG={kubeconfig}" in said
-        await asyncio.to_thread(strangers_see_no_more_than_its_health, directory, port)
+        await asyncio.to_thread(unauthenticated_clients_see_only_health, directory, port)
         await apply(kubeconfig)
         before = await pods_when(kubeconfig, 5)
         victim = min(before)
@@ -171,7 +171,7 @@ def refused(*flags: str) -> str:
     return line
 
 
-def test_a_port_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_port_in_use_gives_a_clear_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -179,25 +179,25 @@ def test_a_port_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
         assert f"port {port} on 127.0.0.1 is in use" in refused("--data-dir", str(tmp_path), "--port", str(port))
 
 
-def test_a_data_directory_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_data_directory_in_use_gives_a_clear_error(tmp_path: Path) -> None:
     with up(tmp_path, free_port()) as (process, _):
         assert "in use" in refused("--data-dir", str(tmp_path), "--port", "0")
         assert stop(process, signal.SIGTERM) == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="to root, every directory is writable")
-def test_a_data_directory_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_an_unwritable_data_directory_gives_a_clear_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert "cannot write" in refused("--data-dir", str(tmp_path), "--port", "0")
 
 
-def test_a_data_directory_that_is_a_file_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_data_directory_that_is_a_file_gives_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("not a directory")
     assert "cannot use the data directory" in refused("--data-dir", str(path), "--port", "0")
 
 
-def test_a_broken_store_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_a_corrupt_store_gives_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"this is no database" * 500)
     (tmp_path / "state.db").chmod(0o600)
     assert "state.db" in refused("--data-dir", str(tmp_path), "--port", "0")

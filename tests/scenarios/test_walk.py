@@ -1,4 +1,4 @@
-"""The walk: a Deployment enters through the front door and comes back as a status, past every room on the way."""
+"""The path of one request: a Deployment enters through the API and returns as a status, through every package."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import orjson
 
 from setpoint.client import Client
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.meta.objects import Obj
 from setpoint.store.memory import MemoryStore
 from setpoint.system import SystemClock
-
-Obj = dict[str, Any]
 
 DEPLOYMENTS, SETS = builtin("deployments", "apps"), builtin("replicasets", "apps")
 PODS, NODES, LEASES = builtin("pods"), builtin("nodes"), builtin("leases", "coordination.k8s.io")
@@ -65,11 +64,11 @@ def is_true(obj: Obj, kind: str) -> bool:
     return any(found["type"] == kind and found["status"] == "True" for found in obj["status"].get("conditions", ()))
 
 
-async def test_a_deployment_walks_through_every_room(tmp_path: Path) -> None:
+async def test_a_deployment_passes_through_every_package(tmp_path: Path) -> None:
     config = ApiServerConfig(tmp_path, port=0, authorization_mode=["Node", "RBAC"])
     store = MemoryStore()
     async with cluster(config, nodes=2, store=store) as running:
-        # apiserver/http: over TLS, with a client certificate.
+        # wire: over TLS, with a client certificate.
         admin = connect(find_access(str(running.apiserver.kubeconfig)), SystemClock(), user_agent="walker")
 
         # filters: the certificate says who it is; without rights nothing goes further.
@@ -122,7 +121,7 @@ async def test_a_deployment_walks_through_every_room(tmp_path: Path) -> None:
         cached = leading.informer(PODS).items
         assert {key for key in cached if key.startswith("default/")} == {f"default/{name}" for name in pods}
 
-        # back through the front door: the status, written by the controller, seen by whoever applied.
+        # back through the API: the status, written by the controller, seen by the client that applied.
         web = (
             await until(admin, DEPLOYMENTS, lambda found: found["web"]["status"].get("availableReplicas") == REPLICAS)
         )["web"]

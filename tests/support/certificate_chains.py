@@ -67,7 +67,7 @@ class Issue:
     """Whose key signs; empty means the issuer's."""
     key_kind: str = "ec"
     signer_kind: str = "ec"
-    hash: hashes.HashAlgorithm = field(default_factory=hashes.SHA256)
+    hash: Any = field(default_factory=hashes.SHA256)
     may_sign: bool | None = None
     """keyUsage with or without keyCertSign; None leaves the extension out."""
     with_key_ids: bool = False
@@ -194,7 +194,7 @@ CASES: Sequence[Case] = (
             Issue("knative", "knative", ca=True, key="authority", signer="authority"),
         ],
     ),
-    Case("in the wrong order, with strangers", [BELOW, ROOT, Issue("x", "y", ca=True), MIDDLE], [ROOT]),
+    Case("in the wrong order, with unrelated certificates", [BELOW, ROOT, Issue("x", "y", ca=True), MIDDLE], [ROOT]),
     Case("wildcard", [but(LEAF, names=["*.default.svc"])], [ROOT]),
     Case("upper case", [but(LEAF, names=["HOOK.default.SVC"])], [ROOT]),
     Case("an address", [but(LEAF, names=["127.0.0.1"])], [ROOT], host="127.0.0.1"),

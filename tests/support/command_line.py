@@ -14,8 +14,8 @@ from local_server import TOKEN, LocalServer
 from setpoint.cli.invocation import CommandIO
 from setpoint.cli.main import run, run_within
 from setpoint.client import Client
-from setpoint.client.access import Access
 from setpoint.client.inprocess import InProcessTransport
+from setpoint.client.kubeconfig import Access
 from setpoint.client.transport import Transport
 from setpoint.meta.clock import Clock
 

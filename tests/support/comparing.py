@@ -105,13 +105,15 @@ class Both:
         """What differs; empty: nothing."""
         fails, line = line.startswith("!"), line.lstrip("! ")
         for _ in range(tries):
+            started = time.monotonic()
             # The two at the same time: each writes to a namespace of its own.
             with ThreadPoolExecutor(1) as beside:
                 typed = beside.submit(self._kubectl, _words(line, theirs), stdin.replace("{ns}", theirs), environment)
                 own = self._setpoint(_words(line, ours), stdin.replace("{ns}", ours), environment)
             real = typed.result()
+            elapsed = time.monotonic() - started
             wanted, got = self._smoothed(real.out, theirs), self._smoothed(own.out, ours)
-            if (real.code, wanted) == (own.code, got):
+            if real.code == own.code and (wanted == got or differ_only_in_ages(wanted, got, elapsed)):
                 if fails != (real.code != 0):
                     return f"$ {line}\nboth end with {real.code}: {real.err}"
                 return ""
@@ -139,6 +141,37 @@ class Both:
             return typed_offline(shlex.join(words), self.home, stdin, **env)
         finally:
             os.chdir(before)
+
+
+_AGE = re.compile(r"(?=\d)(?:(\d+)y)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_AGE_UNITS = (365 * 86400, 86400, 3600, 60, 1)
+
+
+def differ_only_in_ages(wanted: str, got: str, elapsed: float) -> bool:
+    """Return whether the texts are equal but for ages, which differ by no more than the time that both commands took.
+
+    The widths of columns may differ too, because 10s is wider than 9s."""
+    wanted_lines, got_lines = wanted.splitlines(), got.splitlines()
+    if len(wanted_lines) != len(got_lines):
+        return False
+    for one, other in zip(wanted_lines, got_lines, strict=True):
+        words, other_words = one.split(), other.split()
+        if len(words) != len(other_words):
+            return False
+        for word, other_word in zip(words, other_words, strict=True):
+            if word != other_word:
+                ages = _age(word), _age(other_word)
+                if ages[0] is None or ages[1] is None or abs(ages[0] - ages[1]) > elapsed + 1:
+                    return False
+    return True
+
+
+def _age(word: str) -> int | None:
+    """Return the seconds of an age such as 2m5s; None if the word is none."""
+    found = _AGE.fullmatch(word)
+    if found is None or not any(found.groups()):
+        return None
+    return sum(int(part or 0) * unit for part, unit in zip(found.groups(), _AGE_UNITS, strict=True))
 
 
 def managers_in_order(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 @contextmanager
 def component_process(name: str, kubeconfig: Path, *flags: str) -> Iterator[str]:
     """What it said when it was at work, with its own kubeconfig, which is beside the administrator's. It ends in order.
-    Its door is closed unless a flag opens it: several may run on this machine."""
+    Its harness is closed unless a flag opens it: several may run on this machine."""
     kubeconfig = kubeconfig.with_name("node-fleet.kubeconfig" if name == "nodes" else f"{name}.kubeconfig")
     if name == "controller-manager":
         flags = ("--use-service-account-credentials", *flags)

@@ -11,10 +11,9 @@ from crashing import Crashing
 from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.testing import VirtualCluster
-
-Obj = dict[str, Any]
 
 CRON_JOBS, MAPS, PODS = builtin("cronjobs", "batch"), builtin("configmaps"), builtin("pods")
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -63,9 +62,12 @@ async def counted(cluster: VirtualCluster) -> None:
 async def indexed(cluster: VirtualCluster) -> None:
     async with kubelet(cluster, failing="1"):
         spec = {
-            "completionMode": "Indexed", "parallelism": 2, "completions": 3, "backoffLimitPerIndex": 1,
+            "completionMode": "Indexed",
+            "parallelism": 2,
+            "completions": 3,
+            "backoffLimitPerIndex": 1,
             "template": template(),
-        }  # fmt: skip
+        }
         await cluster.client.create(obj("batch/v1", "Job", "parts", spec=spec))
         await cluster.sleep(120)
 
@@ -87,7 +89,7 @@ async def bounded(cluster: VirtualCluster) -> None:
     hard = {"configmaps": "10", "pods": "5"}
     await cluster.client.create(obj("v1", "ResourceQuota", "share", spec={"hard": hard}))
     selector = {"matchLabels": {"app": "web"}}
-    spec = {"replicas": 3, "selector": selector, "template": template(labels={"app": "web"})}
+    spec: Obj = {"replicas": 3, "selector": selector, "template": template(labels={"app": "web"})}
     spec["template"]["spec"]["restartPolicy"] = "Always"
     await cluster.sleep(2)
     await cluster.client.create(obj("apps/v1", "ReplicaSet", "web", spec=spec))

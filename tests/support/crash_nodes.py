@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster
-
-Obj = dict[str, Any]
 
 PODS, NODES, SERVICES = builtin("pods"), builtin("nodes"), builtin("services")
 ENDPOINTS, ACCOUNTS, ROLES = (
@@ -25,9 +24,11 @@ PEM = ec.generate_private_key(ec.SECP256R1()).private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 )
 OPTIONS = ControllerOptions(
-    root_ca="certificate", service_account_private_key=PEM.decode(), allocate_node_cidrs=True,
+    root_ca="certificate",
+    service_account_private_key=PEM.decode(),
+    allocate_node_cidrs=True,
     cluster_cidr="10.244.0.0/16",
-)  # fmt: skip
+)
 WITH: Obj = {"nodes": 3, "controller_options": OPTIONS}
 
 

@@ -7,9 +7,8 @@ from typing import Any
 from crashing import Crashing
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster
-
-Obj = dict[str, Any]
 
 DEPLOYMENTS, SETS, PODS = builtin("deployments", "apps"), builtin("replicasets", "apps"), builtin("pods")
 STATEFUL, DAEMONS, NAMESPACES = builtin("statefulsets", "apps"), builtin("daemonsets", "apps"), builtin("namespaces")
@@ -75,9 +74,12 @@ async def stateful(cluster: VirtualCluster) -> None:
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
     spec = {
-        "replicas": 3, "serviceName": "db", "selector": selecting("db"), "template": template("db"),
+        "replicas": 3,
+        "serviceName": "db",
+        "selector": selecting("db"),
+        "template": template("db"),
         "volumeClaimTemplates": [claim],
-    }  # fmt: skip
+    }
     await cluster.client.create(obj("apps/v1", "StatefulSet", "db", spec=spec))
     await cluster.sleep(60)
     await cluster.client.patch(STATEFUL, "db", {"spec": {"template": template("db", "nginx:2")}}, "default")

@@ -1,5 +1,4 @@
 """Definitions in the style of well-known projects: what controller-gen writes, and what people add."""
-# ruff: noqa: E501 (manifests are as they come)
 
 from __future__ import annotations
 

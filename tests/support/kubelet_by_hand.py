@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 
-Obj = dict[str, Any]
 PODS = builtin("pods")
 
 
@@ -44,9 +43,7 @@ class Kubelet:
                 for each in pod["spec"]["containers"]
             ]
             conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": now}]
-            status = {
-                "phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": containers
-            }  # fmt: skip
+            status = {"phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": containers}
             await self._set(pod, status)
 
     async def ready(self, *pods: Obj) -> None:
@@ -69,11 +66,15 @@ class Kubelet:
         ended = {"exitCode": code, "finishedAt": now, "startedAt": now, "reason": "Error" if code else "Completed"}
         containers = [
             {
-                "name": each["name"], "image": each["image"], "imageID": "", "ready": False, "restartCount": 0,
+                "name": each["name"],
+                "image": each["image"],
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
                 "state": {"terminated": ended},
             }
             for each in pod["spec"]["containers"]
-        ]  # fmt: skip
+        ]
         ready = {"type": "Ready", "status": "False", "lastTransitionTime": now}
         status = {
             "phase": "Failed" if code else "Succeeded",

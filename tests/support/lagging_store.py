@@ -30,6 +30,8 @@ class Medium:
         self.views: list[LaggingStore] = []
         self.transactions = 0
         """Number of transactions that were attempted."""
+        self.compactions = 0
+        """Number of compactions that were claimed."""
         self.away = False
         """Whether the medium is unreachable for all views."""
 
@@ -50,6 +52,8 @@ class LaggingStore(InMemoryReads):
         self.medium = medium or Medium()
         super().__init__(self.medium.history.fork())
         self.lag = lag
+        self._shared = medium is not None
+        self._known_compactions = 0
         self.held = False
         """Whether commits are held back from this view."""
         self._random = random.Random(len(self.medium.views))
@@ -98,6 +102,11 @@ class LaggingStore(InMemoryReads):
     def unavailable(self) -> str | None:
         return "the medium is away" if self.medium.away else None
 
+    @property
+    def shared(self) -> bool:
+        """Return whether this is one of several views, which have a medium that the test made."""
+        return self._shared
+
     async def sync(self) -> int:
         self._check()
         await self._ask()
@@ -140,6 +149,14 @@ class LaggingStore(InMemoryReads):
     async def _pause(self) -> None:
         for _ in range(self._random.randint(0, self.lag)):
             await asyncio.sleep(0)
+
+    async def compact_if_first(self, revision: int) -> bool:
+        claimed = self.medium.compactions == self._known_compactions
+        if claimed:
+            self.medium.compactions += 1
+            await self.compact(revision)
+        self._known_compactions = self.medium.compactions
+        return claimed
 
     async def compact(self, revision: int) -> None:
         self._check()

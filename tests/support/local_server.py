@@ -9,15 +9,15 @@ from pathlib import Path
 
 from stopped_clock import StoppedClock
 
-from setpoint.apiserver.filters.authenticate import AuthenticatorChain, LoopbackAuthenticator
-from setpoint.apiserver.filters.authorize import AuthorizerChain
-from setpoint.apiserver.server import ApiServer, Options
+from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain, InProcessAuthenticator, LoopbackAuthenticator
+from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.embedded import bootstrapped
 from setpoint.cluster.inprocess import InProcess
-from setpoint.cluster.wiring import wire
+from setpoint.cluster.wiring import build_server
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds
 
@@ -45,19 +45,17 @@ class LocalServer:
 async def local_server(directory: Path) -> AsyncIterator[LocalServer]:
     clock = StoppedClock()
     store = await _first_objects()
-    options = Options(AuthenticatorChain([LoopbackAuthenticator(TOKEN)], True), AuthorizerChain(()))
-    api = ApiServer(store, clock, RandomIds(1), options)
+    resources = ApiResources(store, clock, RandomIds(1))
     # No controller makes the accounts that Pods would wait for.
     config = ApiServerConfig(
         directory, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"]
     )
-    services = wire(api, config, None)
+    authenticator = AuthenticatorChain([LoopbackAuthenticator(TOKEN), InProcessAuthenticator()], True)
+    api = build_server(resources, config, authenticator)
     await api.start()
-    await services.start()
-    api.post_start.finish_all()  # the loops of the server do not run here
+    resources.post_start.finish_all()  # the loops of the server do not run here
     async with InProcess(api.handle) as entrance:
         client = Client(InProcessTransport(entrance, TOKEN), clock, user_agent="tests")
         yield LocalServer(api, clock, entrance, client)
     await api.stop()
-    services.stop()
     await store.close()

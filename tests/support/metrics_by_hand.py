@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.controllers.podautoscaler.metrics import MetricsFailure, PodMetric, PodMetrics
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
-
-Obj = dict[str, Any]
 
 
 class MetricsByHand:
@@ -16,7 +13,7 @@ class MetricsByHand:
 
     def __init__(self) -> None:
         self.clock: Clock | None = None
-        self.running: Informer | None = None
+        self.running: Informer[Obj] | None = None
         self.usage: dict[str, int | None] = {}
         self.custom: dict[str, int] = {}
         self.outside: dict[str, list[int]] = {}

@@ -16,33 +16,33 @@ class MutationDetector:
 
     def __init__(self) -> None:
         self.decoded: list[Entry] = []
-        self._original = Entry.obj
-        self._take = Entry.take
+        self._original: Any = Entry.obj
+        self._adopt = Entry.adopt
 
     def install(self) -> None:
-        remember = self.decoded.append
+        record, decode = self.decoded.append, self._original.fget
 
-        def obj(entry: Entry) -> dict[str, Any]:
-            found = entry._obj
+        def obj(entry: Entry) -> Any:
+            found: Any = entry._obj
             if found is None:
-                found = entry._obj = orjson.loads(entry.value)
-                remember(entry)
+                found = decode(entry)
+                record(entry)
             return found
 
-        take_expected = self._take
+        adopt_expected = self._adopt
 
-        def take(entry: Entry, expected: Expected) -> None:
-            take_expected(entry, expected)
+        def adopt(entry: Entry, expected: Expected) -> None:
+            adopt_expected(entry, expected)
             if entry._obj is not None:
                 assert orjson.dumps(entry._obj) == entry.value, "what was not decoded must be what it would decode to"
-                remember(entry)
+                record(entry)
 
         Entry.obj = property(obj)  # type: ignore[assignment,method-assign]
-        Entry.take = take  # type: ignore[method-assign]
+        Entry.adopt = adopt  # type: ignore[method-assign,assignment]
 
     def remove(self) -> None:
         Entry.obj = self._original  # type: ignore[method-assign]
-        Entry.take = self._take  # type: ignore[method-assign]
+        Entry.adopt = self._adopt  # type: ignore[method-assign]
 
     def changed(self) -> list[str]:
         return [f"{entry.key}@{entry.revision}" for entry in self.decoded if _is_changed(entry)]

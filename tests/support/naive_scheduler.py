@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import floor, log
-from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import milli_value, value
 from setpoint.meta.selectors import from_label_selector
 
-Obj = dict[str, Any]
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

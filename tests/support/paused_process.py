@@ -46,7 +46,7 @@ class PausableProcess:
 
     def client(self, real: Client) -> Client:
         sender = real.sender
-        return Client(_Connection(sender.transport, self), self, user_agent=sender.user_agent)  # type: ignore[arg-type]
+        return Client(_Connection(sender.transport, self), self, user_agent=sender.user_agent)
 
 
 class _Connection:

@@ -15,11 +15,9 @@ from urllib.parse import parse_qs
 from local_server import TOKEN, LocalServer
 
 from setpoint.client.inprocess import InProcessTransport
-from setpoint.client.transport import Headers, Reply
-from setpoint.client.upgraded import Upgraded
-from setpoint.meta.websocket import goodbye, handshake
+from setpoint.client.transport import Headers, Reply, Upgraded
 from setpoint.node.kubelet_api.remote_streams import STDERR, STDIN, STDOUT, SUCCESS, WebSocketStreams, failure
-from setpoint.node.kubelet_api.websocket import WebSocket
+from setpoint.wire.websocket import WebSocket, accept_handshake
 
 
 class RealPrograms(InProcessTransport):
@@ -40,9 +38,9 @@ class RealPrograms(InProcessTransport):
         if self.refusal:
             return Reply(400, [], self.refusal)
         known = ("v4.channel.k8s.io",) if path.endswith("portforward") else ("v5.channel.k8s.io",)
-        protocol, answer = handshake(dict(headers), known)
+        protocol, answer = accept_handshake(dict(headers), known)
         near, far = socket.socketpair()
-        reader, writer = await asyncio.open_connection(sock=near)
+        here = _Wire(*await asyncio.open_connection(sock=near))
         there = _Wire(*await asyncio.open_connection(sock=far))
         streams = WebSocketStreams(WebSocket(there), protocol)
         options = parse_qs(query, keep_blank_values=True)
@@ -50,7 +48,7 @@ class RealPrograms(InProcessTransport):
         task = asyncio.ensure_future(self._talk(talk(streams, options, there), there))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return Upgraded([(name.lower(), value) for name, value in answer], reader, writer)
+        return Upgraded([(name.lower(), value) for name, value in answer], here)
 
     async def _talk(self, talk: Coroutine[None, None, None], wire: _Wire) -> None:
         """To its end, or until whoever asked has gone: then nobody is left who could be told anything."""
@@ -119,15 +117,15 @@ class RealPrograms(InProcessTransport):
             while piece := await reader.read(1024):
                 streams.write(0, piece)
                 await streams.drained()
-            wire.write(goodbye())
-            await wire.drained()
+            streams.close()
+            await streams.drained()
         finally:
             listening.cancel()
             writer.close()
 
 
 class _Wire:
-    """A Duplex."""
+    """A RawConnection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

@@ -30,11 +30,16 @@ class Recorded:
         if path == "/api":
             return {"kind": "APIVersions", "versions": ["v1"]}
         if path == "/apis":
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [
-                {"name": group, "versions": [version], "preferredVersion": version}
-                for group, _, name in groups if group
-                for version in [{"groupVersion": f"{group}/{name}", "version": name}]
-            ]}  # fmt: skip
+            return {
+                "kind": "APIGroupList",
+                "apiVersion": "v1",
+                "groups": [
+                    {"name": group, "versions": [version], "preferredVersion": version}
+                    for group, _, name in groups
+                    if group
+                    for version in [{"groupVersion": f"{group}/{name}", "version": name}]
+                ],
+            }
         for group_version, resources in self.resources.items():
             if path == ("/apis/" if "/" in group_version else "/api/") + group_version:
                 return {"kind": "APIResourceList", "groupVersion": group_version, "resources": resources}
@@ -44,8 +49,13 @@ class Recorded:
 
 
 def resource(plural: str, kind: str, namespaced: bool = True) -> Doc:
-    return {"name": plural, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind,
-            "verbs": ["get", "list", "create", "watch", "delete", "patch", "update"]}  # fmt: skip
+    return {
+        "name": plural,
+        "singularName": kind.lower(),
+        "namespaced": namespaced,
+        "kind": kind,
+        "verbs": ["get", "list", "create", "watch", "delete", "patch", "update"],
+    }
 
 
 @contextmanager
@@ -71,11 +81,18 @@ def serving(recorded: Recorded, folder: Path) -> Iterator[Recorded]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     recorded.kubeconfig = folder / "recorded.kubeconfig"
-    recorded.kubeconfig.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}],
-    }))  # fmt: skip
+    recorded.kubeconfig.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+        )
+    )
     try:
         yield recorded
     finally:

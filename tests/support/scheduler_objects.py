@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
 
 PODS, NODES = builtin("pods"), builtin("nodes")
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -26,7 +25,7 @@ def a_node(
     more: dict[str, str] | None = None,
     images: list[Obj] | None = None,
     **spec: Any,
-) -> Obj:
+) -> Any:
     amounts = {"cpu": cpu, "memory": memory, "pods": str(pods), **(more or {})}
     return {
         "apiVersion": "v1",
@@ -47,7 +46,7 @@ def a_pod(
     memory: str = "",
     more: dict[str, str] | None = None,
     **spec: Any,
-) -> Obj:
+) -> Any:
     requests = {**({"cpu": cpu} if cpu else {}), **({"memory": memory} if memory else {}), **(more or {})}
     resources = {"requests": requests, **({"limits": more} if more else {})} if requests else {}
     container: Obj = {"name": "c", "image": "i", **({"resources": resources} if resources else {})}

@@ -7,7 +7,7 @@ from collections import deque
 
 
 class Wire:
-    """A Duplex with the bytes of a client already in it."""
+    """A RawConnection with the bytes of a client already in it."""
 
     def __init__(self, *pieces: bytes) -> None:
         self.pieces = deque(pieces)
@@ -21,3 +21,6 @@ class Wire:
 
     async def drained(self) -> None:
         await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self.pieces.clear()

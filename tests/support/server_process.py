@@ -38,9 +38,20 @@ def server_process(directory: Path, *flags: str) -> Iterator[ServerProcess]:
     tokens = directory / "tokens.csv"
     tokens.write_text(TOKENS)
     command = [
-        sys.executable, "-m", "setpoint", "apiserver", "--port", "0", "--data-dir", str(directory / "data"),
-        "--token-auth-file", str(tokens), "--disable-admission-plugins", "ServiceAccount", *flags,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "setpoint",
+        "apiserver",
+        "--port",
+        "0",
+        "--data-dir",
+        str(directory / "data"),
+        "--token-auth-file",
+        str(tokens),
+        "--disable-admission-plugins",
+        "ServiceAccount",
+        *flags,
+    ]
     with open(directory / "server.log", "wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

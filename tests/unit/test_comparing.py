@@ -1,23 +1,21 @@
-"""What the comparison with kubectl smooths away."""
+"""The comparison of two outputs that differ in ages, as the tests beside kubectl make it."""
 
 from __future__ import annotations
 
-import json
-
-import yaml
-from comparing import managers_in_order
-
-FIRST = {"manager": "a", "fieldsV1": {"f:metadata": {"f:labels": {"f:theirs": {}}}}, "operation": "Update"}
-SECOND = {"manager": "b", "fieldsV1": {'k:{"containerPort":80,"protocol":"TCP"}': {}}, "operation": "Update"}
+import pytest
+from comparing import differ_only_in_ages
 
 
-def _object(*managers: object) -> dict[str, object]:
-    return {"kind": "List", "items": [{"metadata": {"managedFields": list(managers), "name": "web"}, "spec": [1, 2]}]}
-
-
-def test_the_order_of_managers_does_not_matter() -> None:
-    one, other = _object(FIRST, SECOND), _object(SECOND, FIRST)
-    for written in (yaml.safe_dump, lambda value: json.dumps(value, indent=4)):
-        assert written(one) != written(other)
-        assert managers_in_order(written(one)) == managers_in_order(written(other))
-        assert yaml.safe_load(managers_in_order(written(other))) in (one, other)
+@pytest.mark.parametrize(
+    ("wanted", "got", "same"),
+    [
+        ("NAME   AGE\none    9s\n", "NAME   AGE\none    10s\n", True),
+        ("one   2m", "one   119s", True),
+        ("one   9s", "one   12s", False),
+        ("one   9s", "two   9s", False),
+        ("one   9", "one   10", False),
+        ("one   9s", "one   9s\ntwo   9s", False),
+    ],
+)
+def test_ages_may_differ_by_the_time_that_passed(wanted: str, got: str, same: bool) -> None:
+    assert differ_only_in_ages(wanted, got, 0.5) is same

@@ -25,15 +25,33 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *EXAMPLE
 WITH_COMMANDS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "docs" / "backup-and-restore.md",
     ROOT / "docs" / "how-to" / "separate-processes.md",
+    ROOT / "docs" / "high-availability.md",
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *(page for page in EXAMPLES if page.parent.parent != ROOT),
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 COMMANDS = (
-    "up", "down", "status", "list", "watch", "demo", "lesson", "backup", "restore", "reset", "kubeconfig", "apiserver",
-    "controller-manager", "nodes", "scheduler",
-)  # fmt: skip
+    "up",
+    "down",
+    "status",
+    "list",
+    "watch",
+    "demo",
+    "lesson",
+    "backup",
+    "restore",
+    "store",
+    "reset",
+    "kubeconfig",
+    "token",
+    "member",
+    "apiserver",
+    "controller-manager",
+    "nodes",
+    "scheduler",
+)
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from setpoint.cluster.admission_file import plugin_documents
+from setpoint.cluster.admission_config import plugin_documents
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()

@@ -39,9 +39,12 @@ async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> N
     settings.admission.managed = "websites.shop.example.com"
     folder = Path(os.environ["WEBHOOK_CERTIFICATES"])
     settings.admission.server = kopf.WebhookServer(
-        addr="127.0.0.1", host="localhost", certfile=folder / "apiserver.crt",
-        pkeyfile=folder / "apiserver.key", cafile=folder / "ca.crt",
-    )  # fmt: skip
+        addr="127.0.0.1",
+        host="localhost",
+        certfile=folder / "apiserver.crt",
+        pkeyfile=folder / "apiserver.key",
+        cafile=folder / "ca.crt",
+    )
 
 
 @kopf.index("configmaps", labels={"shop.example.com/theme": kopf.PRESENT})

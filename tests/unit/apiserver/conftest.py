@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
-
-from setpoint.apiserver.http.limits import Limits
-from setpoint.apiserver.http.server import Server
-from setpoint.store.interface import Store
-from setpoint.store.memory import MemoryStore
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from front_door import FrontDoor, YieldingStore
 from lagging_store import LaggingStore
 from mutation_detector import MutationDetector, nothing_shared_is_changed
-from wire_client import Wire
+from raw_http_client import Wire
+from server_harness import ServerHarness, YieldingStore
+
+from setpoint.store.interface import Store
+from setpoint.store.memory import MemoryStore
+from setpoint.wire.limits import Limits
+from setpoint.wire.server import Server
 
 
 @pytest.fixture
@@ -55,40 +50,40 @@ def new_store(store_kind: str) -> Store:
 
 
 @pytest.fixture
-async def door(
+async def harness(
     new_store: Store, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
-) -> AsyncIterator[FrontDoor]:
-    front_door = await FrontDoor.open(new_store)
-    yield front_door
-    await front_door.close()
+) -> AsyncIterator[ServerHarness]:
+    harness = await ServerHarness.open(new_store)
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
-async def busy_door(
+async def contended_harness(
     store_kind: str, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
-) -> AsyncIterator[FrontDoor]:
+) -> AsyncIterator[ServerHarness]:
     """One whose store takes its time, so that writers meet."""
-    front_door = await FrontDoor.open(LaggingStore() if store_kind == "lagging" else YieldingStore())
-    yield front_door
-    await front_door.close()
+    harness = await ServerHarness.open(LaggingStore() if store_kind == "lagging" else YieldingStore())
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
-async def full_door(
+async def full_harness(
     new_store: Store, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
-) -> AsyncIterator[FrontDoor]:
+) -> AsyncIterator[ServerHarness]:
     """With everything that a cluster begins with."""
-    front_door = await FrontDoor.open(new_store, full=True)
-    yield front_door
-    await front_door.close()
+    harness = await ServerHarness.open(new_store, full=True)
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
-async def wire(door: FrontDoor) -> AsyncIterator[Wire]:
+async def wire(harness: ServerHarness) -> AsyncIterator[Wire]:
     """The same server behind a real socket, in virtual time: deadlines are looked at often and pass when told to."""
-    server = Server(door.api.handle, clock=door.clock, limits=Limits(tick=0.005), on_error=door.api.unexpected)
+    server = Server(harness.api.handle, clock=harness.clock, limits=Limits(tick=0.005), on_error=harness.api.unexpected)
     address = await server.start("127.0.0.1", 0)
-    served = Wire(address, door)
+    served = Wire(address, harness)
     yield served
     served.close()
     await server.stop(0)

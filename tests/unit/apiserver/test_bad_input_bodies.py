@@ -1,4 +1,4 @@
-"""Bodies that make no sense: a clear Status, nothing stored, no traceback, memory and time bounded."""
+"""Invalid bodies: a clear Status, nothing stored, no traceback, bounded memory and time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, YAML, FrontDoor, Reply
+from server_harness import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, YAML, Reply, ServerHarness
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -22,10 +22,12 @@ def status_of(reply: Reply, *codes: int) -> str:
     return str(status["message"])
 
 
-async def refused(door: FrontDoor, body: Any, *codes: int, path: str = CONFIGMAPS, content_type: str = "") -> str:
-    before = door.store.revision
-    reply = await door.post(path, body, content_type or "application/json")
-    assert door.store.revision == before
+async def refused(
+    harness: ServerHarness, body: Any, *codes: int, path: str = CONFIGMAPS, content_type: str = ""
+) -> str:
+    before = harness.store.revision
+    reply = await harness.post(path, body, content_type or "application/json")
+    assert harness.store.revision == before
     return status_of(reply, *codes)
 
 
@@ -69,8 +71,8 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("body", MALFORMED, ids=repr)
-async def test_malformed_json(door: FrontDoor, body: bytes) -> None:
-    message = await refused(door, body, 400)
+async def test_malformed_json(harness: ServerHarness, body: bytes) -> None:
+    message = await refused(harness, body, 400)
     assert message.startswith("the object provided is unrecognized (must be of type ConfigMap): ")
 
 
@@ -93,28 +95,28 @@ WRONG_TYPES: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "said"), WRONG_TYPES, ids=[body for body, _ in WRONG_TYPES])
-async def test_wrong_types_name_the_field(door: FrontDoor, body: str, said: str) -> None:
-    assert f"json: cannot unmarshal {said}" in await refused(door, body.encode(), 400)
+async def test_wrong_types_name_the_field(harness: ServerHarness, body: str, said: str) -> None:
+    assert f"json: cannot unmarshal {said}" in await refused(harness, body.encode(), 400)
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "a%2fb", "A", "a\x00", "a\n", "a" * 254, "é", "\ufffd", " "])
-async def test_names_that_are_none(door: FrontDoor, name: str) -> None:
-    assert "metadata.name: Invalid value" in await refused(door, {"metadata": {"name": name}}, 422)
+async def test_invalid_names(harness: ServerHarness, name: str) -> None:
+    assert "metadata.name: Invalid value" in await refused(harness, {"metadata": {"name": name}}, 422)
 
 
-async def test_bytes_that_are_no_text_become_replacement_characters(door: FrontDoor) -> None:
+async def test_invalid_utf8_becomes_replacement_characters(harness: ServerHarness) -> None:
     for number, value in enumerate((b'"\\ud800"', b'"\xff"', b'"a\\udc00b"')):
-        reply = await door.post(CONFIGMAPS, b'{"metadata":{"name":"c%d"},"data":{"k":%b}}' % (number, value))
+        reply = await harness.post(CONFIGMAPS, b'{"metadata":{"name":"c%d"},"data":{"k":%b}}' % (number, value))
         assert reply.status == 201
         assert "\ufffd" in reply.json["data"]["k"]
-    await refused(door, b'{"metadata":{"name":"c-\xff"}}', 422)
-    await refused(door, b'{"metadata":{"name":"c"},"data":{"\\ud800":"x"}}', 422)
+    await refused(harness, b'{"metadata":{"name":"c-\xff"}}', 422)
+    await refused(harness, b'{"metadata":{"name":"c"},"data":{"\\ud800":"x"}}', 422)
 
 
-async def test_duplicate_keys_warn_or_are_refused(door: FrontDoor) -> None:
+async def test_duplicate_keys_are_warned_of_or_rejected(harness: ServerHarness) -> None:
     body = b'{"metadata":{"name":"c"},"data":{"a":"1","a":"2"}}'
-    await refused(door, body, 400, path=f"{CONFIGMAPS}?fieldValidation=Strict")
-    reply = await door.post(CONFIGMAPS, body)
+    await refused(harness, body, 400, path=f"{CONFIGMAPS}?fieldValidation=Strict")
+    reply = await harness.post(CONFIGMAPS, body)
     assert reply.status == 201 and reply.json["data"] == {"a": "2"}
     assert 'duplicate field \\"data.a\\"' in reply.warnings[0]
 
@@ -123,9 +125,9 @@ async def test_duplicate_keys_warn_or_are_refused(door: FrontDoor) -> None:
     "body",
     [b"[" * 100_000, b'{"a":' * 100_000, b'{"data":' + b"[" * 100_000 + b"]" * 100_000 + b"}", b"[[],"[:2] * 100_000],
 )
-async def test_deep_json(door: FrontDoor, body: bytes) -> None:
+async def test_deeply_nested_json(harness: ServerHarness, body: bytes) -> None:
     started = time.process_time()
-    await refused(door, body, 400)
+    await refused(harness, body, 400)
     assert time.process_time() - started < 1
 
 
@@ -155,25 +157,25 @@ async def test_deep_json(door: FrontDoor, body: bytes) -> None:
     ],
     ids=lambda body: repr(body[:40]),
 )
-async def test_malformed_yaml(door: FrontDoor, body: bytes) -> None:
+async def test_malformed_yaml(harness: ServerHarness, body: bytes) -> None:
     started = time.process_time()
-    await refused(door, body, 400, content_type=YAML)
+    await refused(harness, body, 400, content_type=YAML)
     assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
     "body", [bomb(10), bomb(40, 5), b"a: &a " + b"x" * 100_000 + b"\nb: [" + b"*a, " * 90_000 + b"]"]
 )
-async def test_alias_bombs_cost_nothing(door: FrontDoor, body: bytes) -> None:
+async def test_yaml_alias_bombs_are_rejected_early(harness: ServerHarness, body: bytes) -> None:
     """CVE-2019-11253, CVE-2019-11254."""
     apply_to = f"{CONFIGMAPS}/c?fieldManager=m"
-    await refused(door, b"[", 400, content_type=YAML)  # what is loaded on first use does not count
+    await refused(harness, b"[", 400, content_type=YAML)  # what is loaded on first use does not count
     tracemalloc.start()
     started = time.process_time()
     try:
-        await refused(door, body, 400, content_type=YAML)
+        await refused(harness, body, 400, content_type=YAML)
         head = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
-        reply = await door.patch(apply_to, head + body, APPLY)
+        reply = await harness.patch(apply_to, head + body, APPLY)
         assert 400 <= reply.status <= 500 and reply.json["kind"] == "Status"
         assert tracemalloc.get_traced_memory()[1] < 50 * 2**20
     finally:
@@ -198,19 +200,19 @@ async def test_alias_bombs_cost_nothing(door: FrontDoor, body: bytes) -> None:
     ],
     ids=lambda value: value[:40],
 )
-async def test_content_types(door: FrontDoor, content_type: str) -> None:
-    await refused(door, {"metadata": {"name": "c"}}, 415, content_type=content_type)
+async def test_content_types(harness: ServerHarness, content_type: str) -> None:
+    await refused(harness, {"metadata": {"name": "c"}}, 415, content_type=content_type)
     if content_type != JSON_PATCH:
-        status_of(await door.patch(f"{CONFIGMAPS}/c", b"{}", content_type), 415)
+        status_of(await harness.patch(f"{CONFIGMAPS}/c", b"{}", content_type), 415)
 
 
-async def test_a_body_where_none_belongs_is_ignored(door: FrontDoor) -> None:
-    await door.make(CONFIGMAPS, {"metadata": {"name": "c"}})
-    assert (await door.request("GET", f"{CONFIGMAPS}/c", b"\x00garbage")).status == 200
-    assert (await door.request("GET", CONFIGMAPS, b"{")).status == 200
+async def test_an_unexpected_body_is_ignored(harness: ServerHarness) -> None:
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}})
+    assert (await harness.request("GET", f"{CONFIGMAPS}/c", b"\x00garbage")).status == 200
+    assert (await harness.request("GET", CONFIGMAPS, b"{")).status == 200
 
 
-async def test_another_kind_or_place_in_the_body(door: FrontDoor) -> None:
+async def test_a_kind_name_or_namespace_that_differs_from_the_url(harness: ServerHarness) -> None:
     for body in (
         {"kind": "Pod", "apiVersion": "v1"},
         {"kind": "ConfigMap", "apiVersion": "a/b/c"},
@@ -219,9 +221,9 @@ async def test_another_kind_or_place_in_the_body(door: FrontDoor) -> None:
         {"metadata": {"name": "c", "namespace": "other"}},
         {"metadata": {"name": "c", "namespace": ".."}},
     ):
-        await refused(door, body, 400)
-    await refused(door, {"metadata": {"name": "c", "resourceVersion": "1"}}, 500)
-    await refused(door, {"metadata": {"name": "c"}}, 404, path="/api/v1/namespaces/absent/configmaps")
+        await refused(harness, body, 400)
+    await refused(harness, {"metadata": {"name": "c", "resourceVersion": "1"}}, 500)
+    await refused(harness, {"metadata": {"name": "c"}}, 404, path="/api/v1/namespaces/absent/configmaps")
 
 
 # -- patches ----------------------------------------------------------------------------------------------------------
@@ -272,13 +274,13 @@ JSON_PATCHES: list[tuple[Any, tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(("body", "codes"), JSON_PATCHES, ids=lambda value: str(value)[:50])
-async def test_json_patches(door: FrontDoor, body: Any, codes: tuple[int, ...]) -> None:
+async def test_json_patches(harness: ServerHarness, body: Any, codes: tuple[int, ...]) -> None:
     """CVE-2019-1002100 among them."""
-    made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
+    made = await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
     started = time.process_time()
-    status_of(await door.patch(f"{CONFIGMAPS}/c", body, JSON_PATCH), *codes)
+    status_of(await harness.patch(f"{CONFIGMAPS}/c", body, JSON_PATCH), *codes)
     assert time.process_time() - started < 4
-    assert (await door.get(f"{CONFIGMAPS}/c")).json == made
+    assert (await harness.get(f"{CONFIGMAPS}/c")).json == made
 
 
 @pytest.mark.parametrize(
@@ -309,10 +311,10 @@ async def test_json_patches(door: FrontDoor, body: Any, codes: tuple[int, ...]) 
     ],
     ids=lambda body: str(body)[:50],
 )
-async def test_merge_patches(door: FrontDoor, body: Any) -> None:
-    made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
-    status_of(await door.patch(f"{CONFIGMAPS}/c", body, MERGE_PATCH), 400, 409, 422, 500)
-    assert (await door.get(f"{CONFIGMAPS}/c")).json == made
+async def test_merge_patches(harness: ServerHarness, body: Any) -> None:
+    made = await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
+    status_of(await harness.patch(f"{CONFIGMAPS}/c", body, MERGE_PATCH), 400, 409, 422, 500)
+    assert (await harness.get(f"{CONFIGMAPS}/c")).json == made
 
 
 @pytest.mark.parametrize(
@@ -340,11 +342,11 @@ async def test_merge_patches(door: FrontDoor, body: Any) -> None:
     ],
     ids=lambda body: str(body)[:50],
 )
-async def test_strategic_patches(door: FrontDoor, body: Any) -> None:
+async def test_strategic_patches(harness: ServerHarness, body: Any) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    made = await door.make(pods, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-    status_of(await door.patch(f"{pods}/p", body, STRATEGIC), 400, 409, 422, 500)
-    assert (await door.get(f"{pods}/p")).json == made
+    made = await harness.make(pods, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    status_of(await harness.patch(f"{pods}/p", body, STRATEGIC), 400, 409, 422, 500)
+    assert (await harness.get(f"{pods}/p")).json == made
 
 
 _FIELDS: list[Any] = [
@@ -368,9 +370,9 @@ _FIELDS: list[Any] = [
 
 
 @pytest.mark.parametrize("fields", _FIELDS, ids=lambda value: str(value)[:40])
-async def test_crafted_field_ownership(door: FrontDoor, fields: Any) -> None:
+async def test_crafted_field_ownership(harness: ServerHarness, fields: Any) -> None:
     """Whatever ownership a client makes up: never an exception, and later writes still work."""
-    made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
+    made = await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
     entry = {"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
     deep: Any = {}
     for _ in range(200):
@@ -386,14 +388,14 @@ async def test_crafted_field_ownership(door: FrontDoor, fields: Any) -> None:
         [{**entry, "manager": "m" * 2000}],
     ):
         body = {"metadata": {"managedFields": managed}, "data": {"z": str(len(str(managed)))}}
-        reply = await door.patch(f"{CONFIGMAPS}/c", body)
+        reply = await harness.patch(f"{CONFIGMAPS}/c", body)
         assert reply.status in (200, 400, 422), reply.body
-        reply = await door.put(f"{CONFIGMAPS}/c", {**made, "metadata": {"name": "c", "managedFields": managed}})
+        reply = await harness.put(f"{CONFIGMAPS}/c", {**made, "metadata": {"name": "c", "managedFields": managed}})
         assert reply.status in (200, 400, 422), reply.body
-        reply = await door.post(CONFIGMAPS, {"metadata": {"generateName": "g-", "managedFields": managed}})
+        reply = await harness.post(CONFIGMAPS, {"metadata": {"generateName": "g-", "managedFields": managed}})
         assert reply.status in (201, 400, 422), reply.body
         config = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "n"}})
-        reply = await door.patch(f"{CONFIGMAPS}/c?fieldManager=me&force=true", config, APPLY)
+        reply = await harness.patch(f"{CONFIGMAPS}/c?fieldManager=me&force=true", config, APPLY)
         assert reply.status == 200, reply.body
 
 
@@ -437,10 +439,10 @@ async def test_crafted_field_ownership(door: FrontDoor, fields: Any) -> None:
     ],
     ids=lambda body: repr(body[-50:]),
 )
-async def test_applied_objects(door: FrontDoor, body: bytes) -> None:
-    made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
-    status_of(await door.patch(f"{CONFIGMAPS}/c?fieldManager=me&force=true", body, APPLY), 400, 409, 422, 500)
-    assert (await door.get(f"{CONFIGMAPS}/c")).json == made
+async def test_applied_objects(harness: ServerHarness, body: bytes) -> None:
+    made = await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
+    status_of(await harness.patch(f"{CONFIGMAPS}/c?fieldManager=me&force=true", body, APPLY), 400, 409, 422, 500)
+    assert (await harness.get(f"{CONFIGMAPS}/c")).json == made
 
 
 @pytest.mark.parametrize(
@@ -464,7 +466,7 @@ async def test_applied_objects(door: FrontDoor, body: bytes) -> None:
     ],
     ids=lambda body: str(body)[:50],
 )
-async def test_delete_options(door: FrontDoor, body: Any) -> None:
-    made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}})
-    status_of(await door.delete(f"{CONFIGMAPS}/c", body), 400, 409, 422)
-    assert (await door.get(f"{CONFIGMAPS}/c")).json == made
+async def test_delete_options(harness: ServerHarness, body: Any) -> None:
+    made = await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}})
+    status_of(await harness.delete(f"{CONFIGMAPS}/c", body), 400, 409, 422)
+    assert (await harness.get(f"{CONFIGMAPS}/c")).json == made

@@ -1,4 +1,4 @@
-"""Random documents for random kinds: always a valid answer, never an unexpected failure, nothing shared is changed."""
+"""Random documents for random kinds: always a valid response, never an internal error, no shared object is modified."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 from effort import tries
-from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, FrontDoor, Reply
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from minimal_objects import STORED, collection, minimal
 from mutation_detector import MutationDetector
+from server_harness import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, Reply, ServerHarness
 
 from setpoint.kinds.catalog import Resource
 
@@ -96,13 +96,13 @@ class Player:
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner()
-        self.door = self.runner.run(FrontDoor.open())
+        self.harness = self.runner.run(ServerHarness.open())
 
     def ask(self, method: str, path: str, body: Any, content_type: str = "application/json") -> Reply:
-        return self.runner.run(self.door.request(method, path, body, content_type))
+        return self.runner.run(self.harness.request(method, path, body, content_type))
 
     def close(self) -> None:
-        self.runner.run(self.door.close())
+        self.runner.run(self.harness.close())
         self.runner.close()
 
 
@@ -236,7 +236,7 @@ def test_random_queries(player: Player) -> None:
     def play(resource: Resource, pairs: dict[str, str]) -> None:
         from urllib.parse import urlencode
 
-        player.door.clock.sleep = _hurry(player)  # type: ignore[method-assign]
+        player.harness.clock.sleep = _hurry(player)  # type: ignore[method-assign]
         reply = player.ask("GET", f"{collection(resource)}?{urlencode(pairs, errors='replace')}", None)
         assert reply.status in (200, 400, 410, 422, 500, 504), reply.body
         if reply.status == 500:
@@ -247,7 +247,7 @@ def test_random_queries(player: Player) -> None:
 
 def _hurry(player: Player) -> Any:
     async def sleep(seconds: float) -> None:
-        player.door.clock._now += seconds
+        player.harness.clock._now += seconds
         await asyncio.sleep(0)
 
     return sleep

@@ -1,4 +1,4 @@
-"""Paths, queries and headers that try to mean something else."""
+"""Malicious paths, queries and headers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from base64 import urlsafe_b64encode
 from typing import Any
 
 import pytest
-from front_door import LIMITED_TOKEN, MERGE_PATCH, FrontDoor, Reply, peak_memory
 from minimal_objects import STORED, collection
+from server_harness import LIMITED_TOKEN, MERGE_PATCH, Reply, ServerHarness, peak_memory
 
 from setpoint.kinds.catalog import RESOURCES
 
@@ -26,14 +26,14 @@ def is_refusal(reply: Reply, *codes: int) -> bool:
 
 
 @pytest.fixture
-async def secretive(door: FrontDoor) -> FrontDoor:
+async def secretive(harness: ServerHarness) -> ServerHarness:
     """Something to find for those who get where they should not."""
     for namespace in ("default", "other"):
-        await door.make(
+        await harness.make(
             f"{CORE}/namespaces/{namespace}/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "hush"}}
         )
-        await door.make(f"{CORE}/namespaces/{namespace}/configmaps", {"metadata": {"name": "c"}})
-    return door
+        await harness.make(f"{CORE}/namespaces/{namespace}/configmaps", {"metadata": {"name": "c"}})
+    return harness
 
 
 PATHS = [
@@ -70,7 +70,7 @@ PATHS = [
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path[:40])
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
-async def test_no_path_leads_elsewhere(secretive: FrontDoor, path: str, method: str) -> None:
+async def test_paths_cannot_escape_their_resource(secretive: ServerHarness, path: str, method: str) -> None:
     """CVE-2022-3162."""
     before = secretive.store.revision
     body = None if method in ("GET", "DELETE") else b'{"metadata":{"labels":{"x":"y"}}}'
@@ -115,24 +115,26 @@ async def test_no_path_leads_elsewhere(secretive: FrontDoor, path: str, method: 
     ],
     ids=lambda path: path[:60],
 )
-async def test_no_spelling_of_a_path_is_another(secretive: FrontDoor, path: str) -> None:
+async def test_encoded_paths_are_not_equivalent(secretive: ServerHarness, path: str) -> None:
     reply = await secretive.get(path)
     assert is_refusal(reply, 400, 404), (reply.status, reply.body[:200])
 
 
-async def test_plurals_with_a_common_beginning_stay_apart(door: FrontDoor) -> None:
+async def test_plurals_with_a_common_prefix_are_distinct(harness: ServerHarness) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}]}
-    await door.make(f"{CORE}/namespaces/default/podtemplates", {"metadata": {"name": "x"}, "template": {"spec": spec}})
-    assert (await door.get(f"{CORE}/pods")).json["items"] == []
-    assert (await door.get(f"{CORE}/namespaces/default/pods/x")).status == 404
-    await door.make(f"{CORE}/namespaces", {"metadata": {"name": "default-2"}})
-    await door.make(f"{CORE}/namespaces/default-2/configmaps", {"metadata": {"name": "x"}})
-    assert (await door.get(CONFIGMAPS)).json["items"] == []
+    await harness.make(
+        f"{CORE}/namespaces/default/podtemplates", {"metadata": {"name": "x"}, "template": {"spec": spec}}
+    )
+    assert (await harness.get(f"{CORE}/pods")).json["items"] == []
+    assert (await harness.get(f"{CORE}/namespaces/default/pods/x")).status == 404
+    await harness.make(f"{CORE}/namespaces", {"metadata": {"name": "default-2"}})
+    await harness.make(f"{CORE}/namespaces/default-2/configmaps", {"metadata": {"name": "x"}})
+    assert (await harness.get(CONFIGMAPS)).json["items"] == []
 
 
-async def test_scope_holds_for_every_kind_and_verb(door: FrontDoor) -> None:
+async def test_the_scope_is_enforced_for_every_kind_and_verb(harness: ServerHarness) -> None:
     """CVE-2019-11247: what is cluster-scoped has no namespaced path, and the other way round."""
-    before = door.store.revision
+    before = harness.store.revision
     for resource in RESOURCES:
         prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
         if resource.namespaced:
@@ -147,17 +149,17 @@ async def test_scope_holds_for_every_kind_and_verb(door: FrontDoor) -> None:
             for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
                 body = b'{"metadata":{"name":"x"}}' if method in ("POST", "PUT", "PATCH") else None
                 content = MERGE_PATCH if method == "PATCH" else "application/json"
-                reply = await door.request(method, path, body, content)
+                reply = await harness.request(method, path, body, content)
                 assert is_refusal(reply, 404, 405), (method, path, reply.status, reply.body[:200])
-            reply = await door.get(f"{path}?watch=1")
+            reply = await harness.get(f"{path}?watch=1")
             assert is_refusal(reply, 404, 405), (path, reply.status)
     for resource in STORED:
         if resource.namespaced:
             path = collection(resource).replace("/namespaces/default", "")
             for method in ("POST", "PUT", "PATCH", "DELETE"):
-                reply = await door.request(method, path, b"{}")
+                reply = await harness.request(method, path, b"{}")
                 assert is_refusal(reply, 405), (method, path, reply.status)
-    assert door.store.revision == before
+    assert harness.store.revision == before
 
 
 def token(value: Any) -> str:
@@ -165,6 +167,7 @@ def token(value: Any) -> str:
 
 
 _V = "meta.k8s.io/v1"
+_BAD_REVISIONS: tuple[Any, ...] = (0, "1", 1.5, True, None, 2**70, [], {})
 TOKENS = [
     "zz",
     "%00",
@@ -193,18 +196,18 @@ TOKENS = [
             "//",
         )
     ),
-    *(token({"v": _V, "rv": rv, "start": "a"}) for rv in (0, "1", 1.5, True, None, 2**70, [], {})),
+    *(token({"v": _V, "rv": rv, "start": "a"}) for rv in _BAD_REVISIONS),
 ]
 
 
 @pytest.mark.parametrize("value", TOKENS, ids=lambda value: value[:60])
-async def test_crafted_continue_tokens(secretive: FrontDoor, value: str) -> None:
+async def test_crafted_continue_tokens(secretive: ServerHarness, value: str) -> None:
     reply = await secretive.get(f"{CONFIGMAPS}?limit=1&continue={value}")
     assert is_refusal(reply, 400), (reply.status, reply.body[:200])
 
 
 @pytest.mark.parametrize("start", ["\x00", "~", "zzz", "/a", "..a", "a\x00b", "\U0010ffff", "default/s"])
-async def test_tokens_cannot_leave_their_list(secretive: FrontDoor, start: str) -> None:
+async def test_continue_tokens_cannot_leave_their_list(secretive: ServerHarness, start: str) -> None:
     """Whatever the place, only what belongs to the list comes."""
     value = token({"v": _V, "rv": secretive.store.revision, "start": start})
     for path, allowed in ((CONFIGMAPS, {"default"}), (f"{CORE}/configmaps", {"default", "other"})):
@@ -260,10 +263,10 @@ QUERIES: list[tuple[str, tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(("query", "codes"), QUERIES, ids=lambda value: str(value)[:50])
-async def test_queries(door: FrontDoor, query: str, codes: tuple[int, ...]) -> None:
-    await door.make(CONFIGMAPS, {"metadata": {"name": "c", "labels": {"a": "b"}}})
+async def test_invalid_queries(harness: ServerHarness, query: str, codes: tuple[int, ...]) -> None:
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "c", "labels": {"a": "b"}}})
     started = time.process_time()
-    reply = await door.get(f"{CONFIGMAPS}?{query}")
+    reply = await harness.get(f"{CONFIGMAPS}?{query}")
     assert time.process_time() - started < 3
     assert reply.status in codes, (reply.status, reply.body[:300])
     assert reply.status == 200 or reply.json["kind"] == "Status"
@@ -272,34 +275,36 @@ async def test_queries(door: FrontDoor, query: str, codes: tuple[int, ...]) -> N
 @pytest.mark.parametrize(
     "query", ["fieldManager=%00", "fieldManager=" + "a" * 129, "fieldValidation=x", "dryRun=x", "dryRun=All&dryRun=x"]
 )
-async def test_options_of_writes(door: FrontDoor, query: str) -> None:
-    await door.make(CONFIGMAPS, {"metadata": {"name": "c"}})
-    before = door.store.revision
-    assert is_refusal(await door.post(f"{CONFIGMAPS}?{query}", {"metadata": {"name": "d"}}), 422)
-    assert is_refusal(await door.put(f"{CONFIGMAPS}/c?{query}", {"metadata": {"name": "c"}, "data": {"a": "b"}}), 422)
-    assert is_refusal(await door.patch(f"{CONFIGMAPS}/c?{query}", {"data": {"a": "b"}}), 422)
+async def test_invalid_options_of_writes(harness: ServerHarness, query: str) -> None:
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}})
+    before = harness.store.revision
+    assert is_refusal(await harness.post(f"{CONFIGMAPS}?{query}", {"metadata": {"name": "d"}}), 422)
+    assert is_refusal(
+        await harness.put(f"{CONFIGMAPS}/c?{query}", {"metadata": {"name": "c"}, "data": {"a": "b"}}), 422
+    )
+    assert is_refusal(await harness.patch(f"{CONFIGMAPS}/c?{query}", {"data": {"a": "b"}}), 422)
     if "dryRun" in query:
-        assert is_refusal(await door.delete(f"{CONFIGMAPS}/c?{query}"), 422)
-    assert door.store.revision == before
+        assert is_refusal(await harness.delete(f"{CONFIGMAPS}/c?{query}"), 422)
+    assert harness.store.revision == before
 
 
-async def test_what_is_remembered_of_strangers_is_bounded(door: FrontDoor) -> None:
+async def test_memory_of_rejected_requests_is_bounded(harness: ServerHarness) -> None:
     """Paths, selectors, headers and names, all long and all different: none of them is kept."""
-    await door.get(CONFIGMAPS)
+    await harness.get(CONFIGMAPS)
     for number in range(50):
         if number == 10:
             before = peak_memory()
         long = f"{number:06d}" * 20_000
-        await door.get(f"{CONFIGMAPS}/{long}", headers={"accept": "x" + long, "user-agent": long})
-        await door.get(f"{CONFIGMAPS}?labelSelector=a{long}&fieldSelector={long}&x{long}=1")
-        await door.post(CONFIGMAPS, {"metadata": {"name": long, "labels": {long: long}, "finalizers": [long]}})
+        await harness.get(f"{CONFIGMAPS}/{long}", headers={"accept": "x" + long, "user-agent": long})
+        await harness.get(f"{CONFIGMAPS}?labelSelector=a{long}&fieldSelector={long}&x{long}=1")
+        await harness.post(CONFIGMAPS, {"metadata": {"name": long, "labels": {long: long}, "finalizers": [long]}})
     assert peak_memory() - before < 15 * 2**20
 
 
-async def test_methods_that_are_none(door: FrontDoor) -> None:
+async def test_unknown_methods(harness: ServerHarness) -> None:
     for method in ("FOO", "TRACE", "CONNECT", "OPTIONS", "HEAD"):
         for path in (CONFIGMAPS, f"{CONFIGMAPS}/c", "/api", "/version"):
-            reply = await door.request(method, path)
+            reply = await harness.request(method, path)
             assert reply.status in (200, 404, 405), (method, path, reply.status, reply.body[:200])
             if method not in ("HEAD", "OPTIONS"):
                 assert reply.status in (404, 405) or path in ("/api", "/version"), (method, path, reply.status)
@@ -322,47 +327,61 @@ IMPERSONATION: list[tuple[dict[str, str], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(("headers", "codes"), IMPERSONATION, ids=lambda value: str(value)[:60])
-async def test_nobody_becomes_another_by_saying_so(
-    door: FrontDoor, headers: dict[str, str], codes: tuple[int, ...]
+async def test_identity_headers_of_clients_are_ignored(
+    harness: ServerHarness, headers: dict[str, str], codes: tuple[int, ...]
 ) -> None:
     for token_ in (LIMITED_TOKEN, ""):
-        reply = await door.get(f"{CORE}/secrets", headers=headers, token=token_)
+        reply = await harness.get(f"{CORE}/secrets", headers=headers, token=token_)
         assert is_refusal(reply, *codes), (reply.status, reply.body)
 
 
-async def test_wrong_credentials_are_not_anonymous(door: FrontDoor) -> None:
+async def test_wrong_credentials_are_not_anonymous(harness: ServerHarness) -> None:
     for value in ("Bearer nope", "bearer nope", "Bearer é", "Bearer \x00", "Bearer " + "a" * 100_000):
-        reply = await door.get("/version", headers={"authorization": value})
+        reply = await harness.get("/version", headers={"authorization": value})
         assert is_refusal(reply, 401), (value[:20], reply.status)
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/healthz", 200), ("GET", "/healthz/", 404), ("GET", "/livez/", 404), ("GET", "/readyz//", 404),
-        ("GET", "/version/", 200), ("HEAD", "/version", 405), ("HEAD", "/healthz", 200),
-        ("GET", "/metrics", 200), ("GET", "/metrics/", 404),
-        ("GET", "/apis/", 200), ("GET", "/apis//", 404), ("HEAD", "/apis", 200), ("POST", "/apis/apps", 200),
-        ("HEAD", "/api/v1", 405), ("POST", "/apis/apps/v1", 405), ("HEAD", "/api/v1/namespaces/default/status", 405),
-        ("GET", "/api/v1/namespaces/default/pods/a%", 400), ("GET", "/api/v1/namespaces/default/pods/a%2", 400),
-        ("GET", "/api/v1/namespaces/default/", 200), ("DELETE", "/api/v1/namespaces/other//status", 404),
+        ("GET", "/healthz", 200),
+        ("GET", "/healthz/", 404),
+        ("GET", "/livez/", 404),
+        ("GET", "/readyz//", 404),
+        ("GET", "/version/", 200),
+        ("HEAD", "/version", 405),
+        ("HEAD", "/healthz", 200),
+        ("GET", "/metrics", 200),
+        ("GET", "/metrics/", 404),
+        ("GET", "/apis/", 200),
+        ("GET", "/apis//", 404),
+        ("HEAD", "/apis", 200),
+        ("POST", "/apis/apps", 200),
+        ("HEAD", "/api/v1", 405),
+        ("POST", "/apis/apps/v1", 405),
+        ("HEAD", "/api/v1/namespaces/default/status", 405),
+        ("GET", "/api/v1/namespaces/default/pods/a%", 400),
+        ("GET", "/api/v1/namespaces/default/pods/a%2", 400),
+        ("GET", "/api/v1/namespaces/default/", 200),
+        ("DELETE", "/api/v1/namespaces/other//status", 404),
         ("GET", "/api/v1/namespaces/default/services/s/proxy/", 503),
         ("GET", "/api/v1/namespaces/default/services/s:80/proxy/", 404),
         ("POST", "/api/v1/namespaces/default/pods/a/exec?command=ls&dryRun=All", 400),
-        ("POST", "/api/v1/nodes/n/proxy/run?dryRun=All", 400), ("GET", "/api/v1/nodes/n/proxy/run", 404),
+        ("POST", "/api/v1/nodes/n/proxy/run?dryRun=All", 400),
+        ("GET", "/api/v1/nodes/n/proxy/run", 404),
     ],
-)  # fmt: skip
-async def test_paths_that_are_nearly_right(door: FrontDoor, method: str, path: str, status: int) -> None:
-    assert (await door.request(method, path)).status == status
+)
+async def test_paths_that_are_nearly_valid(harness: ServerHarness, method: str, path: str, status: int) -> None:
+    assert (await harness.request(method, path)).status == status
 
 
-async def test_an_empty_segment_does_not_end_a_path(door: FrontDoor) -> None:
-    await door.make(CONFIGMAPS, {"metadata": {"name": "kept"}})
+async def test_an_empty_segment_does_not_end_a_path(harness: ServerHarness) -> None:
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "kept"}})
     for method in ("GET", "DELETE"):
-        assert (await door.request(method, f"{CONFIGMAPS}/kept//status")).status == 404
-    assert (await door.get(f"{CONFIGMAPS}/kept")).status == 200
+        assert (await harness.request(method, f"{CONFIGMAPS}/kept//status")).status == 404
+    assert (await harness.get(f"{CONFIGMAPS}/kept")).status == 200
 
 
-async def test_nobody_is_asked_who_they_are_for_a_path_that_cannot_be_read(door: FrontDoor) -> None:
-    reply = await door.get("/api/v1/namespaces/%zz/pods", token="nobodys")
+async def test_malformed_paths_are_rejected_before_authentication(harness: ServerHarness) -> None:
+    reply = await harness.get("/api/v1/namespaces/%zz/pods", token="nobodys")
     assert (reply.status, reply.body) == (400, b"400 Bad Request")

@@ -1,4 +1,4 @@
-"""What the server says of itself, played back at it with random values: no request is answered with a failure."""
+"""Requests generated from the server's own schema with random values: no internal error."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 from effort import tries
-from front_door import FrontDoor
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mutation_detector import MutationDetector
+from server_harness import ServerHarness
 
 schemathesis = pytest.importorskip("schemathesis")
 
@@ -21,19 +21,19 @@ schemathesis = pytest.importorskip("schemathesis")
 @pytest.fixture
 def served(
     mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
-) -> Iterator[tuple[asyncio.Runner, FrontDoor]]:
+) -> Iterator[tuple[asyncio.Runner, ServerHarness]]:
     runner = asyncio.Runner()
-    door = runner.run(FrontDoor.open())
-    yield runner, door
-    runner.run(door.close())
+    harness = runner.run(ServerHarness.open())
+    yield runner, harness
+    runner.run(harness.close())
     runner.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", ["api/v1", "apis/batch/v1", "apis/apps/v1"][: tries(1, 3)])
-def test_requests_made_from_the_schema(served: tuple[asyncio.Runner, FrontDoor], document: str) -> None:
-    runner, door = served
-    described = runner.run(door.get(f"/openapi/v3/{document}"))
+def test_requests_generated_from_the_schema(served: tuple[asyncio.Runner, ServerHarness], document: str) -> None:
+    runner, harness = served
+    described = runner.run(harness.get(f"/openapi/v3/{document}"))
     assert described.status == 200
     loaded = schemathesis.openapi.from_dict(orjson.loads(described.body))
     operations = [found.ok() for found in loaded.get_all_operations()]
@@ -56,7 +56,7 @@ def test_requests_made_from_the_schema(served: tuple[asyncio.Runner, FrontDoor],
             if case.body is schemathesis.core.NOT_SET
             else json.dumps(case.body, default=str).encode("utf-8", "replace")
         )
-        reply = runner.run(door.request(case.method, f"{path}?dryRun=All", body))
+        reply = runner.run(harness.request(case.method, f"{path}?dryRun=All", body))
         assert reply.status < 500 or reply.json.get("reason", "") == "" or reply.status == 501, (path, reply.body)
 
     play()

@@ -1,4 +1,4 @@
-"""What is done for a client before it is known and allowed does not depend on how much it sends.
+"""The cost of a request before authorization does not depend on its size.
 
 Work is counted in calls. A request is sent once with a short and once with a long value; the long one may take a few
 calls more, but none for each part of what was sent."""
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from front_door import JSON, FrontDoor
+from server_harness import JSON, ServerHarness
 from step_count import counted_steps
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -54,60 +54,60 @@ HEADERS: dict[str, Callable[[int], dict[str, str]]] = {
 }
 
 
-async def steps_of(door: FrontDoor, path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, int]:
+async def steps_of(harness: ServerHarness, path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, int]:
     with counted_steps() as steps:
-        reply = await door.request(method, path, headers=headers, token="")
+        reply = await harness.request(method, path, headers=headers, token="")
     return reply.status, steps.count
 
 
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_long_queries_of_anonymous_clients(door: FrontDoor, name: str, method: str) -> None:
+async def test_long_queries_of_anonymous_clients_are_cheap(harness: ServerHarness, name: str, method: str) -> None:
     made = QUERIES[name]
-    await steps_of(door, f"{CONFIGMAPS}?{made(SHORT)}", {}, method)
-    status, short = await steps_of(door, f"{CONFIGMAPS}?{made(SHORT)}", {}, method)
+    await steps_of(harness, f"{CONFIGMAPS}?{made(SHORT)}", {}, method)
+    status, short = await steps_of(harness, f"{CONFIGMAPS}?{made(SHORT)}", {}, method)
     assert status == 403
-    status, long = await steps_of(door, f"{CONFIGMAPS}?{made(LONG)}", {}, method)
+    status, long = await steps_of(harness, f"{CONFIGMAPS}?{made(LONG)}", {}, method)
     assert status == (400 if name == "timeout" else 403)
     assert long < short + SLACK
 
 
 @pytest.mark.parametrize("name", HEADERS)
-async def test_long_headers_of_anonymous_clients(door: FrontDoor, name: str) -> None:
+async def test_long_headers_of_anonymous_clients_are_cheap(harness: ServerHarness, name: str) -> None:
     made = HEADERS[name]
-    await steps_of(door, CONFIGMAPS, made(SHORT))
-    _, short = await steps_of(door, CONFIGMAPS, made(SHORT))
-    status, long = await steps_of(door, CONFIGMAPS, made(LONG))
+    await steps_of(harness, CONFIGMAPS, made(SHORT))
+    _, short = await steps_of(harness, CONFIGMAPS, made(SHORT))
+    status, long = await steps_of(harness, CONFIGMAPS, made(LONG))
     assert status in (400, 401, 403)
     assert long < short + SLACK
 
 
-async def test_long_paths(door: FrontDoor) -> None:
+async def test_long_paths_are_cheap(harness: ServerHarness) -> None:
     for unit in ("/a", "/..", "%61", "/%2e"):
-        _, short = await steps_of(door, "/api/v1/" + unit * SHORT, {})
-        status, long = await steps_of(door, "/api/v1/" + unit * 20_000, {})
+        _, short = await steps_of(harness, "/api/v1/" + unit * SHORT, {})
+        status, long = await steps_of(harness, "/api/v1/" + unit * 20_000, {})
         assert status == 403
         assert long < short + SLACK
 
 
-async def test_a_long_selector_does_not_restrict_what_is_authorized(door: FrontDoor) -> None:
+async def test_a_long_selector_does_not_restrict_what_is_authorized(harness: ServerHarness) -> None:
     """Who may read one object may list it by its name; a selector that is not parsed names nothing."""
     rules = [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"]}]
     rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
-    await door.make(f"{rbac}/roles", {"metadata": {"name": "r"}, "rules": rules})
+    await harness.make(f"{rbac}/roles", {"metadata": {"name": "r"}, "rules": rules})
     subject = {"kind": "User", "name": "system:anonymous", "apiGroup": "rbac.authorization.k8s.io"}
     reference = {"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.k8s.io"}
-    await door.make(f"{rbac}/rolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": [subject]})
+    await harness.make(f"{rbac}/rolebindings", {"metadata": {"name": "r"}, "roleRef": reference, "subjects": [subject]})
     named = "fieldSelector=metadata.name=one"
-    assert (await door.get(f"{CONFIGMAPS}?{named}", token="")).status == 200
-    assert (await door.get(f"{CONFIGMAPS}?{named}{',metadata.name=one' * 1000}", token="")).status == 403
-    assert (await door.get(f"{CONFIGMAPS}?fieldSelector=metadata.name!=one", token="")).status == 403
+    assert (await harness.get(f"{CONFIGMAPS}?{named}", token="")).status == 200
+    assert (await harness.get(f"{CONFIGMAPS}?{named}{',metadata.name=one' * 1000}", token="")).status == 403
+    assert (await harness.get(f"{CONFIGMAPS}?fieldSelector=metadata.name!=one", token="")).status == 403
 
 
-async def test_bodies_are_not_read_before_the_sender_is_allowed(door: FrontDoor) -> None:
+async def test_bodies_are_not_decoded_before_authorization(harness: ServerHarness) -> None:
     with counted_steps() as short:
-        await door.request("POST", CONFIGMAPS, b"{}", JSON, token="")
+        await harness.request("POST", CONFIGMAPS, b"{}", JSON, token="")
     with counted_steps() as long:
-        reply = await door.request("POST", CONFIGMAPS, b"[" + b"[]," * 100_000 + b"[]]", JSON, token="")
+        reply = await harness.request("POST", CONFIGMAPS, b"[" + b"[]," * 100_000 + b"[]]", JSON, token="")
     assert reply.status == 403
     assert long.count < short.count + SLACK

@@ -1,4 +1,4 @@
-"""Every answer can be read by a client that knows no kinds: types are where upstream writes them, and no key twice.
+"""Every response can be decoded by a generic client: kind and apiVersion where upstream writes them, no duplicate keys.
 
 Items of a list of a built-in kind have neither kind nor apiVersion; clients take them from the list. Custom objects
 have both everywhere."""
@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import FrontDoor, settle
 from minimal_objects import STORED, collection, minimal
+from server_harness import ServerHarness, settle
 
 from setpoint.apiserver.encoding import stamp_offset
 from setpoint.kinds.catalog import Resource
@@ -41,13 +41,13 @@ def type_of(obj: dict[str, Any]) -> tuple[Any, Any]:
     return obj.get("kind"), obj.get("apiVersion")
 
 
-async def check_every_form(door: FrontDoor, resource: Resource, path: str) -> None:
+async def check_every_form(harness: ServerHarness, resource: Resource, path: str) -> None:
     """`path`: of an object that is there."""
     own = (resource.kind, resource.api_version)
     where, name = path.rsplit("/", 1)
 
     async def get(url: str, accept: str = "application/json") -> Any:
-        reply = await door.get(url, headers={"accept": accept})
+        reply = await harness.get(url, headers={"accept": accept})
         assert reply.status == 200, reply.body
         return read(reply.body)
 
@@ -67,7 +67,7 @@ async def check_every_form(door: FrontDoor, resource: Resource, path: str) -> No
             rows = (await get(f"{url}?includeObject={include}", TABLE))["rows"]
             assert type_of(mine([row["object"] for row in rows])) == wanted
     for accept, wanted in (("application/json", own), (PARTIAL, METADATA)):
-        watcher = await door.watch(f"{where}?resourceVersion=0", headers={"accept": accept})
+        watcher = await harness.watch(f"{where}?resourceVersion=0", headers={"accept": accept})
         await settle()
         objects = [read(line)["object"] for line in bytes(watcher.raw).splitlines()]
         assert type_of(mine(objects)) == wanted
@@ -75,57 +75,57 @@ async def check_every_form(door: FrontDoor, resource: Resource, path: str) -> No
 
 
 @every_kind
-async def test_every_form_of_every_kind_says_its_type_where_upstream_does(door: FrontDoor, resource: Resource) -> None:
+async def test_every_representation_has_its_type_where_upstream_writes_it(
+    harness: ServerHarness, resource: Resource
+) -> None:
     body = minimal(resource)
-    made = await door.post(collection(resource), body)
+    made = await harness.post(collection(resource), body)
     assert type_of(read(made.body)) == (resource.kind, resource.api_version)
     path = f"{collection(resource)}/{body['metadata']['name']}"
-    changed = await door.put(path, read((await door.get(path)).body))
+    changed = await harness.put(path, read((await harness.get(path)).body))
     assert type_of(read(changed.body)) == (resource.kind, resource.api_version)
-    await check_every_form(door, resource, path)
+    await check_every_form(harness, resource, path)
     # The same objects in the other versions of the kind.
     for other in STORED:
         if other is not resource and other.storage_prefix == resource.storage_prefix:
-            await check_every_form(door, other, f"{collection(other)}/{body['metadata']['name']}")
+            await check_every_form(harness, other, f"{collection(other)}/{body['metadata']['name']}")
 
 
-async def test_events_that_an_earlier_version_stored_with_their_version(door: FrontDoor) -> None:
+async def test_events_that_were_stored_with_their_version(harness: ServerHarness) -> None:
     event = next(one for one in STORED if (one.group, one.plural) == ("", "events"))
-    made = await door.make(EVENTS[0], minimal(event))
+    made = await harness.make(EVENTS[0], minimal(event))
     name = made["metadata"]["name"]
     key = f"core/events/default/{name}"
-    stored = await door.store.get(key)
+    stored = await harness.store.get(key)
     assert stored is not None
     value = orjson.loads(stored.value)
     meta = value.pop("metadata")
     del meta["resourceVersion"]
     former, stamp = stamp_offset(orjson.dumps({"metadata": meta, "apiVersion": "v1", **value}))
-    await door.store.txn([Put(key, former, stored.mod_revision, stamp)])
+    await harness.store.txn([Put(key, former, stored.mod_revision, stamp)])
     for resource in STORED:
         if resource.storage_prefix == event.storage_prefix:
-            await check_every_form(door, resource, f"{collection(resource)}/{name}")
+            await check_every_form(harness, resource, f"{collection(resource)}/{name}")
     # Whoever writes it next does not bring it back.
-    assert (await door.patch(f"{EVENTS[0]}/{name}", {"metadata": {"labels": {"a": "b"}}})).status == 200
-    again = await door.store.get(key)
+    assert (await harness.patch(f"{EVENTS[0]}/{name}", {"metadata": {"labels": {"a": "b"}}})).status == 200
+    again = await harness.store.get(key)
     assert again is not None and "apiVersion" not in orjson.loads(again.value)
 
 
-async def test_custom_objects_say_their_type_everywhere() -> None:
+async def test_custom_objects_have_their_type_everywhere() -> None:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [
-        {"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")
-    ]  # fmt: skip
+    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")]
     names = {"plural": "foos", "kind": "Foo"}
     definition = {
         "metadata": {"name": "foos.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions},
     }
-    async with FrontDoor.running() as door:
-        await door.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    async with ServerHarness.running() as harness:
+        await harness.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         await settle(60)
         where = "/apis/example.com/{}/namespaces/default/foos"
         obj = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"a": 1}}
-        await door.make(where.format("v1"), obj)
+        await harness.make(where.format("v1"), obj)
         for name in ("v1", "v2"):
-            resource = door.api.resources[("example.com", name, "foos")]
-            await check_every_form(door, resource, f"{where.format(name)}/f")
+            resource = harness.api.resources.served[("example.com", name, "foos")]
+            await check_every_form(harness, resource, f"{where.format(name)}/f")

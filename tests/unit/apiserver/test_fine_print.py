@@ -1,11 +1,11 @@
-"""Small facts about writes and answers that only some kinds show."""
+"""Details of writes and responses of single kinds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from front_door import FrontDoor
+from server_harness import ServerHarness
 
 NS = "/api/v1/namespaces/default"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -21,78 +21,78 @@ def workload(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "code"), [(f"{NS}/configmaps", 422), ("/apis/coordination.k8s.io/v1/namespaces/default/leases", 201)]
 )
-async def test_most_kinds_want_finalizers_with_a_domain(door: FrontDoor, path: str, code: int) -> None:
-    reply = await door.post(path, {"metadata": {"name": "x", "finalizers": ["bare"]}})
+async def test_most_kinds_require_qualified_finalizers(harness: ServerHarness, path: str, code: int) -> None:
+    reply = await harness.post(path, {"metadata": {"name": "x", "finalizers": ["bare"]}})
     assert reply.status == code
     if code == 422:
         why = "name is neither a standard finalizer name nor is it fully qualified"
         assert reply.message.endswith(f'metadata.finalizers[0]: Invalid value: "bare": {why}')
-    await door.make(path, {"metadata": {"name": "y", "finalizers": ["orphan", "a.b/c"]}})
-    assert (await door.patch(f"{path}/y", {"metadata": {"finalizers": ["bare"]}})).status == (
+    await harness.make(path, {"metadata": {"name": "y", "finalizers": ["orphan", "a.b/c"]}})
+    assert (await harness.patch(f"{path}/y", {"metadata": {"finalizers": ["bare"]}})).status == (
         code if code > 400 else 200
     )
 
 
-async def test_an_empty_list_has_an_owner_but_shows_as_null(door: FrontDoor) -> None:
+async def test_an_empty_list_is_owned_but_shown_as_null(harness: ServerHarness) -> None:
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-    made = await door.make(path, {"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": []})
+    made = await harness.make(path, {"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": []})
     assert made["endpoints"] is None
     owned = made["metadata"]["managedFields"][0]["fieldsV1"]
     assert "f:endpoints" in owned
     assert "f:ports" not in owned
 
 
-async def test_a_fresh_claim_takes_a_revision_for_any_write_once(door: FrontDoor) -> None:
+async def test_the_first_write_of_a_new_claim_gets_a_revision(harness: ServerHarness) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    made = await door.make(f"{NS}/persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": spec})
-    first = (await door.patch(f"{NS}/persistentvolumeclaims/x", {})).json
+    made = await harness.make(f"{NS}/persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": spec})
+    first = (await harness.patch(f"{NS}/persistentvolumeclaims/x", {})).json
     assert first["metadata"].pop("resourceVersion") != made["metadata"].pop("resourceVersion")
     assert first == made
-    revision = door.store.revision
-    await door.patch(f"{NS}/persistentvolumeclaims/x", {})
-    assert door.store.revision == revision
+    revision = harness.store.revision
+    await harness.patch(f"{NS}/persistentvolumeclaims/x", {})
+    assert harness.store.revision == revision
 
 
-async def test_a_job_keeps_its_labels_through_status(door: FrontDoor) -> None:
+async def test_a_job_keeps_its_labels_through_status(harness: ServerHarness) -> None:
     path = "/apis/batch/v1/namespaces/default/jobs"
     body = {"metadata": {"name": "x"}, "spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
-    made = await door.make(path, body)
-    assert (await door.put(f"{path}/x/status", body)).json["metadata"]["labels"] == made["metadata"]["labels"]
+    made = await harness.make(path, body)
+    assert (await harness.put(f"{path}/x/status", body)).json["metadata"]["labels"] == made["metadata"]["labels"]
 
 
-async def test_a_daemon_set_keeps_its_template_generation_and_does_not_show_it_in_rows(door: FrontDoor) -> None:
+async def test_the_template_generation_of_a_daemon_set_is_not_in_its_table(harness: ServerHarness) -> None:
     path, name = "/apis/apps/v1/namespaces/default/daemonsets", "deprecated.daemonset.template.generation"
-    await door.make(path, workload("DaemonSet"))
-    assert (await door.put(f"{path}/x/status", workload("DaemonSet"))).json["metadata"]["annotations"] == {name: "1"}
-    assert "annotations" not in (await door.get(path, headers=TABLE)).json["rows"][0]["object"]["metadata"]
-    await door.patch(f"{path}/x", {"metadata": {"annotations": {"mine": "1"}}})
-    row = (await door.get(f"{path}/x", headers=TABLE)).json["rows"][0]
+    await harness.make(path, workload("DaemonSet"))
+    assert (await harness.put(f"{path}/x/status", workload("DaemonSet"))).json["metadata"]["annotations"] == {name: "1"}
+    assert "annotations" not in (await harness.get(path, headers=TABLE)).json["rows"][0]["object"]["metadata"]
+    await harness.patch(f"{path}/x", {"metadata": {"annotations": {"mine": "1"}}})
+    row = (await harness.get(f"{path}/x", headers=TABLE)).json["rows"][0]
     assert row["object"]["metadata"]["annotations"] == {"mine": "1"}
 
 
-async def test_only_lists_mark_the_default_storage_class(door: FrontDoor) -> None:
+async def test_only_lists_mark_the_default_storage_class(harness: ServerHarness) -> None:
     path = "/apis/storage.k8s.io/v1/storageclasses"
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
-    await door.make(path, {"metadata": {"name": "x", "annotations": annotations}, "provisioner": "a.b/c"})
-    assert (await door.get(path, headers=TABLE)).json["rows"][0]["cells"][0] == "x (default)"
-    assert (await door.get(f"{path}/x", headers=TABLE)).json["rows"][0]["cells"][0] == "x"
+    await harness.make(path, {"metadata": {"name": "x", "annotations": annotations}, "provisioner": "a.b/c"})
+    assert (await harness.get(path, headers=TABLE)).json["rows"][0]["cells"][0] == "x (default)"
+    assert (await harness.get(f"{path}/x", headers=TABLE)).json["rows"][0]["cells"][0] == "x"
 
 
-async def test_status_of_some_kinds_wants_a_resource_version(door: FrontDoor) -> None:
+async def test_status_writes_of_some_kinds_require_a_resource_version(harness: ServerHarness) -> None:
     path = "/apis/storage.k8s.io/v1/volumeattachments"
     spec = {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
     body = {"metadata": {"name": "x"}, "spec": spec}
-    await door.make(path, body)
-    reply = await door.put(f"{path}/x/status", body)
+    await harness.make(path, body)
+    reply = await harness.put(f"{path}/x/status", body)
     assert reply.status == 422
     assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in reply.message
 
 
-async def test_names_that_are_made_otherwise(door: FrontDoor) -> None:
-    limits = await door.make(f"{NS}/limitranges", {"metadata": {}, "spec": {"limits": []}})
+async def test_generated_names_of_some_kinds(harness: ServerHarness) -> None:
+    limits = await harness.make(f"{NS}/limitranges", {"metadata": {}, "spec": {"limits": []}})
     assert len(limits["metadata"]["name"]) == 36
     assert limits["metadata"]["name"] != limits["metadata"]["uid"]
-    reply = await door.post("/apis/networking.k8s.io/v1/ipaddresses", {"metadata": {"generateName": "x-"}})
+    reply = await harness.post("/apis/networking.k8s.io/v1/ipaddresses", {"metadata": {"generateName": "x-"}})
     assert reply.json["details"]["name"] == "x-"
 
 
@@ -106,8 +106,8 @@ async def test_names_that_are_made_otherwise(door: FrontDoor) -> None:
         ),
     ],
 )
-async def test_field_selectors_are_refused_in_the_words_of_the_kind(door: FrontDoor, path: str, words: str) -> None:
-    assert (await door.get(f"{path}?fieldSelector=spec.x%3D1")).message == words
+async def test_errors_of_field_selectors_by_kind(harness: ServerHarness, path: str, words: str) -> None:
+    assert (await harness.get(f"{path}?fieldSelector=spec.x%3D1")).message == words
 
 
 @pytest.mark.parametrize(
@@ -124,55 +124,65 @@ async def test_field_selectors_are_refused_in_the_words_of_the_kind(door: FrontD
         ("/api/v1/namespaces/", "application/json", 200, "application/json"),
     ],
 )
-async def test_what_is_accepted_where(door: FrontDoor, path: str, accept: str, code: int, form: str) -> None:
-    reply = await door.get(path, headers={"accept": accept})
+async def test_accepted_media_types_by_endpoint(
+    harness: ServerHarness, path: str, accept: str, code: int, form: str
+) -> None:
+    reply = await harness.get(path, headers={"accept": accept})
     assert (reply.status, reply.header("Content-Type")) == (code, form)
 
 
-async def test_unknown_media_types_are_refused_in_two_ways(door: FrontDoor) -> None:
+async def test_unknown_media_types_are_rejected(harness: ServerHarness) -> None:
     plain = {"accept": "text/plain"}
-    assert (await door.get("/apis", headers=plain)).message.startswith("only the following media types")
-    assert (await door.get("/api", headers=plain)).message.startswith("406: Not Acceptable\n\nAvailable")
-    assert (await door.get("/version", headers=plain)).message.endswith("representations: application/json")
+    assert (await harness.get("/apis", headers=plain)).message.startswith("only the following media types")
+    assert (await harness.get("/api", headers=plain)).message.startswith("406: Not Acceptable\n\nAvailable")
+    assert (await harness.get("/version", headers=plain)).message.endswith("representations: application/json")
 
 
-async def test_nobody_sets_a_self_link(door: FrontDoor) -> None:
-    await door.make(f"{NS}/configmaps", {"metadata": {"name": "x"}})
-    reply = await door.patch(f"{NS}/configmaps/x", {"metadata": {"selfLink": "/here"}})
+async def test_self_links_of_clients_are_dropped(harness: ServerHarness) -> None:
+    await harness.make(f"{NS}/configmaps", {"metadata": {"name": "x"}})
+    reply = await harness.patch(f"{NS}/configmaps/x", {"metadata": {"selfLink": "/here"}})
     assert "selfLink" not in reply.json["metadata"]
 
 
-async def test_watches_are_not_in_yaml(door: FrontDoor) -> None:
-    reply = await door.get(f"{NS}/configmaps?watch=1", headers={"accept": "application/yaml"})
+async def test_watches_in_yaml_are_rejected(harness: ServerHarness) -> None:
+    reply = await harness.get(f"{NS}/configmaps?watch=1", headers={"accept": "application/yaml"})
     assert reply.status == 406
     assert b"stream=watch" in reply.body
 
 
-async def test_a_full_page_goes_on_if_anything_follows_it(door: FrontDoor) -> None:
+async def test_a_full_page_has_a_continue_token_if_more_follows(harness: ServerHarness) -> None:
     for name, labels in (("a", {"l": "1"}), ("b", {"l": "1"}), ("c", {})):
-        await door.make(f"{NS}/configmaps", {"metadata": {"name": name, "labels": labels}})
-    first = (await door.get(f"{NS}/configmaps?limit=2&labelSelector=l")).json
+        await harness.make(f"{NS}/configmaps", {"metadata": {"name": name, "labels": labels}})
+    first = (await harness.get(f"{NS}/configmaps?limit=2&labelSelector=l")).json
     token = first["metadata"]["continue"]
-    rest = (await door.get(f"{NS}/configmaps?limit=2&labelSelector=l&continue={token}")).json
+    rest = (await harness.get(f"{NS}/configmaps?limit=2&labelSelector=l&continue={token}")).json
     assert (rest["items"], "continue" in rest["metadata"]) == ([], False)
-    assert "continue" not in (await door.get(f"{NS}/configmaps?limit=1&labelSelector=!l")).json["metadata"]
+    assert "continue" not in (await harness.get(f"{NS}/configmaps?limit=1&labelSelector=!l")).json["metadata"]
 
 
-async def test_what_is_answered_on_the_spot_has_no_table(door: FrontDoor) -> None:
+async def test_reviews_have_no_table(harness: ServerHarness) -> None:
     review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    assert (await door.post(path, review)).status == 201
-    reply = await door.post(path, review, headers=TABLE)
+    assert (await harness.post(path, review)).status == 201
+    reply = await harness.post(path, review, headers=TABLE)
     assert (reply.status, reply.json["reason"]) == (406, "NotAcceptable")
 
 
-async def test_each_version_of_a_kind_selects_by_its_own_names(door: FrontDoor) -> None:
+async def test_field_labels_differ_between_versions(harness: ServerHarness) -> None:
     event = {
-        "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "a", "reason": "r",
-        "type": "Normal", "reportingController": "x", "reportingInstance": "y", "regarding": {"namespace": "default"},
-    }  # fmt: skip
-    await door.post("/apis/events.k8s.io/v1/namespaces/default/events", event)
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "action": "a",
+        "reason": "r",
+        "type": "Normal",
+        "reportingController": "x",
+        "reportingInstance": "y",
+        "regarding": {"namespace": "default"},
+    }
+    await harness.post("/apis/events.k8s.io/v1/namespaces/default/events", event)
     for _ in range(2):
-        for path in ("/apis/events.k8s.io/v1/events?fieldSelector=reportingController%3Dx",
-                     "/api/v1/events?fieldSelector=source%3Dx"):  # fmt: skip
-            assert [each["metadata"]["name"] for each in (await door.get(path)).json["items"]] == ["e"]
+        for path in (
+            "/apis/events.k8s.io/v1/events?fieldSelector=reportingController%3Dx",
+            "/api/v1/events?fieldSelector=source%3Dx",
+        ):
+            assert [each["metadata"]["name"] for each in (await harness.get(path)).json["items"]] == ["e"]

@@ -7,25 +7,25 @@ import itertools
 from typing import Any
 
 import pytest
-from front_door import FrontDoor
+from server_harness import ServerHarness
 
 STORES = ("memory", "lagging")
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def names(door: FrontDoor, query: str = "") -> list[str]:
-    reply = await door.get(f"{CONFIGMAPS}?{query}")
+async def names(harness: ServerHarness, query: str = "") -> list[str]:
+    reply = await harness.get(f"{CONFIGMAPS}?{query}")
     assert reply.status == 200, reply.body
     return [item["metadata"]["name"] for item in reply.json["items"]]
 
 
-async def pages(door: FrontDoor, path: str, limit: int, between: Any = None) -> list[dict[str, Any]]:
+async def pages(harness: ServerHarness, path: str, limit: int, between: Any = None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     more = ""
     joint = "&" if "?" in path else "?"
     while True:
-        reply = await door.get(f"{path}{joint}limit={limit}" + (f"&continue={more}" if more else ""))
+        reply = await harness.get(f"{path}{joint}limit={limit}" + (f"&continue={more}" if more else ""))
         assert reply.status == 200, reply.body
         found.append(reply.json)
         more = reply.json["metadata"].get("continue", "")
@@ -36,13 +36,13 @@ async def pages(door: FrontDoor, path: str, limit: int, between: Any = None) -> 
 
 
 @pytest.fixture
-async def ten(door: FrontDoor) -> FrontDoor:
+async def ten(harness: ServerHarness) -> ServerHarness:
     for number in range(10):
-        await door.make(CONFIGMAPS, {"metadata": {"name": f"c{number}", "labels": {"odd": str(number % 2)}}})
-    return door
+        await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}", "labels": {"odd": str(number % 2)}}})
+    return harness
 
 
-async def test_pages_and_what_remains(ten: FrontDoor) -> None:
+async def test_pages_and_the_remaining_item_count(ten: ServerHarness) -> None:
     found = await pages(ten, CONFIGMAPS, 4)
     assert [len(page["items"]) for page in found] == [4, 4, 2]
     assert [page["metadata"].get("remainingItemCount") for page in found] == [6, 2, None]
@@ -51,7 +51,7 @@ async def test_pages_and_what_remains(ten: FrontDoor) -> None:
     assert [len(page["items"]) for page in exact] == [5, 5]
 
 
-async def test_selected_pages_do_not_say_what_remains(ten: FrontDoor) -> None:
+async def test_pages_with_selectors_have_no_remaining_item_count(ten: ServerHarness) -> None:
     found = await pages(ten, f"{CONFIGMAPS}?labelSelector=odd%3D1", 2)
     assert [[item["metadata"]["name"] for item in page["items"]] for page in found] == [
         ["c1", "c3"],
@@ -61,7 +61,7 @@ async def test_selected_pages_do_not_say_what_remains(ten: FrontDoor) -> None:
     assert all("remainingItemCount" not in page["metadata"] for page in found)
 
 
-async def test_pages_are_one_moment_whatever_is_written_meanwhile(ten: FrontDoor) -> None:
+async def test_pages_show_one_revision_despite_writes(ten: ServerHarness) -> None:
     async def disturb(page: int) -> None:
         await ten.make(CONFIGMAPS, {"metadata": {"name": f"c0{page}"}})
         await ten.make(CONFIGMAPS, {"metadata": {"name": f"zz{page}"}})
@@ -73,7 +73,7 @@ async def test_pages_are_one_moment_whatever_is_written_meanwhile(ten: FrontDoor
     assert [item for page in found for item in page["items"]] == before
 
 
-async def test_an_expired_page_says_how_to_go_on(ten: FrontDoor) -> None:
+async def test_an_expired_continue_token_comes_with_an_inconsistent_one(ten: ServerHarness) -> None:
     first = (await ten.get(f"{CONFIGMAPS}?limit=4")).json
     await ten.delete(f"{CONFIGMAPS}/c5")
     await ten.store.compact(ten.store.revision)
@@ -83,7 +83,7 @@ async def test_an_expired_page_says_how_to_go_on(ten: FrontDoor) -> None:
     assert await names(ten, f"continue={onwards}") == ["c4", "c6", "c7", "c8", "c9"]
 
 
-async def test_exact_revisions(ten: FrontDoor) -> None:
+async def test_exact_revisions(ten: ServerHarness) -> None:
     revision = (await ten.get(CONFIGMAPS)).json["metadata"]["resourceVersion"]
     await ten.delete(f"{CONFIGMAPS}/c0")
     exact = f"resourceVersion={revision}&resourceVersionMatch=Exact"
@@ -126,21 +126,21 @@ def query_of(revision: str, match: str, limit: str, at: str) -> str:
 
 
 @pytest.mark.parametrize("asked", list(itertools.product(_REVISIONS, _MATCHES, _LIMITS)), ids=str)
-async def test_the_matrix(door: FrontDoor, asked: tuple[str, str, str]) -> None:
+async def test_the_matrix(harness: ServerHarness, asked: tuple[str, str, str]) -> None:
     for name in ("a", "b"):
-        at = (await door.make(CONFIGMAPS, {"metadata": {"name": name}}))["metadata"]["resourceVersion"]
-    await door.make(CONFIGMAPS, {"metadata": {"name": "c"}})
-    reply = await door.get(f"{CONFIGMAPS}?{query_of(*asked, at)}")
+        at = (await harness.make(CONFIGMAPS, {"metadata": {"name": name}}))["metadata"]["resourceVersion"]
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}})
+    reply = await harness.get(f"{CONFIGMAPS}?{query_of(*asked, at)}")
     got = len(reply.json["items"]) if reply.status == 200 else reply.status
     assert got == MATRIX[asked]
     if reply.status == 200:
         shown = reply.json["metadata"]["resourceVersion"]
         past = asked[0] == "N" and (asked[1] == "Exact" or (asked[1] == "" and asked[2] == "1"))
-        assert shown == (at if past else str(door.store.revision))
+        assert shown == (at if past else str(harness.store.revision))
 
 
 @pytest.mark.parametrize("asked", list(itertools.product(_REVISIONS, _MATCHES)), ids=str)
-async def test_the_matrix_with_continue(ten: FrontDoor, asked: tuple[str, str]) -> None:
+async def test_the_matrix_with_continue(ten: ServerHarness, asked: tuple[str, str]) -> None:
     first = (await ten.get(f"{CONFIGMAPS}?limit=4")).json["metadata"]
     query = query_of(*asked, "", first["resourceVersion"])
     reply = await ten.get(f"{CONFIGMAPS}?continue={first['continue']}&{query}")
@@ -155,41 +155,41 @@ async def test_the_matrix_with_continue(ten: FrontDoor, asked: tuple[str, str]) 
         assert len(reply.json["items"]) == 6
 
 
-async def test_a_revision_that_has_not_happened(door: FrontDoor) -> None:
-    asked = asyncio.ensure_future(door.get(f"{CONFIGMAPS}?resourceVersion=99999"))
-    await door.clock.advance(1)
+async def test_a_future_revision_times_out(harness: ServerHarness) -> None:
+    asked = asyncio.ensure_future(harness.get(f"{CONFIGMAPS}?resourceVersion=99999"))
+    await harness.clock.advance(1)
     assert not asked.done()
-    await door.clock.advance(4)
+    await harness.clock.advance(4)
     reply = await asked
     assert (reply.status, reply.json["reason"]) == (504, "Timeout")
-    soon = asyncio.ensure_future(door.get(f"{CONFIGMAPS}?resourceVersion={door.store.revision + 1}"))
-    await door.clock.advance(1)
-    await door.make(CONFIGMAPS, {"metadata": {"name": "a"}})
-    await door.clock.advance(1)
+    soon = asyncio.ensure_future(harness.get(f"{CONFIGMAPS}?resourceVersion={harness.store.revision + 1}"))
+    await harness.clock.advance(1)
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "a"}})
+    await harness.clock.advance(1)
     assert len((await soon).json["items"]) == 1
 
 
-async def test_paging_under_fire(busy_door: FrontDoor) -> None:
+async def test_pages_are_consistent_under_concurrent_writes(contended_harness: ServerHarness) -> None:
     """Readers page through while writers write: every reader sees exactly one revision."""
-    door = busy_door
+    harness = contended_harness
     for number in range(20):
-        await door.make(CONFIGMAPS, {"metadata": {"name": f"c{number:02d}"}, "data": {"n": "0"}})
+        await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number:02d}"}, "data": {"n": "0"}})
     done = asyncio.Event()
 
     async def write(worker: int) -> None:
         for step in range(25):
             name = f"c{(worker * 7 + step) % 20:02d}"
-            await door.delete(f"{CONFIGMAPS}/{name}")
-            await door.post(CONFIGMAPS, {"metadata": {"name": name}, "data": {"n": f"{worker}-{step}"}})
+            await harness.delete(f"{CONFIGMAPS}/{name}")
+            await harness.post(CONFIGMAPS, {"metadata": {"name": name}, "data": {"n": f"{worker}-{step}"}})
         done.set()
 
     async def read(limit: int) -> None:
         while not done.is_set():
-            found = await pages(door, CONFIGMAPS, limit)
+            found = await pages(harness, CONFIGMAPS, limit)
             revision = found[0]["metadata"]["resourceVersion"]
             together = [item for page in found for item in page["items"]]
             exact = f"{CONFIGMAPS}?resourceVersion={revision}&resourceVersionMatch=Exact"
-            assert together == (await door.get(exact)).json["items"]
+            assert together == (await harness.get(exact)).json["items"]
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:
@@ -199,40 +199,40 @@ async def test_paging_under_fire(busy_door: FrontDoor) -> None:
             tasks.create_task(read(limit))
 
 
-async def test_a_list_of_one_name_is_never_continued(door: FrontDoor) -> None:
+async def test_a_list_of_one_name_is_never_continued(harness: ServerHarness) -> None:
     for name in ("a", "b", "c"):
-        await door.make(CONFIGMAPS, {"metadata": {"name": name}})
-    reply = await door.get(f"{CONFIGMAPS}?limit=1&fieldSelector=metadata.name%3Db")
+        await harness.make(CONFIGMAPS, {"metadata": {"name": name}})
+    reply = await harness.get(f"{CONFIGMAPS}?limit=1&fieldSelector=metadata.name%3Db")
     assert [item["metadata"]["name"] for item in reply.json["items"]] == ["b"]
     assert "continue" not in reply.json["metadata"]
-    assert (await door.get(f"{CONFIGMAPS}?fieldSelector=metadata.name%3Dnone")).json["items"] == []
+    assert (await harness.get(f"{CONFIGMAPS}?fieldSelector=metadata.name%3Dnone")).json["items"] == []
 
 
-async def test_a_deletion_of_many_goes_on_where_the_last_page_ended(door: FrontDoor) -> None:
+async def test_a_collection_deletion_continues_after_each_page(harness: ServerHarness) -> None:
     path = "/api/v1/namespaces/default/configmaps"
     for name in "abc":
-        await door.make(path, {"metadata": {"name": name}})
-    first = (await door.get(f"{path}?limit=1")).json
-    await door.make(path, {"metadata": {"name": "d"}})
-    reply = await door.delete(f"{path}?continue=nonsense")
+        await harness.make(path, {"metadata": {"name": name}})
+    first = (await harness.get(f"{path}?limit=1")).json
+    await harness.make(path, {"metadata": {"name": "d"}})
+    reply = await harness.delete(f"{path}?continue=nonsense")
     assert reply.status == 400 and "continue key is not valid" in reply.message
-    reply = await door.delete(f"{path}?continue={first['metadata']['continue']}")
+    reply = await harness.delete(f"{path}?continue={first['metadata']['continue']}")
     assert [item["metadata"]["name"] for item in reply.json["items"]] == ["b", "c"]
-    left = (await door.get(path)).json
+    left = (await harness.get(path)).json
     assert [item["metadata"]["name"] for item in left["items"]] == ["a", "d"], "d came later than the list"
     options = {"kind": "DeleteOptions", "apiVersion": "v1"}
     for more in ("", "&resourceVersionMatch=Exact"):
         at = f"resourceVersion={first['metadata']['resourceVersion']}{more}"
-        reply = await door.request("DELETE", f"{path}?{at}&dryRun=All", options)
+        reply = await harness.request("DELETE", f"{path}?{at}&dryRun=All", options)
         assert [item["metadata"]["name"] for item in reply.json["items"]] == ["a", "b", "c"], "as it was then"
 
 
-async def test_preconditions_of_a_deletion_may_stand_in_the_query(door: FrontDoor) -> None:
+async def test_preconditions_of_a_deletion_may_be_in_the_query(harness: ServerHarness) -> None:
     path = "/api/v1/namespaces/default/configmaps"
-    meta = (await door.make(path, {"metadata": {"name": "a"}}))["metadata"]
+    meta = (await harness.make(path, {"metadata": {"name": "a"}}))["metadata"]
     for wrong in ("uid=other", "resourceVersion=1", f"uid={meta['uid']}&resourceVersion=1"):
-        assert (await door.delete(f"{path}/a?{wrong}")).status == 409
-    assert (await door.delete(f"{path}?uid=other")).status == 409
-    assert (await door.get(f"{path}/a")).status == 200
+        assert (await harness.delete(f"{path}/a?{wrong}")).status == 409
+    assert (await harness.delete(f"{path}?uid=other")).status == 409
+    assert (await harness.get(f"{path}/a")).status == 200
     right = f"uid={meta['uid']}&resourceVersion={meta['resourceVersion']}"
-    assert (await door.delete(f"{path}/a?{right}")).status == 200
+    assert (await harness.delete(f"{path}/a?{right}")).status == 200

@@ -1,11 +1,11 @@
-"""`--allow-privileged=false`."""
+"""The flag `--allow-privileged=false`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from front_door import FrontDoor
+from server_harness import ServerHarness
 
 CORE, APPS, BATCH = (
     "/api/v1/namespaces/default",
@@ -41,8 +41,8 @@ def cron_job(spec: dict[str, Any]) -> dict[str, Any]:
         (f"{BATCH}/cronjobs", cron_job, "spec.jobTemplate.spec.template.spec"),
     ],
 )
-async def test_nobody_is_privileged_where_it_is_switched_off(path: str, made: Any, field: str) -> None:
-    strict, usual = await FrontDoor.open(allow_privileged=False), await FrontDoor.open()
+async def test_privileged_pods_are_rejected(path: str, made: Any, field: str) -> None:
+    strict, usual = await ServerHarness.open(allow_privileged=False), await ServerHarness.open()
     try:
         reply = await strict.post(path, {"metadata": {"name": "x"}, **made(PRIVILEGED)})
         assert reply.status == 422
@@ -55,10 +55,10 @@ async def test_nobody_is_privileged_where_it_is_switched_off(path: str, made: An
         await usual.close()
 
 
-async def test_nor_becomes_so_later() -> None:
-    door = await FrontDoor.open(allow_privileged=False)
-    await door.make(f"{CORE}/pods", {"metadata": {"name": "x"}, "spec": POD})
+async def test_pods_cannot_become_privileged() -> None:
+    harness = await ServerHarness.open(allow_privileged=False)
+    await harness.make(f"{CORE}/pods", {"metadata": {"name": "x"}, "spec": POD})
     debugger = {"name": "e", "image": "i", "securityContext": {"privileged": True}}
     patch = {"spec": {"ephemeralContainers": [debugger]}}
-    assert (await door.patch(f"{CORE}/pods/x/ephemeralcontainers", patch)).status == 422
-    await door.close()
+    assert (await harness.patch(f"{CORE}/pods/x/ephemeralcontainers", patch)).status == 422
+    await harness.close()

@@ -1,4 +1,4 @@
-"""Answers in protobuf say what the same answers in JSON say: objects, lists, watches, partial objects, errors."""
+"""Responses in protobuf equal those in JSON: objects, lists, watches, partial objects, errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from front_door import FrontDoor, settle
 from minimal_objects import STORED, collection, minimal
+from server_harness import ServerHarness, settle
 
-from setpoint.apiserver.protobuf_answers import decode_value
+from setpoint.apiserver.rendering import decode_value
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.protobuf_numbers import protobuf_fields
 from setpoint.kinds.tables import type_of
@@ -54,28 +54,33 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("resource", STORED, ids=NAMES)
-async def test_every_kind_in_every_form(door: FrontDoor, resource: Resource) -> None:
-    made = await door.post(collection(resource), minimal(resource), headers=ACCEPTED)
+async def test_every_kind_in_every_form(harness: ServerHarness, resource: Resource) -> None:
+    made = await harness.post(collection(resource), minimal(resource), headers=ACCEPTED)
     assert (made.status, made.header("content-type")) == (201, PROTOBUF)
     obj = decode_value(made.body)
     path = f"{collection(resource)}/{obj['metadata']['name']}"
-    assert plain(obj) == plain((await door.get(path)).json)
-    assert decode_value((await door.get(path, headers=ACCEPTED)).body) == obj
-    listed = await door.get(collection(resource), headers=ACCEPTED)
+    assert plain(obj) == plain((await harness.get(path)).json)
+    assert decode_value((await harness.get(path, headers=ACCEPTED)).body) == obj
+    listed = await harness.get(collection(resource), headers=ACCEPTED)
     assert listed.header("content-type") == PROTOBUF
-    assert plain(decode_value(listed.body)) == plain((await door.get(collection(resource))).json)
-    watcher = await door.watch(f"{collection(resource)}?resourceVersion=0", headers=ACCEPTED)
+    assert plain(decode_value(listed.body)) == plain((await harness.get(collection(resource))).json)
+    watcher = await harness.watch(f"{collection(resource)}?resourceVersion=0", headers=ACCEPTED)
     found = [decode_value(body) for kind, body in events(bytes(watcher.raw)) if kind == "ADDED"]
     assert plain(obj) in plain(found)
     await watcher.close()
 
 
-async def test_a_watch_sends_changes_bookmarks_and_errors(door: FrontDoor) -> None:
-    await door.make(PODS, POD)
-    both = [await door.watch(f"{PODS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-                             "&allowWatchBookmarks=true", headers=ACCEPTED) for _ in range(2)]  # fmt: skip
-    await door.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "c"}}})
-    await door.delete(f"{PODS}/p?gracePeriodSeconds=0")
+async def test_a_watch_sends_changes_bookmarks_and_errors(harness: ServerHarness) -> None:
+    await harness.make(PODS, POD)
+    both = [
+        await harness.watch(
+            f"{PODS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+            headers=ACCEPTED,
+        )
+        for _ in range(2)
+    ]
+    await harness.patch(f"{PODS}/p", {"metadata": {"labels": {"a": "c"}}})
+    await harness.delete(f"{PODS}/p?gracePeriodSeconds=0")
     await settle()
     told = [(kind, decode_value(body)) for kind, body in events(bytes(both[0].raw))]
     assert [kind for kind, _ in told] == ["ADDED", "BOOKMARK", "MODIFIED", "MODIFIED", "DELETED"]
@@ -83,26 +88,26 @@ async def test_a_watch_sends_changes_bookmarks_and_errors(door: FrontDoor) -> No
     assert told[2][1]["metadata"]["labels"] == {"a": "c"}
     # The same bytes serve every watch of this form.
     assert both[0].pieces[2] is both[1].pieces[2]
-    await door.store.compact(door.store.revision)
-    late = await door.watch(f"{PODS}?resourceVersion=1", headers=ACCEPTED)
+    await harness.store.compact(harness.store.revision)
+    late = await harness.watch(f"{PODS}?resourceVersion=1", headers=ACCEPTED)
     [(kind, body)] = events(bytes(late.raw))
     assert (kind, decode_value(body)["code"]) == ("ERROR", 410)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_partial_objects(door: FrontDoor, version: str) -> None:
-    await door.make(PODS, POD)
-    wanted = (await door.get(f"{PODS}/p")).json["metadata"]
+async def test_partial_objects(harness: ServerHarness, version: str) -> None:
+    await harness.make(PODS, POD)
+    wanted = (await harness.get(f"{PODS}/p")).json["metadata"]
     form = f"{PROTOBUF};{PARTIAL[:-2]}{version}"
-    body = (await door.get(f"{PODS}/p", headers={"accept": form})).body
+    body = (await harness.get(f"{PODS}/p", headers={"accept": form})).body
     opened = open_envelope(body)
     assert (opened.api_version, opened.kind) == (f"meta.k8s.io/{version}", "PartialObjectMetadata")
     assert plain(metadata(body, opened.start, opened.end)) == plain(wanted)
-    body = (await door.get(PODS, headers={"accept": f"{PROTOBUF};{PARTIALS[:-2]}{version}"})).body
+    body = (await harness.get(PODS, headers={"accept": f"{PROTOBUF};{PARTIALS[:-2]}{version}"})).body
     opened = open_envelope(body)
     parts = {number: (start, end) for number, start, end in fields(body, opened.start, opened.end, "", _LIST)}
     assert plain(metadata(body, *parts[2 if version == "v1" else 1])) == plain(wanted)
-    watcher = await door.watch(PODS, headers={"accept": form})
+    watcher = await harness.watch(PODS, headers={"accept": form})
     [(kind, body)] = events(bytes(watcher.raw))
     opened = open_envelope(body)
     assert (kind, plain(metadata(body, opened.start, opened.end))) == ("ADDED", plain(wanted))
@@ -112,10 +117,10 @@ async def test_partial_objects(door: FrontDoor, version: str) -> None:
 _LIST = {1: (LENGTH, "metadata"), 2: (LENGTH, "items")}
 
 
-async def test_errors_are_statuses(door: FrontDoor) -> None:
-    reply = await door.get(f"{PODS}/none", headers=ACCEPTED)
+async def test_errors_are_statuses(harness: ServerHarness) -> None:
+    reply = await harness.get(f"{PODS}/none", headers=ACCEPTED)
     assert (reply.status, reply.header("content-type")) == (404, PROTOBUF)
-    assert plain(decode_value(reply.body)) == plain((await door.get(f"{PODS}/none")).json)
+    assert plain(decode_value(reply.body)) == plain((await harness.get(f"{PODS}/none")).json)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ async def test_errors_are_statuses(door: FrontDoor) -> None:
         ("/apis/example.com/v1/namespaces/default/foos", f"{PROTOBUF};{PARTIALS}", 200, PROTOBUF),
     ],
 )
-async def test_what_is_chosen(path: str, accept: str, status: int, content_type: str) -> None:
+async def test_negotiation_of_protobuf(path: str, accept: str, status: int, content_type: str) -> None:
     schema = {"openAPIV3Schema": {"type": "object"}}
     names = {"plural": "foos", "kind": "Foo"}
     versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
@@ -138,26 +143,26 @@ async def test_what_is_chosen(path: str, accept: str, status: int, content_type:
         "metadata": {"name": "foos.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions},
     }
-    async with FrontDoor.running() as door:
-        await door.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    async with ServerHarness.running() as harness:
+        await harness.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         await settle(60)
-        reply = await door.get(path, headers={"accept": accept})
+        reply = await harness.get(path, headers={"accept": accept})
     assert (reply.status, reply.header("content-type")) == (status, content_type)
 
 
-async def test_a_long_list_is_encoded_in_slices(door: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_list_is_encoded_in_slices(harness: ServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(40):
-        await door.make(PODS, POD | {"metadata": {"name": f"p-{number}", "annotations": {"text": "x" * 2000}}})
-    turns, waits = door.api.registries[("", "v1", "pods")].env.turns, 0
+        await harness.make(PODS, POD | {"metadata": {"name": f"p-{number}", "annotations": {"text": "x" * 2000}}})
+    slicer, waits = harness.api.resources.registries[("", "v1", "pods")].env.slicer, 0
 
     async def wait(cost: float) -> None:
         nonlocal waits
         waits += 1
 
-    monkeypatch.setattr(turns, "wait", wait)
-    listed = await door.get(PODS, headers=ACCEPTED)
+    monkeypatch.setattr(slicer, "wait", wait)
+    listed = await harness.get(PODS, headers=ACCEPTED)
     assert len(decode_value(listed.body)["items"]) == 40
     assert waits >= 5
     waits = 0
-    assert (await door.get(PODS, headers=ACCEPTED)).body == listed.body
+    assert (await harness.get(PODS, headers=ACCEPTED)).body == listed.body
     assert waits == 0, "what was encoded once is kept"

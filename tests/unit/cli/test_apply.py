@@ -1,4 +1,4 @@
-"""`apply`, made here and by the server."""
+"""`apply`, client-side and server-side."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ async def test_created_unchanged_configured(typed: Typed, local_server: LocalSer
     }
 
 
-async def test_what_others_wrote_stays_and_what_is_no_longer_wanted_goes(
-    typed: Typed, local_server: LocalServer
-) -> None:
+async def test_fields_of_others_stay_and_removed_fields_are_deleted(typed: Typed, local_server: LocalServer) -> None:
     await typed("apply -f -", WEB)
     await local_server.client.patch(
         DEPLOYMENT,
@@ -77,7 +75,7 @@ async def test_what_others_wrote_stays_and_what_is_no_longer_wanted_goes(
     assert containers[1]["env"] == [{"name": "A", "value": "1"}]
 
 
-async def test_an_object_that_was_not_applied_is_warned_of(typed: Typed) -> None:
+async def test_a_missing_last_applied_annotation_is_warned_of(typed: Typed) -> None:
     await typed("create -f -", config_map())
     done = await typed.run("apply -f -", config_map())
     assert (done.code, done.out) == (0, "configmap/cm configured\n")
@@ -96,19 +94,19 @@ async def test_dry_runs(typed: Typed, local_server: LocalServer) -> None:
     assert (await live(local_server, MAP, "cm"))["data"] == {"a": "b"}
 
 
-async def test_whole_objects_come_as_one_list(typed: Typed) -> None:
+async def test_applied_objects_are_printed_as_one_list(typed: Typed) -> None:
     out = json.loads(await typed("apply -f - -o json", config_map("a") + "---\n" + config_map("b")))
     assert (out["kind"], [one["metadata"]["name"] for one in out["items"]]) == ("List", ["a", "b"])
     assert json.loads(await typed("apply -f - -o json", config_map("a")))["kind"] == "ConfigMap"
 
 
-async def test_one_failure_leaves_the_others(typed: Typed) -> None:
+async def test_a_failure_does_not_stop_the_others(typed: Typed) -> None:
     done = await typed.run("apply -f -", config_map("a") + "---\n{kind: X, apiVersion: v9}\n---\n" + config_map("b"))
     assert (done.code, done.out) == (1, "configmap/a created\nconfigmap/b created\n")
     assert 'no matches for kind "X" in version "v9"\nensure CRDs are installed first' in done.err
 
 
-async def test_what_may_not_change_is_told_or_forced(typed: Typed, local_server: LocalServer) -> None:
+async def test_immutable_fields_are_reported_or_replaced_with_force(typed: Typed, local_server: LocalServer) -> None:
     await typed("apply -f -", WEB)
     other = WEB.replace("matchLabels: {app: web}", "matchLabels: {app: other}").replace(
         "metadata: {labels: {app: web}}", "metadata: {labels: {app: other}}"
@@ -119,9 +117,7 @@ async def test_what_may_not_change_is_told_or_forced(typed: Typed, local_server:
     assert (await live(local_server, DEPLOYMENT, "web"))["metadata"]["uid"] != before
 
 
-async def test_without_overwrite_a_change_in_the_meantime_is_a_conflict(
-    typed: Typed, local_server: LocalServer
-) -> None:
+async def test_without_overwrite_a_concurrent_change_is_a_conflict(typed: Typed, local_server: LocalServer) -> None:
     await typed("apply -f -", config_map())
     await local_server.client.patch(MAP, "cm", {"data": {"a": "theirs"}}, "default")
     assert "conflicts with changes made from original to current" in await typed.refused(
@@ -131,7 +127,7 @@ async def test_without_overwrite_a_change_in_the_meantime_is_a_conflict(
     assert (await live(local_server, MAP, "cm"))["data"] == {"a": "ours"}
 
 
-async def test_by_the_server(typed: Typed, local_server: LocalServer) -> None:
+async def test_server_side_apply(typed: Typed, local_server: LocalServer) -> None:
     line = "apply --server-side -f -"
     assert await typed(line, config_map()) == "configmap/cm serverside-applied\n"
     complaint = await typed.refused(f"{line} --field-manager=other", config_map(data="{a: mine}"))
@@ -144,7 +140,7 @@ async def test_by_the_server(typed: Typed, local_server: LocalServer) -> None:
     assert ANNOTATION not in (found["metadata"].get("annotations") or {})
 
 
-async def test_fields_of_client_side_apply_are_taken_over(typed: Typed, local_server: LocalServer) -> None:
+async def test_ownership_of_client_side_apply_is_migrated(typed: Typed, local_server: LocalServer) -> None:
     await typed("apply -f -", config_map(data="{a: b, gone: x}"))
     assert await typed("apply --server-side -f -", config_map()) == "configmap/cm serverside-applied\n"
     found = await live(local_server, MAP, "cm")
@@ -163,7 +159,7 @@ async def test_pruning_by_label(typed: Typed, local_server: LocalServer) -> None
     assert names == ["a", "c"]
 
 
-async def test_pruning_by_a_set(typed: Typed, local_server: LocalServer) -> None:
+async def test_pruning_by_an_applyset(typed: Typed, local_server: LocalServer) -> None:
     line = "apply -f - --prune --applyset=parts"
     assert await typed(line, config_map("a") + "---\n" + config_map("b")) == (
         "configmap/a created\nconfigmap/b created\n"
@@ -206,11 +202,11 @@ async def test_last_applied_is_shown_and_set(typed: Typed, local_server: LocalSe
         ("--validate=odd", 'invalid - validate option "odd"; must be one of'),
     ],
 )
-async def test_flags_that_make_no_sense_are_refused(typed: Typed, flags: str, complaint: str) -> None:
+async def test_invalid_flag_combinations_are_rejected(typed: Typed, flags: str, complaint: str) -> None:
     assert complaint in await typed.refused(f"apply -f - {flags}", config_map())
 
 
-async def test_a_name_is_needed(typed: Typed) -> None:
+async def test_a_name_is_required(typed: Typed) -> None:
     assert "from x-: cannot use generate name with apply" in await typed.refused(
         "apply -f -", "{kind: ConfigMap, apiVersion: v1, metadata: {generateName: x-}}"
     )

@@ -60,7 +60,7 @@ async def shop(local_server: LocalServer) -> None:
         ("lesson anatomy ''", ":4"),
         ("demo ''", "1 2 3 4 5 6 :4"),
         ("up ''", ":4"),
-        ("up --store ''", "sqlite memory :4"),
+        ("up --store ''", "sqlite memory etcd :4"),
         ("up --na", "--name= :6"),
         ("up --data-dir ''", ":0"),
         ("up --tls-cert-file ''", ":0"),
@@ -77,27 +77,32 @@ async def shop(local_server: LocalServer) -> None:
         ("run ''", ":4"),
     ],
 )
-async def test_what_is_offered(typed: Typed, shop: None, line: str, words: str) -> None:
+async def test_completions_of_arguments_and_flags(typed: Typed, shop: None, line: str, words: str) -> None:
     out = await typed(f"__complete {line}")
     assert [one.split("\t")[0] for one in out.splitlines()] == words.split()
 
 
-def test_contexts_and_no_server(tmp_path: Path) -> None:
+def test_contexts_are_completed_without_a_server(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
         "contexts: [{name: here, context: {cluster: c}}, {name: there, context: {cluster: c}}]\n"
         "current-context: here\n"
     )
-    typed = [typed_offline(line, tmp_path, KUBECONFIG=str(config)) for line in (
-        "__complete config use-context t", "__complete get --context h", "__complete get pods ''",
-    )]  # fmt: skip
+    typed = [
+        typed_offline(line, tmp_path, KUBECONFIG=str(config))
+        for line in (
+            "__complete config use-context t",
+            "__complete get --context h",
+            "__complete get pods ''",
+        )
+    ]
     assert [one.out for one in typed] == ["there\n:4\n", "here\n:4\n", ":4\n"]
     config.write_text("{broken")
     assert typed_offline("__complete config use-context ''", tmp_path, KUBECONFIG=str(config)).out == ":4\n"
 
 
-def test_shells_that_there_are(tmp_path: Path) -> None:
+def test_supported_shells(tmp_path: Path) -> None:
     for shell in ("bash", "zsh", "fish"):
         done = typed_offline(f"completion {shell}", tmp_path)
         assert done.code == 0 and "__complete" in done.out
@@ -112,7 +117,7 @@ def test_shells_that_there_are(tmp_path: Path) -> None:
         assert done.code == 1 and told in done.err
 
 
-def test_in_a_real_bash(tmp_path: Path) -> None:
+def test_completion_in_a_real_bash(tmp_path: Path) -> None:
     program = tmp_path / "setpoint"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m setpoint "$@"\n')
     program.chmod(0o755)
@@ -130,7 +135,7 @@ def test_in_a_real_bash(tmp_path: Path) -> None:
     assert not (tmp_path / "harm").exists()
 
 
-def test_a_plugin_completes_itself(tmp_path: Path) -> None:
+def test_a_plugin_provides_its_completions(tmp_path: Path) -> None:
     for name, text in (("kubectl-foo", ""), ("kubectl_complete-foo", 'echo "asked $*"\necho :4')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)

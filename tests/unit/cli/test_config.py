@@ -1,4 +1,4 @@
-"""`config` where nobody looks on: files, locks, modes, and what must not get lost."""
+"""`config`: files, locks, permissions, and entries that must be retained."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from command_line import Result, surroundings, typed_offline
 
 from setpoint.cli.main import run
 from setpoint.client import Client
-from setpoint.client.access import Access
-from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.client.kubeconfig import Access, KubeconfigError
 
 FILE = """
 apiVersion: v1
@@ -57,7 +56,7 @@ def reached_by(home: Path, line: str) -> Access:
     return asked[0]
 
 
-def test_what_a_change_is_not_about_stays(home: Path) -> None:
+def test_unrelated_settings_are_retained(home: Path) -> None:
     assert typed(home, "config set-context --current --namespace=shop").out == 'Context "home" modified.\n'
     text = (home / ".kube" / "config").read_text()
     assert "future:\n  kept: true\n" in text
@@ -67,26 +66,26 @@ def test_what_a_change_is_not_about_stays(home: Path) -> None:
     assert [path.name for path in (home / ".kube").iterdir()] == ["config"]
 
 
-def test_secrets_are_not_shown(home: Path) -> None:
+def test_secrets_are_redacted(home: Path) -> None:
     shown = typed(home, "config view").out
     assert "token: REDACTED" in shown and "password: REDACTED" in shown and "secret" not in shown
     assert "token: secret" in typed(home, "config view --raw").out
 
 
-def test_files_become_part_of_it(home: Path) -> None:
+def test_certificates_can_be_embedded(home: Path) -> None:
     assert typed(home, "config view --flatten").code == 1
     (home / ".kube" / "ca.crt").write_text("ca")
     assert "certificate-authority-data: Y2E=" in typed(home, "config view --flatten").out
 
 
-def test_paths_below_the_file_are_written_without_it(home: Path) -> None:
+def test_paths_below_the_kubeconfig_are_written_as_relative(home: Path) -> None:
     typed(home, "config set-cluster home --certificate-authority=.kube/other.crt")
     assert "certificate-authority: other.crt" in typed(home, "config view").out
     typed(home, "config set-cluster home --certificate-authority=outside.crt")
     assert f"certificate-authority: {home}/outside.crt" in typed(home, "config view").out
 
 
-def test_a_lock_keeps_others_out(home: Path) -> None:
+def test_a_lock_file_prevents_concurrent_changes(home: Path) -> None:
     lock = home / ".kube" / "config.lock"
     lock.touch()
     done = typed(home, "config use-context home")
@@ -98,7 +97,7 @@ def test_a_lock_keeps_others_out(home: Path) -> None:
     assert not lock.exists()
 
 
-def test_a_link_stays_a_link(home: Path) -> None:
+def test_a_symbolic_link_is_retained(home: Path) -> None:
     real = home / "elsewhere"
     (home / ".kube" / "config").rename(real)
     (home / ".kube" / "config").symlink_to(real)
@@ -107,7 +106,7 @@ def test_a_link_stays_a_link(home: Path) -> None:
     assert 'current-context: ""' in real.read_text()
 
 
-def test_a_file_that_cannot_be_read_is_not_touched(home: Path) -> None:
+def test_an_unreadable_file_is_not_changed(home: Path) -> None:
     broken = "clusters: {not: a list}\n"
     (home / ".kube" / "config").write_text(broken)
     for line in ("config view", "config set-context x --user=y", "config get-clusters"):
@@ -136,7 +135,7 @@ def local(home: Path) -> Path:
     return path
 
 
-def test_the_cluster_of_this_directory_is_read_and_not_written(home: Path, local: Path) -> None:
+def test_the_kubeconfig_of_a_data_directory_is_read_but_not_written(home: Path, local: Path) -> None:
     assert typed(home, "config current-context").out == "setpoint\n"
     assert "https://127.0.0.1:1" in typed(home, "config view").out
     assert typed(home, "config get-clusters").out == "NAME\nsetpoint\n"
@@ -147,7 +146,7 @@ def test_the_cluster_of_this_directory_is_read_and_not_written(home: Path, local
     assert "name: mine" in (home / ".kube" / "config").read_text()
 
 
-def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path) -> None:
+def test_other_credentials_for_the_cluster_of_this_directory(home: Path, local: Path) -> None:
     typed(home, "config set-credentials jane --token=janes")
     assert [name for name in ("admin", "jane") if name in typed(home, "config get-users").out] == ["admin", "jane"]
     for line, token in (
@@ -163,9 +162,7 @@ def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path)
     assert reached_by(home, "--context hers get pods").token == "janes"
     assert reached_by(home, "get pods").token == "t"
     switched = typed(home, "config use-context hers")
-    assert (
-        "In this directory, commands still use its own cluster (.setpoint): set --context hers" in switched.err
-    )
+    assert "In this directory, commands still use its own cluster (.setpoint): set --context hers" in switched.err
     assert reached_by(home, "get pods").token == "t"
     assert typed(home, "config current-context").out == "setpoint\n"
     rmtree(local.parent)
@@ -176,7 +173,7 @@ def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path)
     assert (reached.server, reached.token) == ("https://10.0.0.9", "janes")
 
 
-def test_a_token_is_not_outdone_by_a_certificate(home: Path) -> None:
+def test_a_token_takes_precedence_over_a_certificate(home: Path) -> None:
     for name in ("a.crt", "a.key"):
         (home / name).write_text("pem")
     (home / ".kube" / "ca.crt").write_text("ca")
@@ -196,13 +193,13 @@ def test_a_token_is_not_outdone_by_a_certificate(home: Path) -> None:
         ("--context none", "error: the kubeconfig has no context 'none'\n"),
     ],
 )
-def test_what_is_not_there_is_said(home: Path, local: Path, flags: str, says: str) -> None:
+def test_missing_entries_are_reported(home: Path, local: Path, flags: str, says: str) -> None:
     assert typed(home, f"{flags} get pods").err == says
     rmtree(local.parent)
     assert typed(home, f"{flags} get pods").err.startswith("error: no cluster to connect to was found: no kubeconfig")
 
 
-def test_several_files(home: Path) -> None:
+def test_several_kubeconfig_files(home: Path) -> None:
     (home / "b").write_text(FILE.replace("home", "b"))
     both = f"{home}/missing:{home}/.kube/config:{home}/b"
     typed(home, "config set-context b --namespace=two", KUBECONFIG=both)
@@ -212,6 +209,6 @@ def test_several_files(home: Path) -> None:
     assert not (home / "missing").exists()
 
 
-def test_a_new_file(home: Path) -> None:
+def test_a_new_file_is_created(home: Path) -> None:
     typed(home, "config set-cluster a --server=https://x", KUBECONFIG=f"{home}/new/deep/config")
     assert "server: https://x" in (home / "new" / "deep" / "config").read_text()

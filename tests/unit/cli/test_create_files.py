@@ -16,13 +16,13 @@ def config_map(name: str) -> str:
     return MAP.replace("NAME", name)
 
 
-async def test_objects_are_created_in_order_and_named(typed: Typed) -> None:
+async def test_objects_are_created_in_order_and_printed(typed: Typed) -> None:
     both = config_map("one") + "---" + config_map("two")
     assert await typed("create -f -", both) == "configmap/one created\nconfigmap/two created\n"
     assert await typed("create -f - -o name", config_map("three")) == "configmap/three\n"
 
 
-async def test_one_that_is_there_is_refused_and_the_others_are_created(typed: Typed) -> None:
+async def test_an_existing_object_fails_and_the_others_are_created(typed: Typed) -> None:
     await typed("create -f -", config_map("one"))
     done = await typed.run("create -f -", config_map("one") + "---" + config_map("two"))
     assert (done.code, done.out) == (1, "configmap/two created\n")
@@ -40,13 +40,13 @@ async def test_dry_runs_store_nothing(typed: Typed) -> None:
     )
 
 
-async def test_what_stands_before_a_broken_document_is_created(typed: Typed) -> None:
+async def test_documents_before_a_malformed_one_are_created(typed: Typed) -> None:
     done = await typed.run("create -f -", config_map("one") + "---\n: : [\n")
     assert (done.code, done.out) == (1, "configmap/one created\n")
     assert done.err.startswith("error: error parsing STDIN: ")
 
 
-async def test_unknown_fields_are_refused_warned_of_or_dropped(typed: Typed) -> None:
+async def test_unknown_fields_are_rejected_warned_of_or_dropped(typed: Typed) -> None:
     wrong = config_map("one") + "odd: 1\n"
     assert 'unknown field "odd"' in await typed.refused("create -f -", wrong)
     warned = await typed.run("create -f - --validate=warn", wrong)
@@ -54,13 +54,13 @@ async def test_unknown_fields_are_refused_warned_of_or_dropped(typed: Typed) -> 
     await typed("create -f - --validate=false", config_map("two") + "odd: 1\n")
 
 
-async def test_the_configuration_is_saved_on_demand(typed: Typed) -> None:
+async def test_save_config_writes_the_last_applied_annotation(typed: Typed) -> None:
     out = await typed("create -f - --save-config --dry-run=client -o json", config_map("one"))
     assert '"kubectl.kubernetes.io/last-applied-configuration": "{\\"apiVersion\\":\\"v1\\",\\"data\\"' in out
     assert '\\"metadata\\":{\\"annotations\\":{},\\"name\\":\\"one\\",\\"namespace\\":\\"default\\"}}\\n"' in out
 
 
-async def test_what_is_missing_is_said(typed: Typed) -> None:
+async def test_missing_arguments_are_reported(typed: Typed) -> None:
     assert await typed.refused("create") == "error: must specify one of -f and -k\n"
     assert "Unexpected args: [x y]\nSee 'setpoint create -h' for help and examples" in await typed.refused(
         "create -f - x y"
@@ -71,7 +71,7 @@ async def test_what_is_missing_is_said(typed: Typed) -> None:
     )
 
 
-async def test_a_file_goes_to_a_path_as_it_is(typed: Typed) -> None:
+async def test_raw_sends_a_file_unchanged(typed: Typed) -> None:
     out = await typed(
         "create --raw /api/v1/namespaces/default/configmaps -f -",
         '{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"raw"}}',

@@ -1,4 +1,4 @@
-"""Objects made by words: what is sent, and that nothing is sent where it must not be."""
+"""Objects created from arguments: the requests, and dry runs without requests."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ status: {}
 """
 
 
-def test_a_manifest_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_dry_runs_need_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     line = "create deployment web --image=nginx:1 --replicas=2 --port=80 --dry-run=client -o yaml -- sleep 10"
     done = typed_offline(line, tmp_path)
     assert (done.out, done.code) == (DEPLOYMENT, 0)
 
 
-async def test_dry_runs_store_nothing_and_say_so(typed: Typed) -> None:
+async def test_dry_runs_store_nothing_and_are_marked(typed: Typed) -> None:
     assert await typed("create cm c --dry-run=client") == "configmap/c created (dry run)\n"
     assert await typed("create cm c --dry-run=server") == "configmap/c created (server dry run)\n"
     assert await typed("create cm c") == "configmap/c created\n"
     assert await typed.refused("create cm c") == ('error: failed to create configmap: configmaps "c" already exists\n')
 
 
-async def test_fields_stay_in_the_order_of_the_kind(typed: Typed) -> None:
+async def test_fields_are_in_the_order_of_the_type(typed: Typed) -> None:
     made = await typed("create cm c --from-literal=b=1 --from-literal=a=2 --save-config --dry-run=client -o json")
     assert list(json.loads(made)) == ["kind", "apiVersion", "metadata", "data"]
     kept = json.loads(made)["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
@@ -65,12 +65,12 @@ async def test_fields_stay_in_the_order_of_the_kind(typed: Typed) -> None:
     )
 
 
-async def test_a_flag_may_hide_one_that_all_commands_have(typed: Typed) -> None:
+async def test_a_flag_may_shadow_a_global_one(typed: Typed) -> None:
     made = json.loads(await typed("create rolebinding b --role=r --user=ann --user=bob --dry-run=client -o json"))
     assert [one["name"] for one in made["subjects"]] == ["ann", "bob"]
 
 
-async def test_a_name_that_is_none_for_a_container_gets_letters(typed: Typed) -> None:
+async def test_invalid_container_names_get_a_random_suffix(typed: Typed) -> None:
     made = json.loads(await typed("create deployment d --image=a/b_c.d:1 --dry-run=client -o json"))
     name = made["spec"]["template"]["spec"]["containers"][0]["name"]
     assert name.startswith("b-c-d-") and len(name) == len("b-c-d-") + 5
@@ -87,7 +87,7 @@ async def test_a_job_from_a_cron_job(typed: Typed) -> None:
     assert "unknown object type *v1.CronJob" not in await typed.refused("create job x --from=cronjob/nothing")
 
 
-async def test_roles_know_the_servers_resources(typed: Typed) -> None:
+async def test_roles_resolve_resources_by_discovery(typed: Typed) -> None:
     made = json.loads(
         await typed("create role r --verb=get,list --resource=deploy,pods/log,po --dry-run=client -o json")
     )
@@ -101,7 +101,7 @@ async def test_roles_know_the_servers_resources(typed: Typed) -> None:
     assert (done.code, done.err) == (0, "Warning: 'dance' is not a standard resource verb\n")
 
 
-async def test_files_and_lines(typed: Typed, tmp_path: Path) -> None:
+async def test_files_and_env_files(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "bytes").write_bytes(b"\xff\x00")
     (tmp_path / "d" / "text").write_text("a\n")
@@ -115,7 +115,7 @@ async def test_files_and_lines(typed: Typed, tmp_path: Path) -> None:
     assert refused.endswith("contains invalid utf8 bytes at line 1: [65 61 255]\n")
 
 
-async def test_a_token(typed: Typed) -> None:
+async def test_a_token_is_requested(typed: Typed) -> None:
     await typed("create sa bot")
     assert (await typed("create token bot --duration=10m --audience=a")).count(".") == 2
     assert await typed.refused("create token nobody") == (
@@ -123,7 +123,7 @@ async def test_a_token(typed: Typed) -> None:
     )
 
 
-async def test_aliases_are_told_by_their_names(typed: Typed) -> None:
+async def test_messages_name_the_full_subcommand_of_an_alias(typed: Typed) -> None:
     assert await typed.refused("create ns") == (
         "error: exactly one NAME is required, got 0\nSee 'setpoint create namespace -h' for help and examples\n"
     )

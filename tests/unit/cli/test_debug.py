@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Typed
 from local_server import LocalServer
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ async def test_an_ephemeral_container(typed: Typed, web: None) -> None:
     assert made["securityContext"] == {"capabilities": {"add": ["SYS_PTRACE"]}}
 
 
-async def test_a_copy(typed: Typed, web: None) -> None:
+async def test_a_copy_of_a_pod(typed: Typed, web: None) -> None:
     await typed("debug web --copy-to=again --image=busybox -c shell -q --set-image=*=other")
     made = await pod(typed, "again")
     assert "labels" not in made["metadata"] and made["spec"]["shareProcessNamespace"] is True
@@ -48,7 +47,7 @@ async def test_a_copy(typed: Typed, web: None) -> None:
     assert shell["image"] == "busybox"
 
 
-async def test_a_node(typed: Typed, web: None) -> None:
+async def test_a_debugging_pod_on_a_node(typed: Typed, web: None) -> None:
     out = await typed("debug node/n1 --image=busybox --profile=sysadmin")
     name = out.split()[3]
     assert out == f"Creating debugging pod {name} with container debugger on node n1.\n"
@@ -58,7 +57,7 @@ async def test_a_node(typed: Typed, web: None) -> None:
     assert {"mountPath": "/host", "name": "host-root"} in spec["containers"][0]["volumeMounts"]
 
 
-async def test_a_profile_of_ones_own(typed: Typed, web: None, tmp_path: Path) -> None:
+async def test_a_custom_profile(typed: Typed, web: None, tmp_path: Path) -> None:
     custom = tmp_path / "custom.yaml"
     custom.write_text("env: [{name: A, value: b}]\nsecurityContext: {runAsUser: 0}\n")
     done = await typed.run(f"debug web --image=busybox -c own --env=C=d --custom={custom}")
@@ -83,5 +82,5 @@ async def test_a_profile_of_ones_own(typed: Typed, web: None, tmp_path: Path) ->
         ("debug ns/default --image=x", '"v1, Kind=Namespace" not supported by debug'),
     ],
 )
-async def test_what_makes_no_sense(typed: Typed, web: None, line: str, told: str) -> None:
+async def test_invalid_arguments_are_rejected(typed: Typed, web: None, line: str, told: str) -> None:
     assert told in await typed.refused(line)

@@ -8,7 +8,7 @@ from typing import Any
 from command_line import Typed
 from local_server import LocalServer
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 def config_map(name: str, **meta: Any) -> Obj:
@@ -25,7 +25,7 @@ async def make(server: LocalServer, *names: str, **meta: Any) -> None:
         await server.client.create(config_map(name, **meta))
 
 
-async def test_by_kind_and_names(typed: Typed, local_server: LocalServer) -> None:
+async def test_objects_are_deleted_by_kind_and_name(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a", "b", "c")
     assert await typed("delete cm a b") == (
         'configmap "a" deleted from default namespace\nconfigmap "b" deleted from default namespace\n'
@@ -34,7 +34,7 @@ async def test_by_kind_and_names(typed: Typed, local_server: LocalServer) -> Non
     assert await names(local_server) == []
 
 
-async def test_by_labels_and_all(typed: Typed, local_server: LocalServer) -> None:
+async def test_objects_are_deleted_by_labels_or_all(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a", "b", labels={"app": "web"})
     await make(local_server, "c")
     assert (await typed("delete cm -l app=web")).count("deleted from default namespace") == 2
@@ -43,7 +43,7 @@ async def test_by_labels_and_all(typed: Typed, local_server: LocalServer) -> Non
     assert await typed("delete cm --all") == 'configmap "c" deleted from default namespace\n'
 
 
-async def test_by_file_and_the_missing_are_told_unless_that_is_fine(typed: Typed, local_server: LocalServer) -> None:
+async def test_objects_are_deleted_by_file_and_missing_ones_reported(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a")
     file = "{kind: ConfigMap, apiVersion: v1, metadata: {name: a}}"
     assert await typed("delete -f -", file) == 'configmap "a" deleted from default namespace\n'
@@ -60,7 +60,7 @@ async def test_dry_runs_delete_nothing(typed: Typed, local_server: LocalServer) 
     assert await names(local_server) == ["a"]
 
 
-async def test_it_waits_until_the_finalizer_is_gone(typed: Typed, local_server: LocalServer) -> None:
+async def test_delete_waits_until_finalizers_are_removed(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a", finalizers=["example.com/hold"])
     deleting = asyncio.ensure_future(typed.run("delete cm a"))
     for _ in range(50):
@@ -71,7 +71,7 @@ async def test_it_waits_until_the_finalizer_is_gone(typed: Typed, local_server: 
     assert (done.code, done.out) == (0, 'configmap "a" deleted from default namespace\n')
 
 
-async def test_it_gives_up_waiting_when_told(typed: Typed, local_server: LocalServer) -> None:
+async def test_delete_stops_waiting_at_the_timeout(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a", finalizers=["example.com/hold"])
     deleting = asyncio.ensure_future(typed.run("delete cm a --timeout=3s"))
     for _ in range(50):
@@ -82,28 +82,28 @@ async def test_it_gives_up_waiting_when_told(typed: Typed, local_server: LocalSe
     assert (await typed.run("delete cm a --wait=false")).code == 0
 
 
-async def test_force_warns_and_goes_at_once(typed: Typed, local_server: LocalServer) -> None:
+async def test_force_warns_and_deletes_immediately(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a")
     done = await typed.run("delete cm a --force")
     assert done.out == 'configmap "a" force deleted from default namespace\n'
     assert done.err.startswith("Warning: Immediate deletion does not wait for confirmation")
 
 
-async def test_a_question_may_be_answered_with_no(typed: Typed, local_server: LocalServer) -> None:
+async def test_an_interactive_delete_can_be_declined(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a")
     asked = "You are about to delete the following 1 resource(s):\nconfigmap/a\nDo you want to continue? (y/N): "
     assert await typed("delete cm a -i", "n\n") == asked + "deletion is cancelled\n"
     assert await typed("delete cm a -i", "y\n") == asked + 'configmap "a" deleted from default namespace\n'
 
 
-async def test_cluster_scoped_objects_are_warned_of(typed: Typed, local_server: LocalServer) -> None:
+async def test_deleting_cluster_scoped_objects_is_warned_of(typed: Typed, local_server: LocalServer) -> None:
     await local_server.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
     done = await typed.run("delete ns x --wait=false")
     assert done.out == 'namespace "x" deleted\n'
     assert done.err == "Warning: deleting cluster-scoped resources, not scoped to the provided namespace\n"
 
 
-async def test_what_makes_no_sense_is_refused(typed: Typed) -> None:
+async def test_invalid_arguments_are_rejected(typed: Typed) -> None:
     for line, complaint in (
         ("delete", "you must specify one or more resources"),
         ("delete pods", "resource(s) were provided, but no name was specified"),
@@ -116,7 +116,7 @@ async def test_what_makes_no_sense_is_refused(typed: Typed) -> None:
         assert complaint in await typed.refused(line)
 
 
-async def test_cascade_is_told_to_the_server(typed: Typed, local_server: LocalServer) -> None:
+async def test_cascade_sets_the_propagation_policy(typed: Typed, local_server: LocalServer) -> None:
     await make(local_server, "a")
     await typed("delete cm a --cascade=orphan --wait=false")
     found = await local_server.client.get(("v1", "ConfigMap"), "a", "default")

@@ -39,7 +39,7 @@ def script(tmp_path: Path, *bodies: str) -> str:
 
 
 @pytest.mark.usefixtures("one")
-async def test_what_is_changed_is_patched(typed: Typed, local_server: LocalServer, tmp_path: Path) -> None:
+async def test_changes_are_sent_as_a_patch(typed: Typed, local_server: LocalServer, tmp_path: Path) -> None:
     editor = script(tmp_path, 'sed -i s/before/after/ "$1"')
     assert await typed("edit cm/one", EDITOR=editor, PATH=PATH) == "configmap/one edited\n"
     seen = (tmp_path / "seen.0").read_text()
@@ -50,7 +50,7 @@ async def test_what_is_changed_is_patched(typed: Typed, local_server: LocalServe
 
 
 @pytest.mark.usefixtures("one")
-async def test_nothing_changed_or_nothing_left_is_no_edit(typed: Typed, tmp_path: Path) -> None:
+async def test_an_unchanged_or_empty_file_cancels_the_edit(typed: Typed, tmp_path: Path) -> None:
     done = await typed.run("edit cm one", EDITOR="true", PATH=PATH)
     assert (done.code, done.out, done.err) == (0, "", "Edit cancelled, no changes made.\n")
     done = await typed.run("edit cm one", KUBE_EDITOR="cp /dev/null", EDITOR="false", PATH=PATH)
@@ -58,7 +58,7 @@ async def test_nothing_changed_or_nothing_left_is_no_edit(typed: Typed, tmp_path
 
 
 @pytest.mark.usefixtures("one")
-async def test_what_is_wrong_comes_back_with_the_reason(
+async def test_an_invalid_edit_is_reopened_with_the_error(
     typed: Typed, local_server: LocalServer, tmp_path: Path
 ) -> None:
     editor = script(
@@ -73,7 +73,7 @@ async def test_what_is_wrong_comes_back_with_the_reason(
 
 
 @pytest.mark.usefixtures("one")
-async def test_giving_up_keeps_what_was_typed(typed: Typed, tmp_path: Path) -> None:
+async def test_a_cancelled_edit_is_saved_in_a_file(typed: Typed, tmp_path: Path) -> None:
     editor = script(tmp_path, 'sed -i "s/a: before/bad key: x/" "$1"')
     done = await typed.run("edit cm one", EDITOR=editor, PATH=PATH)
     assert done.code == 1
@@ -82,7 +82,9 @@ async def test_giving_up_keeps_what_was_typed(typed: Typed, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("one")
-async def test_a_conflict_is_told_and_kept(typed: Typed, local_server: LocalServer, tmp_path: Path) -> None:
+async def test_a_conflict_is_reported_and_the_edit_saved(
+    typed: Typed, local_server: LocalServer, tmp_path: Path
+) -> None:
     await local_server.client.patch(MAP, "one", {"data": {"b": "c"}}, "default")
     editor = script(tmp_path, """sed -i 's/resourceVersion: .*/resourceVersion: "1"/; s/before/x/' "$1" """)
     done = await typed.run("edit cm one", EDITOR=editor, PATH=PATH)
@@ -92,7 +94,7 @@ async def test_a_conflict_is_told_and_kept(typed: Typed, local_server: LocalServ
 
 
 @pytest.mark.usefixtures("one")
-async def test_several_at_once_and_in_json(typed: Typed, local_server: LocalServer, tmp_path: Path) -> None:
+async def test_several_objects_and_json(typed: Typed, local_server: LocalServer, tmp_path: Path) -> None:
     await typed("apply -f -", ONE.replace("one", "two"))
     editor = script(tmp_path, """sed -i '0,/a: before/s//a: after/' "$1" """, """sed -i s/after/json/ "$1" """)
     assert await typed("edit cm", EDITOR=editor, PATH=PATH) == "configmap/one edited\nconfigmap/two skipped\n"
@@ -101,14 +103,14 @@ async def test_several_at_once_and_in_json(typed: Typed, local_server: LocalServ
 
 
 @pytest.mark.usefixtures("one")
-async def test_what_an_object_is_may_not_change(typed: Typed) -> None:
+async def test_identity_fields_cannot_be_edited(typed: Typed) -> None:
     done = await typed.run("edit cm one", EDITOR="sed -i s/ConfigMap/Secret/", PATH=PATH)
     assert done.code == 1
     assert done.err.endswith("error: At least one of apiVersion, kind and name was changed\n")
     assert "kind: Secret" in taken(done.err.split('stored to "')[1].split('"')[0])
 
 
-async def test_before_creating(typed: Typed, local_server: LocalServer) -> None:
+async def test_objects_are_edited_before_they_are_created(typed: Typed, local_server: LocalServer) -> None:
     assert await typed("create --edit -f -", ONE, EDITOR="sed -i s/before/made/", PATH=PATH) == (
         "configmap/one created\n"
     )
@@ -116,7 +118,7 @@ async def test_before_creating(typed: Typed, local_server: LocalServer) -> None:
 
 
 @pytest.mark.usefixtures("one")
-async def test_what_was_applied_last(typed: Typed, local_server: LocalServer) -> None:
+async def test_the_last_applied_annotation_is_edited(typed: Typed, local_server: LocalServer) -> None:
     line = "apply edit-last-applied cm/one"
     assert await typed(line, EDITOR="sed -i s/before/told/", PATH=PATH) == "configmap/one edited\n"
     assert "a: told" in await typed("apply view-last-applied cm/one")
@@ -124,7 +126,7 @@ async def test_what_was_applied_last(typed: Typed, local_server: LocalServer) ->
 
 
 @pytest.mark.usefixtures("one")
-async def test_an_editor_that_is_not_there(typed: Typed) -> None:
+async def test_a_missing_editor_is_an_error(typed: Typed) -> None:
     assert 'unable to launch the editor "nowhere"' in await typed.refused("edit cm one", EDITOR="nowhere", PATH=PATH)
     failed = await typed.refused("edit cm one", EDITOR="false", PATH=PATH)
     assert 'there was a problem with the editor "false"' in failed

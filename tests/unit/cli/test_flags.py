@@ -1,4 +1,4 @@
-"""Flags are read as kubectl reads them."""
+"""Flags are parsed as kubectl parses them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FLAGS = Flags(
         ("-o yaml -o json", "output", "json"),
     ],
 )
-def test_values(line: str, key: str, value: object) -> None:
+def test_values_of_flags(line: str, key: str, value: object) -> None:
     assert getattr(FLAGS.parse(line.split()).values, key) == value
 
 
@@ -74,7 +74,7 @@ def test_values(line: str, key: str, value: object) -> None:
         ("--timeout=5", 'invalid argument "5" for "--timeout" flag: time: missing unit in duration "5"'),
     ],
 )
-def test_problems(line: str, problem: str) -> None:
+def test_errors_of_flags(line: str, problem: str) -> None:
     with pytest.raises(UsageProblem) as raised:
         FLAGS.parse(line.split())
     assert str(raised.value) == problem
@@ -99,7 +99,7 @@ def test_a_single_dash_is_an_argument() -> None:
     assert FLAGS.parse(["-"]).args == ["-"]
 
 
-def test_what_was_given() -> None:
+def test_given_flags_are_distinguished_from_defaults() -> None:
     values = FLAGS.parse(["--watch=false"]).values
     assert values.given("watch")
     assert not values.given("output")

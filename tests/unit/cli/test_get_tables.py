@@ -1,4 +1,4 @@
-"""`get`: tables of several kinds and of objects that were named one by one."""
+"""`get`: tables of several kinds, and of objects given by name."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ async def _config_maps(local_server: LocalServer, *names: str) -> None:
         )
 
 
-async def test_objects_named_one_by_one_are_sorted_together(typed: Typed, local_server: LocalServer) -> None:
+async def test_objects_given_by_name_are_sorted_together(typed: Typed, local_server: LocalServer) -> None:
     await _config_maps(local_server, "a", "b", "c")
     shown = await typed("get configmaps b c a --sort-by=.metadata.name --no-headers")
     assert [line.split()[0] for line in shown.splitlines()] == ["a", "b", "c"]
 
 
-async def test_a_field_that_nothing_has_cannot_be_sorted_by(typed: Typed, local_server: LocalServer) -> None:
+async def test_sorting_by_a_missing_field_is_an_error(typed: Typed, local_server: LocalServer) -> None:
     await _config_maps(local_server, "a", "b")
     refused = await typed.run("get configmaps --sort-by=.nope")
     assert refused.code == 1
@@ -36,7 +36,7 @@ async def test_kinds_in_no_namespace_share_the_column_of_those_before_them(
     assert first.startswith("NAME ") and second.startswith("NAMESPACE ")
 
 
-async def test_a_path_that_fails_is_shown(typed: Typed, local_server: LocalServer) -> None:
+async def test_a_failed_path_is_shown(typed: Typed, local_server: LocalServer) -> None:
     await _config_maps(local_server, "a")
     refused = await typed.run("get configmap a -o jsonpath={.metadata.nmae} --allow-missing-template-keys=false")
     assert refused.code == 1 and refused.out == ""

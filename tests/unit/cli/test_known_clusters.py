@@ -1,4 +1,4 @@
-"""The clusters of this machine: each in a file of its own, and only those that are there."""
+"""The list of clusters of this machine: one file each, pruned and bounded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.cli import known_clusters
-from setpoint.cli.known_clusters import KnownClusters
+from setpoint.cli import running
+from setpoint.cli.running import KnownClusters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ def data_directory(tmp_path: Path, name: str) -> Path:
     return path
 
 
-def test_a_cluster_is_remembered_from_its_first_start_on(tmp_path: Path) -> None:
+def test_a_cluster_is_recorded_at_its_first_start(tmp_path: Path) -> None:
     known, one = KnownClusters({}, tmp_path), data_directory(tmp_path, "one")
     known.remember(one, 3, NOW)
     known.remember(one, 5, NOW + timedelta(hours=1))
@@ -31,7 +31,7 @@ def test_a_cluster_is_remembered_from_its_first_start_on(tmp_path: Path) -> None
     assert elsewhere.all() == []
 
 
-def test_what_is_gone_or_broken_disappears(tmp_path: Path) -> None:
+def test_records_of_missing_clusters_are_removed(tmp_path: Path) -> None:
     known, one, two = KnownClusters({}, tmp_path), data_directory(tmp_path, "one"), data_directory(tmp_path, "two")
     for directory in (one, two):
         known.remember(directory, 1, NOW)
@@ -42,8 +42,8 @@ def test_what_is_gone_or_broken_disappears(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 1
 
 
-def test_not_more_than_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_clusters, "_MOST", 3)
+def test_the_number_of_records_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_MAX", 3)
     known = KnownClusters({}, tmp_path)
     folder = tmp_path / ".local" / "state" / "setpoint" / "clusters"
     for number in range(5):
@@ -54,7 +54,7 @@ def test_not_more_than_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [each.directory.parent.name for each in known.all()] == ["2", "3", "4"]
 
 
-def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_an_unwritable_home_directory_is_no_error(tmp_path: Path) -> None:
     (tmp_path / ".local").write_text("a file")
     known = KnownClusters({}, tmp_path)
     known.remember(data_directory(tmp_path, "one"), 1, NOW)

@@ -1,4 +1,4 @@
-"""A cluster in somebody's kubeconfig: put there beside others, and taken out again."""
+"""Merging a cluster into the user's kubeconfig, and removing it again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.kubeconfig_merge import merge, merged_into, remove
+from setpoint.cli.kubeconfig_files import merge, merged_into, remove
 from setpoint.meta.body import parse_yaml
 
 
@@ -24,7 +24,7 @@ def cluster(path: Path, authority: str) -> Path:
     return path
 
 
-def test_a_cluster_of_the_same_name_is_not_overwritten_by_chance(tmp_path: Path) -> None:
+def test_a_different_cluster_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
     """Directories of the same name are common: `web` may be somebody's production."""
     one, two = (
         cluster(tmp_path / "1" / "admin.kubeconfig", "MQ=="),
@@ -41,7 +41,7 @@ def test_a_cluster_of_the_same_name_is_not_overwritten_by_chance(tmp_path: Path)
     assert "Mg==" in target.read_text()
 
 
-def test_what_is_taken_out_was_put_in(tmp_path: Path) -> None:
+def test_only_merged_entries_are_removed(tmp_path: Path) -> None:
     one, two = (
         cluster(tmp_path / "1" / "admin.kubeconfig", "MQ=="),
         cluster(tmp_path / "2" / "admin.kubeconfig", "Mg=="),
@@ -59,7 +59,7 @@ def test_what_is_taken_out_was_put_in(tmp_path: Path) -> None:
     assert not target.with_name("config.lock").exists()
 
 
-def test_users_of_other_contexts_stay(tmp_path: Path) -> None:
+def test_users_of_other_contexts_are_retained(tmp_path: Path) -> None:
     one, target = cluster(tmp_path / "1" / "admin.kubeconfig", "MQ=="), tmp_path / "config"
     merge(one, target, "mine", replace=False)
     content, _ = parse_yaml(target.read_bytes())

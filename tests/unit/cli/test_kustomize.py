@@ -10,9 +10,9 @@ from command_line import typed_offline
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.kustomize import build
-from setpoint.cli.kustomize.merging import GONE, merged
-from setpoint.cli.kustomize.paths import split
-from setpoint.cli.kustomize.transformers import split_image
+from setpoint.cli.kustomize.patches import GONE, merged
+from setpoint.cli.kustomize.replacements import split
+from setpoint.cli.kustomize.target import split_image
 
 POD = """
 apiVersion: v1
@@ -35,7 +35,7 @@ def built(folder: Path, kustomization: str, **files: str) -> dict[str, dict[str,
     return {f"{obj['kind']}/{obj['metadata']['name']}": obj for obj in build(folder)}
 
 
-def test_names_change_and_references_follow(tmp_path: Path) -> None:
+def test_renaming_updates_references(tmp_path: Path) -> None:
     found = built(
         tmp_path,
         "resources: [pod.yaml]\nnamePrefix: p-\nconfigMapGenerator: [{name: settings, literals: [a=1]}]\n",
@@ -96,19 +96,19 @@ patches:
         ("resources: pod.yaml\n", 'the field "resources" is not a list'),
     ],
 )
-def test_what_cannot_be_built_is_refused_by_name(tmp_path: Path, kustomization: str, complaint: str) -> None:
+def test_unsupported_features_are_rejected_by_name(tmp_path: Path, kustomization: str, complaint: str) -> None:
     write(tmp_path, {"outside.yaml": POD})
     with pytest.raises(Failed) as refused:
         built(tmp_path / "in", kustomization)
     assert complaint in str(refused.value)
 
 
-def test_upper_and_lower_case_make_no_difference_to_fields(tmp_path: Path) -> None:
+def test_field_names_are_case_insensitive(tmp_path: Path) -> None:
     said = "RESOURCES: [pod.yaml]\nnameprefix: P-\nimages: [{NAME: nginx, newtag: v3}]\n"
     assert list(built(tmp_path, said)) == ["Pod/P-web"]
 
 
-def test_words_that_are_no_booleans_here(tmp_path: Path) -> None:
+def test_words_that_are_strings_instead_of_booleans(tmp_path: Path) -> None:
     text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {a: yes, on: off}}"
     assert built(tmp_path, "resources: [x.yaml]\n", **{"x.yaml": text})["ConfigMap/x"]["data"] == {
         "a": "yes",
@@ -130,7 +130,7 @@ def test_maps_merge(old: dict[str, Any], patch: dict[str, Any], new: dict[str, A
     assert merged(old, patch) == new
 
 
-def test_a_patch_may_take_the_object_away() -> None:
+def test_a_patch_may_delete_the_object() -> None:
     assert merged({"kind": "Pod"}, {"$patch": "delete"}) is GONE
 
 
@@ -143,15 +143,15 @@ def test_a_patch_may_take_the_object_away() -> None:
         ("host:5000/a@sha256:x", ("host:5000/a", "", "sha256:x")),
     ],
 )
-def test_images_are_taken_apart(image: str, parts: tuple[str, str, str]) -> None:
+def test_image_references_are_parsed(image: str, parts: tuple[str, str, str]) -> None:
     assert split_image(image) == parts
 
 
-def test_paths_are_taken_apart() -> None:
+def test_field_paths_are_parsed() -> None:
     assert split(r"a.b\.c.[name=x.y].0") == ["a", "b.c", "[name=x.y]", "0"]
 
 
-def test_the_command_prints_what_others_need_first(tmp_path: Path) -> None:
+def test_the_output_is_in_installation_order(tmp_path: Path) -> None:
     said = "resources: [pod.yaml]\nsecretGenerator: [{name: s, literals: [a=b]}]\n"
     write(tmp_path, {"kustomization.yaml": said, "pod.yaml": POD})
     done = typed_offline(f"kustomize {tmp_path}", tmp_path)

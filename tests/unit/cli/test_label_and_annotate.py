@@ -24,7 +24,7 @@ async def meta(server: LocalServer, name: str = "one") -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("maps")
-async def test_labels_are_set_and_taken_away(typed: Typed, local_server: LocalServer) -> None:
+async def test_labels_are_set_and_removed(typed: Typed, local_server: LocalServer) -> None:
     assert await typed("label cm one a=b c=d") == "configmap/one labeled\n"
     assert await typed("label cm one a=b") == "configmap/one not labeled\n"
     assert await typed("label cm one a-") == "configmap/one unlabeled\n"
@@ -36,7 +36,7 @@ async def test_labels_are_set_and_taken_away(typed: Typed, local_server: LocalSe
 
 
 @pytest.mark.usefixtures("maps")
-async def test_many_at_once(typed: Typed, local_server: LocalServer) -> None:
+async def test_several_objects_are_labelled(typed: Typed, local_server: LocalServer) -> None:
     assert await typed("label cm --all all=yes") == "configmap/one labeled\nconfigmap/two labeled\n"
     assert await typed("label cm -l app=web sel=yes") == "configmap/one labeled\nconfigmap/two labeled\n"
     assert await typed("label cm/one cm/two pair=yes -o name") == "configmap/one\nconfigmap/two\n"
@@ -45,7 +45,7 @@ async def test_many_at_once(typed: Typed, local_server: LocalServer) -> None:
 
 
 @pytest.mark.usefixtures("maps")
-async def test_they_are_listed(typed: Typed) -> None:
+async def test_labels_are_listed(typed: Typed) -> None:
     assert await typed("label cm one --list") == "app=web\n"
     assert await typed("label cm one two --list") == (
         "Listing labels for ConfigMap./one:\n app=web\nListing labels for ConfigMap./two:\n app=web\n"
@@ -66,7 +66,7 @@ async def test_annotations(typed: Typed, local_server: LocalServer) -> None:
 
 
 @pytest.mark.usefixtures("maps")
-async def test_a_version_may_be_asked_for(typed: Typed, local_server: LocalServer) -> None:
+async def test_resource_version_is_a_precondition(typed: Typed, local_server: LocalServer) -> None:
     version = (await meta(local_server))["resourceVersion"]
     assert await typed(f"label cm one a=b --resource-version={version}") == "configmap/one labeled\n"
     assert "Error from server (Conflict)" in await typed.refused(
@@ -113,5 +113,5 @@ def test_files_are_changed_without_a_server(tmp_path: Path) -> None:
         ("annotate --local a=b", "one or more files must be specified as -f rsrc.yaml or --filename=rsrc.json"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(typed: Typed, line: str, complaint: str) -> None:
+async def test_invalid_arguments_are_rejected(typed: Typed, line: str, complaint: str) -> None:
     assert complaint in await typed.refused(line)

@@ -1,4 +1,4 @@
-"""What `setpoint watch` shows of what it sees."""
+"""The model and the screen of `setpoint watch`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from command_line import Typed
 from local_server import LocalServer
 from rich.console import Console
 
-from setpoint.cli.watching.authors import Authors, author
-from setpoint.cli.watching.keys import keys_of
-from setpoint.cli.watching.model import Model, Workload, pod_state
-from setpoint.cli.watching.screen import View, draw
+from setpoint.cli.watching.model import Authors, Model, Workload, author, pod_state
+from setpoint.cli.watching.screen import View, draw, keys_of
 from setpoint.client import Client
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,7 +42,7 @@ def text(model: Model, view: View | None = None, width: int = 120, height: int =
     return out.getvalue()
 
 
-def test_desired_and_observed() -> None:
+def test_desired_and_observed_state() -> None:
     model = Model()
     model.begin([("Deployment", deployment(1, resourceVersion="7"))], NOW)
     assert model.workloads() == [Workload("deployment/web", 3, 1, "")]
@@ -55,23 +53,29 @@ def test_desired_and_observed() -> None:
     assert model.workloads() == []
 
 
-def test_it_starts_with_what_is_there() -> None:
+def test_the_view_starts_with_existing_objects() -> None:
     """The last change of every object, the Events that there are, in the order of their times."""
     model = Model()
     begun = "2025-12-31T23:59:00Z"
     web = deployment(
-        3, resourceVersion="9", creationTimestamp=begun,
+        3,
+        resourceVersion="9",
+        creationTimestamp=begun,
         managedFields=[entry("kubectl", begun), entry("kcm", "2025-12-31T23:59:30Z", subresource="status")],
-    )  # fmt: skip
+    )
     event = {
-        "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "a"}, "reason": "Pulled",
-        "message": "Image is there", "lastTimestamp": "2025-12-31T23:58:00Z",
-    }  # fmt: skip
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "a"},
+        "reason": "Pulled",
+        "message": "Image is there",
+        "lastTimestamp": "2025-12-31T23:58:00Z",
+    }
     there = [("Deployment", web), ("Pod", pod(resourceVersion="5", creationTimestamp=begun)), ("Event", event)]
     model.begin(there, NOW)
     assert [(one.what, one.how, one.revision) for one in model.changes] == [
-        ("pod/a", "changed", 5), ("deployment/web", "changed", 9),
-    ]  # fmt: skip
+        ("pod/a", "changed", 5),
+        ("deployment/web", "changed", 9),
+    ]
     shown = text(model)
     for seen in ("30s", "deployment/web", "2m", "Pulled", "Image is there", "pod/a"):
         assert seen in shown
@@ -80,7 +84,7 @@ def test_it_starts_with_what_is_there() -> None:
     assert len(model.changes) == 2
 
 
-def test_pods_that_nothing_else_stands_for_are_shown() -> None:
+def test_pods_without_a_workload_are_shown() -> None:
     def owned(kind: str) -> dict[str, Any]:
         return {"ownerReferences": [{"kind": kind, "controller": True}]}
 
@@ -98,7 +102,7 @@ def test_pods_that_nothing_else_stands_for_are_shown() -> None:
     assert Workload("replicaset/web", 3, 3, "") in model.workloads()
 
 
-def test_authors_are_those_that_the_server_recorded() -> None:
+def test_authors_are_read_from_the_recorded_causes() -> None:
     model = Model()
     model.see("Pod", "ADDED", pod(resourceVersion="3", managedFields=[entry("kcm")]), NOW)
     model.see("Pod", "MODIFIED", {**pod(resourceVersion="4", managedFields=[entry("kcm")])}, NOW)
@@ -108,7 +112,7 @@ def test_authors_are_those_that_the_server_recorded() -> None:
     assert model.unattributed(10) == []
 
 
-def test_authors_as_far_as_an_object_tells() -> None:
+def test_authors_are_guessed_from_objects_without_causes() -> None:
     """For servers that keep no causes."""
     model = Model()
     first = [entry("kubectl"), entry("kcm")]
@@ -132,11 +136,11 @@ def test_authors_as_far_as_an_object_tells() -> None:
         ("jane", "", "jane"),
     ],
 )
-def test_how_authors_are_called(user: str, agent: str, shown: str) -> None:
+def test_names_of_authors(user: str, agent: str, shown: str) -> None:
     assert author({"user": user, "agent": agent, "verb": "update"}) == shown
 
 
-async def test_who_scaled_is_who_scaled(local_server: LocalServer, client: Client, typed: Typed) -> None:
+async def test_the_author_of_a_scale_write(local_server: LocalServer, client: Client, typed: Typed) -> None:
     """Through the API: the causes of writes are served to those who may read them."""
     await typed("create deployment web --image=nginx")
     await typed("scale deployment/web --replicas=3")
@@ -169,7 +173,7 @@ def test_states_of_pods() -> None:
     assert pod_state(found) == "Terminating"
 
 
-def test_names_and_messages_cannot_write_on_the_screen() -> None:
+def test_control_characters_are_escaped_on_the_screen() -> None:
     model = Model()
     about = {"kind": "Pod", "name": "[red]x"}
     event = {"involvedObject": about, "reason": "Bad\x1b[1A", "message": "a\x1b[2Jb\n c", "type": "Warning"}
@@ -188,7 +192,7 @@ def test_the_width_of_the_terminal_is_used() -> None:
     assert all(len(line) == 60 for line in text(model, width=60).splitlines())
 
 
-def test_names_are_whole_on_a_narrow_terminal() -> None:
+def test_names_are_not_cut_on_a_narrow_terminal() -> None:
     model = Model()
     model.see("Deployment", "ADDED", deployment(1), NOW)
     waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
@@ -198,7 +202,7 @@ def test_names_are_whole_on_a_narrow_terminal() -> None:
     assert re.search("deployment/web +[█░]+.* 1/3", shown) and re.search("pod/crash +[█░]+.* 0/1", shown)
 
 
-def test_much_is_scrolled() -> None:
+def test_long_panels_scroll() -> None:
     model, view = Model(), View()
     for number in range(300):
         job = {"metadata": {"name": f"j{number:03}"}, "spec": {}}
@@ -229,7 +233,7 @@ def test_keys() -> None:
     assert keys_of(b"jq\x03") == ["down", "quit", "quit"]
 
 
-async def test_once_as_text(typed: Typed) -> None:
+async def test_one_screen_as_text(typed: Typed) -> None:
     shown = await typed("watch --once")
     assert "desired against observed" in shown
     assert "a live view needs a terminal" in await typed.refused("watch")

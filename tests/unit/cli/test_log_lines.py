@@ -1,4 +1,4 @@
-"""The lines of many logs, and who says them."""
+"""Log lines of several containers, with their prefixes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from command_line import Result, surroundings
 
 from setpoint.cli.main import run_within
 from setpoint.client import Client
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 
-def pod(name: str, **spec: object) -> dict:
+def pod(name: str, **spec: object) -> Obj:
     say = [{"name": part, "image": "busybox", "command": ["sh", "-c", f"echo {name} {part}; exit 0"]} for part in "ab"]
     return {
         "apiVersion": "v1",
@@ -23,7 +24,7 @@ def pod(name: str, **spec: object) -> dict:
 
 
 @virtual(nodes=1)
-async def test_all_of_them_with_their_names(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_lines_of_all_containers_have_prefixes(cluster: VirtualCluster, tmp_path: Path) -> None:
     for name in ("one", "two"):
         await cluster.client.create(pod(name))
 

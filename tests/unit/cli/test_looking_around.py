@@ -1,4 +1,4 @@
-"""`explain`, `auth`, `events`, `top`, `cluster-info`, `certificate`: what does not need kubectl to be told."""
+"""`explain`, `auth`, `events`, `top`, `cluster-info` and `certificate`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from local_server import LocalServer
 
-from setpoint.cli.explaining.plaintext import Explainer
-from setpoint.cli.explaining.plaintext_v2 import wrapped
-from setpoint.cli.explaining.wrapping import indent, wrap
+from setpoint.cli.explaining import Explainer, indent, wrap, wrapped
 from setpoint.cli.failures import Failed
 from setpoint.cli.verbs.auth.reconcile import uncovered
 
@@ -36,7 +34,7 @@ def test_lines_are_broken_at_blanks(text: str, limit: int, out: str) -> None:
 
 
 @given(st.text(alphabet="ab \n", max_size=60), st.integers(1, 12))
-def test_words_stay_and_only_long_ones_make_long_lines(text: str, limit: int) -> None:
+def test_words_are_not_broken(text: str, limit: int) -> None:
     lines = wrap(text, limit).split("\n")
     assert " ".join(lines).split() == text.split()
     assert all(len(line) <= limit or any(len(word) >= limit for word in line.split()) for line in lines)
@@ -46,13 +44,18 @@ def test_indentation_of_every_line() -> None:
     assert indent("a\nb\n", 2) == "  a\n  b\n  "
 
 
-def test_the_older_way_keeps_lists_and_what_is_indented() -> None:
+def test_the_older_format_keeps_lists_and_indentation() -> None:
     assert wrapped("what:\n- one two\n- three\n    code\n\nend of it", 9) == [
-        "what:", "- one two", "- three", "    code", "", "end of it",
-    ]  # fmt: skip
+        "what:",
+        "- one two",
+        "- three",
+        "    code",
+        "",
+        "end of it",
+    ]
 
 
-def test_fields_that_contain_themselves() -> None:
+def test_recursive_fields() -> None:
     kind = {"group": "", "kind": "Tree", "version": "v1"}
     document = {
         "paths": {"/api/v1/trees": {"get": {"x-kubernetes-group-version-kind": kind}}},
@@ -87,7 +90,7 @@ async def test_explain(typed: Typed) -> None:
     assert "RESOURCE: spec <Object>" in await typed("explain pods.spec --output=plaintext-openapiv2")
 
 
-async def test_what_one_may_do(typed: Typed) -> None:
+async def test_auth_can_i(typed: Typed) -> None:
     assert await typed("auth can-i create pods") == "yes\n"
     done = await typed.run("auth can-i create pods --as=nobody")
     assert (done.code, done.out) == (1, "no\n")
@@ -99,7 +102,7 @@ async def test_what_one_may_do(typed: Typed) -> None:
     assert "Username    ann\n" in await typed("auth whoami --as=ann")
 
 
-def test_rules_that_are_covered() -> None:
+def test_covered_rules() -> None:
     having = [
         {"apiGroups": [""], "resources": ["pods", "*/log"], "verbs": ["get"]},
         {"nonResourceURLs": ["/api/*"], "verbs": ["*"]},
@@ -118,7 +121,7 @@ def test_rules_that_are_covered() -> None:
     ]
 
 
-async def test_reconciling_takes_nothing_away_unless_told(typed: Typed) -> None:
+async def test_reconcile_removes_nothing_by_default(typed: Typed) -> None:
     def role(verbs: str) -> str:
         return (
             '{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"r"},'
@@ -168,17 +171,22 @@ async def test_events(typed: Typed, local_server: LocalServer) -> None:
     assert (await typed.run("events --for pod/q")).out == ""
 
 
-async def test_where_the_cluster_is(typed: Typed, tmp_path: Path) -> None:
+async def test_cluster_info(typed: Typed, tmp_path: Path) -> None:
     assert (await typed("cluster-info")).startswith("Kubernetes control plane is running at https://local\n")
     await typed(f"cluster-info dump --output-directory={tmp_path}/state --namespaces=default")
     assert json.loads((tmp_path / "state" / "nodes.json").read_text())["kind"] == "NodeList"
     assert sorted(path.name for path in (tmp_path / "state" / "default").iterdir()) == [
-        "daemonsets.json", "deployments.json", "events.json", "pods.json", "replicasets.json",
-        "replication-controllers.json", "services.json",
-    ]  # fmt: skip
+        "daemonsets.json",
+        "deployments.json",
+        "events.json",
+        "pods.json",
+        "replicasets.json",
+        "replication-controllers.json",
+        "services.json",
+    ]
 
 
-async def test_nobody_measures_here(typed: Typed) -> None:
+async def test_top_without_metrics(typed: Typed) -> None:
     done = await typed.run("top node")
     assert done.code == 1
     assert "Metrics API not available" in done.err or "metrics not available yet" in done.err

@@ -1,4 +1,4 @@
-"""Finding commands, telling failures, exit codes."""
+"""Dispatch of commands, error messages, exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def every_command(command: Command = ROOT, path: tuple[str, ...] = ()) -> Iterat
         yield from every_command(found, (*path, name))
 
 
-def test_every_command_has_a_help_that_tells_of_every_flag(tmp_path: Path) -> None:
+def test_the_help_of_every_command_lists_all_flags(tmp_path: Path) -> None:
     """Also those that cannot run without a certain flag."""
     for name, command in every_command():
         done = typed_offline(f"{name} --help", tmp_path)
@@ -50,7 +50,7 @@ def test_the_help_of_a_server_begins_with_the_common_flags(tmp_path: Path) -> No
     assert typed_offline("get --help-all", tmp_path).out == typed_offline("get --help", tmp_path).out
 
 
-def test_help_is_a_command_too(tmp_path: Path) -> None:
+def test_help_is_also_a_command(tmp_path: Path) -> None:
     assert typed_offline("help", tmp_path).out == typed_offline("--help", tmp_path).out
     for line in ("get", "create deployment", "nodes add"):
         assert typed_offline(f"help {line}", tmp_path).out == typed_offline(f"{line} --help", tmp_path).out
@@ -59,7 +59,7 @@ def test_help_is_a_command_too(tmp_path: Path) -> None:
     assert "there is no command `setpoint rollout sttus`: did you mean `setpoint help rollout status`?" in refused.err
 
 
-def test_the_program_tells_its_version_as_a_flag(tmp_path: Path) -> None:
+def test_version_flag(tmp_path: Path) -> None:
     done = typed_offline("--version", tmp_path)
     assert (done.code, done.out) == (0, f"setpoint {__version__}\n")
 
@@ -75,13 +75,13 @@ def test_the_program_tells_its_version_as_a_flag(tmp_path: Path) -> None:
         ("rollout sttus deployment/web", "status"),
     ],
 )
-def test_a_misspelt_subcommand_is_answered_with_a_suggestion(tmp_path: Path, line: str, meant: str) -> None:
+def test_a_misspelt_subcommand_gets_a_suggestion(tmp_path: Path, line: str, meant: str) -> None:
     done = typed_offline(line, tmp_path)
     assert done.code == 1
     assert f"Did you mean this?\n\t{meant}\n" in done.err
 
 
-def test_many_flags_are_told_apart_in_the_help(tmp_path: Path) -> None:
+def test_flags_are_grouped_in_the_help(tmp_path: Path) -> None:
     error_text = typed_offline("apiserver --help-all", tmp_path).out
     own, _, rest = error_text.partition("\nServing options:\n")
     assert "--data-dir" in own
@@ -89,23 +89,21 @@ def test_many_flags_are_told_apart_in_the_help(tmp_path: Path) -> None:
     assert rest.index("--port") < rest.index("\nAudit log options:\n") < rest.index("--audit-policy-file")
 
 
-def test_the_program_tells_its_version_where_there_is_no_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_version_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = typed_offline("version", tmp_path)
     assert (done.code, done.out) == (1, f"Client Version: v{__version__}\n")
     assert done.err.startswith("error: no cluster to connect to was found")
 
 
-def test_an_unknown_command_is_answered_with_a_suggestion(tmp_path: Path) -> None:
+def test_an_unknown_command_gets_a_suggestion(tmp_path: Path) -> None:
     done = typed_offline("verson", tmp_path)
     assert done.code == 1
     assert done.err.startswith('error: unknown command "verson" for "setpoint"')
     assert "\tversion\n" in done.err
 
 
-def test_no_cluster_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cluster_gives_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = typed_offline("api-versions", tmp_path)
     assert done.code == 1
@@ -114,7 +112,7 @@ def test_no_cluster_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.Mo
     assert "setpoint up" in done.err
 
 
-def test_an_unreachable_server(tmp_path: Path) -> None:
+def test_an_unreachable_server_gives_a_clear_error(tmp_path: Path) -> None:
     done = typed_offline("api-versions --server http://127.0.0.1:1", tmp_path)
     assert done.code == 1
     assert done.err == "The connection to the server http://127.0.0.1:1 was refused: is it running?\n"
@@ -189,5 +187,5 @@ async def test_warnings_as_errors(typed: Typed) -> None:
         ),
     ],
 )
-def test_how_failures_are_told(error: Exception, text: str) -> None:
+def test_messages_and_exit_codes_of_failures(error: Exception, text: str) -> None:
     assert error_text(error) == text

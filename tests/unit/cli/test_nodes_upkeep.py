@@ -9,7 +9,7 @@ import pytest
 from command_line import Typed
 from local_server import LocalServer
 
-from setpoint.cli.verbs.nodes.taint import Taint, changed
+from setpoint.cli.verbs.taint import Taint, changed
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 
@@ -41,7 +41,7 @@ def test_taints_in_order() -> None:
     assert changed(node, new, [Taint("a", "", "NoSchedule")], False)[1] == "modified"
 
 
-async def test_taints_come_and_go(typed: Typed, node: LocalServer) -> None:
+async def test_taints_are_added_and_removed(typed: Typed, node: LocalServer) -> None:
     assert await typed("taint node n a=b:NoSchedule") == "node/n tainted\n"
     assert "already has a taint(s) with same effect(s)" in await typed.refused("taint node n a=c:NoSchedule")
     assert await typed("taint node n a=c:NoSchedule --overwrite") == "node/n modified\n"
@@ -58,7 +58,7 @@ async def test_cordoning(typed: Typed, node: LocalServer) -> None:
     assert "unschedulable" not in json.loads(await typed("get node n -o json"))["spec"]
 
 
-async def test_pods_that_would_be_lost_are_in_the_way(typed: Typed, node: LocalServer) -> None:
+async def test_drain_stops_at_pods_that_would_be_lost(typed: Typed, node: LocalServer) -> None:
     await node.client.create(pod("alone"))
     await node.client.create(pod("data", owner="ReplicaSet", volumes=[{"name": "d", "emptyDir": {}}]))
     done = await typed.run("drain n")
@@ -69,13 +69,17 @@ async def test_pods_that_would_be_lost_are_in_the_way(typed: Typed, node: LocalS
     done = await typed.run("drain n --force --delete-emptydir-data --grace-period=0")
     assert done.code == 0
     assert sorted(done.out.splitlines()) == [
-        "evicting pod default/alone", "evicting pod default/data", "node/n already cordoned", "node/n drained",
-        "pod/alone evicted", "pod/data evicted",
-    ]  # fmt: skip
+        "evicting pod default/alone",
+        "evicting pod default/data",
+        "node/n already cordoned",
+        "node/n drained",
+        "pod/alone evicted",
+        "pod/data evicted",
+    ]
     assert done.err == "Warning: deleting Pods that declare no controller: default/alone\n"
 
 
-async def test_pods_of_daemon_sets_stay(typed: Typed, node: LocalServer) -> None:
+async def test_drain_ignores_pods_of_daemon_sets(typed: Typed, node: LocalServer) -> None:
     await node.client.create(pod("d", owner="DaemonSet"))
     assert 'daemonsets.apps "x" not found' in (await typed.run("drain n")).err
     await node.client.create(
@@ -98,17 +102,26 @@ async def test_pods_of_daemon_sets_stay(typed: Typed, node: LocalServer) -> None
     assert await typed("get pod d -o name") == "pod/d\n"
 
 
-async def test_budgets_make_it_wait(typed: Typed, node: LocalServer) -> None:
+async def test_drain_waits_for_disruption_budgets(typed: Typed, node: LocalServer) -> None:
     await node.client.create(pod("a", owner="ReplicaSet"))
     await typed("create pdb p --selector=app=a --min-available=1")
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     await node.client.patch(("v1", "Pod"), "a", status, "default", subresource="status")
     await node.client.patch(
-        ("policy/v1", "PodDisruptionBudget"), "p",
-        {"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
-                    "expectedPods": 1}},
-        "default", subresource="status",
-    )  # fmt: skip
+        ("policy/v1", "PodDisruptionBudget"),
+        "p",
+        {
+            "status": {
+                "observedGeneration": 1,
+                "disruptionsAllowed": 0,
+                "currentHealthy": 1,
+                "desiredHealthy": 1,
+                "expectedPods": 1,
+            }
+        },
+        "default",
+        subresource="status",
+    )
     done = await typed.while_time_passes("drain n --timeout=8s", 20)
     assert done.code == 1
     assert done.out.count("evicting pod default/a\n") == 3

@@ -31,7 +31,7 @@ async def test_patches_of_every_type(typed: Typed, local_server: LocalServer) ->
     assert await data(local_server) == {"c": "d", "e": "f"}
 
 
-async def test_lists_merge_and_subresources_are_reached(typed: Typed, local_server: LocalServer) -> None:
+async def test_lists_are_merged_and_subresources_are_patched(typed: Typed, local_server: LocalServer) -> None:
     await typed("create -f -", DEPLOYMENT)
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "z", "image": "new"}]}}}}
     await typed(f"patch deploy web -p '{json.dumps(patch)}'")
@@ -73,12 +73,12 @@ def test_files_are_patched_without_a_server(tmp_path: Path) -> None:
         ("replace -f - --force --dry-run=server", "--dry-run can not be used when --force is set"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(typed: Typed, line: str, complaint: str) -> None:
+async def test_invalid_arguments_are_rejected(typed: Typed, line: str, complaint: str) -> None:
     await typed("create -f -", ONE)
     assert complaint in await typed.refused(line)
 
 
-async def test_replaced_whole(typed: Typed, local_server: LocalServer) -> None:
+async def test_replace_updates_the_whole_object(typed: Typed, local_server: LocalServer) -> None:
     await typed("create -f -", ONE)
     assert await typed("replace -f -", ONE.replace("a: b", "c: d")) == "configmap/one replaced\n"
     assert await data(local_server) == {"c": "d"}
@@ -90,7 +90,7 @@ async def test_replaced_whole(typed: Typed, local_server: LocalServer) -> None:
     assert 'Error from server (Conflict): error when replacing "STDIN"' in await typed.refused("replace -f -", stale)
 
 
-async def test_replaced_by_force(typed: Typed, local_server: LocalServer) -> None:
+async def test_replace_with_force_deletes_and_creates(typed: Typed, local_server: LocalServer) -> None:
     await typed("create -f -", ONE)
     before = (await local_server.client.get(MAP, "one", "default"))["metadata"]["uid"]
     assert await typed("replace --force -f -", ONE) == (

@@ -12,7 +12,7 @@ def program(path: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_plugins_are_listed_with_what_is_wrong_with_them(tmp_path: Path) -> None:
+def test_plugins_are_listed_with_their_problems(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     program(one / "kubectl-foo")
     program(one / "setpoint-config-view")

@@ -1,4 +1,4 @@
-"""`exec`, `attach`, `cp` and `port-forward`, with real programs and ports at the other end."""
+"""`exec`, `attach`, `cp` and `port-forward`, with real programs and ports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import socket
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import Typed
@@ -15,12 +14,11 @@ from kubelet_by_hand import Kubelet
 from local_server import LocalServer
 from real_programs import RealPrograms
 
-from setpoint.cli.copying import packed, place, unpack
 from setpoint.cli.failures import Failed
 from setpoint.cli.pod_session import _Keys, detach_keys
-from setpoint.cli.ports import Pair, addresses, pairs
-
-Obj = dict[str, Any]
+from setpoint.cli.verbs.cp import packed, place, unpack
+from setpoint.cli.verbs.port_forward import Pair, addresses, pairs
+from setpoint.meta.objects import Obj
 
 
 def pod(name: str, *containers: str) -> Obj:
@@ -56,16 +54,16 @@ async def test_exec_carries_all_three_streams_and_the_exit_code(typed: Typed, no
     ]
 
 
-async def test_what_is_larger_than_any_message_goes_through_whole(typed: Typed, node: RealPrograms) -> None:
+async def test_data_larger_than_one_message_is_transferred(typed: Typed, node: RealPrograms) -> None:
     text = "0123456789abcde\n" * 20_000
     assert await typed("exec -i one -- cat", stdin=text) == text
 
 
-async def test_without_i_nothing_is_read(typed: Typed, node: RealPrograms) -> None:
+async def test_without_stdin_nothing_is_read(typed: Typed, node: RealPrograms) -> None:
     assert await typed("exec one -- cat", stdin="not for you") == ""
 
 
-async def test_which_container(typed: Typed, node: RealPrograms) -> None:
+async def test_the_selected_container(typed: Typed, node: RealPrograms) -> None:
     done = await typed.run("exec two -- true")
     assert (done.code, done.err) == (0, 'Defaulted container "a" out of: a, b\n')
     assert (await typed.run("exec two -q -- true")).err == ""
@@ -99,26 +97,26 @@ async def test_which_container(typed: Typed, node: RealPrograms) -> None:
         ("port-forward one 1:2:3", "invalid port format '1:2:3'"),
     ],
 )
-async def test_what_makes_no_sense(typed: Typed, node: RealPrograms, line: str, told: str) -> None:
+async def test_invalid_arguments_are_rejected(typed: Typed, node: RealPrograms, line: str, told: str) -> None:
     assert told in await typed.refused(line)
     assert not node.asked
 
 
-async def test_a_node_that_refuses(typed: Typed, node: RealPrograms) -> None:
+async def test_errors_of_the_node_are_shown(typed: Typed, node: RealPrograms) -> None:
     node.refusal = b"not today"
     assert await typed.refused("exec one -- ls") == "Error from server: unable to upgrade connection: not today\n"
     told = await typed.refused("port-forward one 80")
     assert told == "error: error upgrading connection: unable to upgrade connection: not today\n"
 
 
-async def test_attach_tells_that_it_is_recorded(typed: Typed, node: RealPrograms) -> None:
+async def test_attach_mentions_that_output_is_logged(typed: Typed, node: RealPrograms) -> None:
     done = await typed.run("attach -i one", stdin="hello\n")
     assert (done.code, done.out) == (0, "hello\n")
     assert done.err.startswith("All commands and output from this session will be recorded in container logs")
     assert (await typed.run("attach -iq one", stdin="hello\n")).err == ""
 
 
-async def test_run_attaches_to_what_it_has_made(typed: Typed, node: RealPrograms) -> None:
+async def test_run_attaches_to_the_created_pod(typed: Typed, node: RealPrograms) -> None:
     kubelet = Kubelet(typed.server.client, typed.server.clock)
     running = asyncio.ensure_future(typed.run("run new --image=i -iq --rm --restart=Never", stdin="hello\n"))
     made: list[Obj] = []
@@ -140,7 +138,7 @@ async def test_run_attaches_to_what_it_has_made(typed: Typed, node: RealPrograms
 # -- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_keys_that_detach_may_come_one_by_one_and_others_are_not_lost() -> None:
+def test_detach_keys_may_arrive_one_by_one() -> None:
     keys = _Keys(detach_keys("ctrl-p,ctrl-q"))
     assert keys.passed(b"ab\x10") == b"ab"
     assert keys.passed(b"c") == b"\x10c"
@@ -155,7 +153,7 @@ def test_keys_that_detach_may_come_one_by_one_and_others_are_not_lost() -> None:
 # -- cp -------------------------------------------------------------------------------------------------------------
 
 
-async def test_files_and_directories_go_there_and_come_back(typed: Typed, node: RealPrograms, tmp_path: Path) -> None:
+async def test_files_and_directories_are_copied_both_ways(typed: Typed, node: RealPrograms, tmp_path: Path) -> None:
     source, far = tmp_path / "source", tmp_path / "far"
     (source / "deep" / "er").mkdir(parents=True)
     (source / "empty").mkdir()
@@ -181,7 +179,7 @@ async def test_files_and_directories_go_there_and_come_back(typed: Typed, node: 
     assert (tmp_path / "single").read_bytes() == b"\x00\xff"
 
 
-async def test_a_copy_that_breaks_off_is_taken_up_again(typed: Typed, node: RealPrograms, tmp_path: Path) -> None:
+async def test_an_interrupted_copy_is_resumed(typed: Typed, node: RealPrograms, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(range(256)) * 400)
     node.cut_after = 1000
     done = await typed.run(f"cp one:{tmp_path}/big {tmp_path}/copy --retries 2")
@@ -190,7 +188,7 @@ async def test_a_copy_that_breaks_off_is_taken_up_again(typed: Typed, node: Real
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "big").read_bytes()
 
 
-async def test_a_file_that_is_not_there(typed: Typed, node: RealPrograms, tmp_path: Path) -> None:
+async def test_a_missing_file_is_an_error(typed: Typed, node: RealPrograms, tmp_path: Path) -> None:
     done = await typed.run(f"cp one:{tmp_path}/nothing {tmp_path}/copy")
     assert done.code == 2
     assert "No such file" in done.out
@@ -210,7 +208,7 @@ def archive(*entries: tuple[str, bytes, str]) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("name", ["d/../../out", "d/../../../../out", "d/a/../../../out", "d/..\\..\\out"])
-def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
+def test_nothing_is_written_outside_the_destination(tmp_path: Path, name: str) -> None:
     """CVE-2019-11246."""
     target = tmp_path / "in" / "target"
     told: list[str] = []
@@ -219,7 +217,7 @@ def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
     assert not list(tmp_path.rglob("out"))
 
 
-def test_no_link_leads_out(tmp_path: Path) -> None:
+def test_links_out_of_the_destination_are_skipped(tmp_path: Path) -> None:
     """CVE-2019-11246."""
     target, told = tmp_path / "target", list[str]()
     target.mkdir()
@@ -238,14 +236,14 @@ def test_no_link_leads_out(tmp_path: Path) -> None:
     assert len(told) == 3
 
 
-def test_an_archive_of_something_else(tmp_path: Path) -> None:
+def test_an_unexpected_archive_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="tar contents corrupted"):
         unpack(archive(("etc/passwd", tarfile.REGTYPE, "")), "d", str(tmp_path), lambda *_: None)
     with pytest.raises(Failed, match="broken"):
         unpack(io.BytesIO(b"x" * 2048), "d", str(tmp_path), lambda *_: None)
 
 
-async def test_names_that_are_long_or_not_unicode(tmp_path: Path) -> None:
+async def test_long_and_non_unicode_names(tmp_path: Path) -> None:
     odd = tmp_path / ("n" * 120) / "\udcff-odd"
     odd.parent.mkdir()
     odd.write_text("content")
@@ -254,7 +252,7 @@ async def test_names_that_are_long_or_not_unicode(tmp_path: Path) -> None:
     assert (tmp_path / "copy" / odd.name).read_text() == "content"
 
 
-def test_places() -> None:
+def test_file_specifications() -> None:
     assert place("a/b/") == ("a/b", "", "")
     assert place("pod:/x/") == ("/x", "pod", "")
     assert place("ns/pod:x:y") == ("x:y", "pod", "ns")
@@ -263,7 +261,7 @@ def test_places() -> None:
 # -- port-forward ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_port_leads_into_the_pod(typed: Typed, node: RealPrograms) -> None:
+async def test_a_forwarded_port_reaches_the_pod(typed: Typed, node: RealPrograms) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello " + await reader.readline())
         writer.close()
@@ -318,7 +316,7 @@ SERVICE: Obj = {
         ("1:", "remote port cannot be empty", None),
     ],
 )
-def test_ports(word: str, of_pod: Pair | str, of_service: Pair | str | None) -> None:
+def test_port_specifications(word: str, of_pod: Pair | str, of_service: Pair | str | None) -> None:
     for owner, wanted in ((pod("p"), of_pod), (SERVICE, of_service)):
         if isinstance(wanted, str):
             with pytest.raises(Failed) as raised:
@@ -328,6 +326,6 @@ def test_ports(word: str, of_pod: Pair | str, of_service: Pair | str | None) -> 
             assert pairs([word], owner, pod("p")) == [wanted]
 
 
-def test_addresses() -> None:
+def test_listen_addresses() -> None:
     assert addresses(["localhost"]) == [("127.0.0.1", False), ("::1", False)]
     assert addresses(["0.0.0.0", "::"]) == [("0.0.0.0", True), ("::", True)]

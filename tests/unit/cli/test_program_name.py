@@ -1,4 +1,4 @@
-"""What the banner of `up` says must work in the shell that it is read in."""
+"""The program name in the banner of `up` works in the user's shell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.cli.program_name import program_name
+from setpoint.cli.up import program_name
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_in_an_activated_environment(checkout: Path) -> None:
     assert program_name({"PATH": f"{checkout}/.venv/bin:/usr/bin"}, [f"{checkout}/.venv/bin/setpoint"]) == "setpoint"
 
 
-def test_another_program_of_the_name_is_not_meant(checkout: Path) -> None:
+def test_another_program_of_the_same_name_is_not_used(checkout: Path) -> None:
     other = checkout / "other"
     other.mkdir()
     (other / "setpoint").write_text("#!/bin/sh\n")
@@ -37,7 +37,7 @@ def test_another_program_of_the_name_is_not_meant(checkout: Path) -> None:
     assert program_name({"PATH": str(other)}, [".venv/bin/setpoint"]) == ".venv/bin/setpoint"
 
 
-def test_from_elsewhere_and_as_a_module(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_another_directory_and_as_a_module(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (checkout / "a b").mkdir()
     monkeypatch.chdir(checkout / "a b")
     assert program_name({}, [f"{checkout}/.venv/bin/setpoint"]) == f"{checkout}/.venv/bin/setpoint"

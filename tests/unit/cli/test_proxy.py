@@ -35,7 +35,7 @@ async def ask(socket: str, request: str, body: bytes = b"") -> str:
     return answer.decode()
 
 
-async def test_requests_are_handed_on_with_the_users_rights(typed: Typed, tmp_path: Path) -> None:
+async def test_requests_are_forwarded_with_the_users_credentials(typed: Typed, tmp_path: Path) -> None:
     async with proxy(typed, tmp_path) as socket:
         assert (tmp_path / "proxy.sock").stat().st_mode & 0o077 == 0
         got = await ask(socket, "GET /api/v1/namespaces/default")
@@ -49,7 +49,7 @@ async def test_requests_are_handed_on_with_the_users_rights(typed: Typed, tmp_pa
         assert (await ask(socket, "GET /api/v1/nothing")).startswith("HTTP/1.1 404")
 
 
-async def test_a_watch_flows(typed: Typed, tmp_path: Path) -> None:
+async def test_a_watch_is_streamed(typed: Typed, tmp_path: Path) -> None:
     async with proxy(typed, tmp_path) as socket:
         reader, writer = await asyncio.open_unix_connection(socket)
         writer.write(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -76,12 +76,14 @@ async def test_a_watch_flows(typed: Typed, tmp_path: Path) -> None:
         ("", "GET version", 400),
     ],
 )
-async def test_what_is_let_through(typed: Typed, tmp_path: Path, flags: str, request_line: str, status: int) -> None:
+async def test_accepted_and_rejected_paths(
+    typed: Typed, tmp_path: Path, flags: str, request_line: str, status: int
+) -> None:
     async with proxy(typed, tmp_path, flags) as socket:
         assert (await ask(socket, request_line)).startswith(f"HTTP/1.1 {status} ")
 
 
-async def test_files(typed: Typed, tmp_path: Path) -> None:
+async def test_static_files(typed: Typed, tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "sub").mkdir(parents=True)
     (site / "page.html").write_text("<p>page")
@@ -97,7 +99,7 @@ async def test_files(typed: Typed, tmp_path: Path) -> None:
         assert (await ask(socket, "POST /static/page.html")).startswith("HTTP/1.1 405 ")
 
 
-async def test_bad_flags(typed: Typed, tmp_path: Path) -> None:
+async def test_invalid_flags(typed: Typed, tmp_path: Path) -> None:
     assert "cannot set --unix-socket and --port" in await typed.refused("proxy --port=1 --unix-socket=x")
     assert "Error compiling re" in await typed.refused("proxy --accept-paths=(")
     (tmp_path / "file").touch()

@@ -1,4 +1,4 @@
-"""`rollout`, without a controller: what is told of states that a test writes, and what is sent."""
+"""`rollout` without controllers: the messages for given states, and the requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_progress_of_a_deployment(status: dict[str, Any], line: str, through: bo
     assert deployment_progress(workload(status, replicas=2), 0) == (line, through)
 
 
-def test_a_deployment_that_will_never_be_through() -> None:
+def test_a_deployment_that_exceeded_its_deadline() -> None:
     late = {"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}
     with pytest.raises(Failed, match='deployment "x" exceeded its progress deadline'):
         deployment_progress(workload(late, replicas=2), 0)
@@ -118,7 +118,7 @@ async def test_restart_is_a_change_of_the_template(typed: Typed) -> None:
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
 
 
-async def test_nothing_there_and_nothing_said(typed: Typed) -> None:
+async def test_missing_objects_and_missing_arguments(typed: Typed) -> None:
     done = await typed.run("rollout restart deploy -l a=b")
     assert (done.code, done.out, done.err) == (0, "", "No resources found in default namespace.\n")
     assert await typed.refused("rollout status") == "error: required resource not specified\n"
@@ -126,7 +126,7 @@ async def test_nothing_there_and_nothing_said(typed: Typed) -> None:
     assert done.code == 1 and "rollout undo" in done.err
 
 
-async def test_status_gives_up_in_time(typed: Typed) -> None:
+async def test_status_stops_at_the_timeout(typed: Typed) -> None:
     await typed("create deployment web --image=i")
     done = await typed.while_time_passes("rollout status deploy/web --timeout=100ms", 1)
     assert (done.code, done.err) == (1, "error: timed out waiting for the condition\n")

@@ -40,7 +40,7 @@ async def test_overrides(typed: Typed, kind: str, patch: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["Nginx", "nginx:", "a//b", "nginx@sha256:12", "a b", "-x", "x" * 5000 + ":" * 50])
-async def test_images_that_are_none(typed: Typed, image: str) -> None:
+async def test_invalid_images(typed: Typed, image: str) -> None:
     assert "invalid reference format" in await typed.refused(
         f"run p --image '{image}'".replace("--image '-", "--image='-")
     )

@@ -33,7 +33,7 @@ async def test_dry_runs_change_nothing(typed: Typed) -> None:
     assert (printed["spec"]["replicas"], await size(typed)) == (3, 1)
 
 
-async def test_some_are_scaled_where_others_are_not_there(typed: Typed) -> None:
+async def test_missing_objects_do_not_stop_the_others(typed: Typed) -> None:
     await typed("create deployment web --image=i")
     done = await typed.run("scale deploy/web deploy/no --replicas=2")
     assert (done.code, done.out) == (1, "deployment.apps/web scaled\n")
@@ -41,14 +41,14 @@ async def test_some_are_scaled_where_others_are_not_there(typed: Typed) -> None:
     assert await typed.refused("scale deploy -l a=b --replicas=2") == "error: no objects passed to scale\n"
 
 
-async def test_waiting_ends_when_there_are_enough_or_time_is_up(typed: Typed) -> None:
+async def test_waiting_ends_when_scaled_or_at_the_timeout(typed: Typed) -> None:
     await typed("create deployment web --image=i --replicas=0")
     assert await typed("scale deploy/web --replicas=0 --timeout=10s") == "deployment.apps/web scaled\n"
     done = await typed.while_time_passes("scale deploy/web --replicas=2 --timeout=500ms", 1)
     assert (done.code, done.err) == (1, 'error: timed out waiting for "web" to be synced\n')
 
 
-async def test_the_command_is_recorded_where_that_is_wanted(typed: Typed) -> None:
+async def test_record_writes_the_change_cause(typed: Typed) -> None:
     await typed("create deployment web --image=i")
     await typed("scale deploy/web --replicas=2 --record")
     cause = json.loads(await typed("get deploy web -o json"))["metadata"]["annotations"]["kubernetes.io/change-cause"]

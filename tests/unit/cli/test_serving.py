@@ -1,4 +1,4 @@
-"""A command that is a server governs the garbage collector, and gives it back as it was."""
+"""A server command disables garbage collection during start-up and restores it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Listener:
         pass
 
 
-def test_nothing_is_collected_until_it_is_ready() -> None:
+def test_no_garbage_collection_until_ready() -> None:
     listener: Any = Listener()
     before = gc.get_threshold(), list(gc.callbacks)
 
@@ -40,12 +40,12 @@ def test_nothing_is_collected_until_it_is_ready() -> None:
     assert gc.isenabled() and (gc.get_threshold(), gc.callbacks) == before
 
 
-def test_one_that_cannot_start_gives_it_back() -> None:
+def test_a_failed_start_restores_garbage_collection() -> None:
     @serving.server
     def run(call: Any) -> None:
         assert not gc.isenabled()
         raise Failed("no")
 
     with pytest.raises(Failed):
-        run(Listener())
+        run(Listener())  # type: ignore[arg-type]
     assert gc.isenabled()

@@ -55,7 +55,7 @@ async def test_environments(typed: Typed) -> None:
     assert "already has a value (3)" in await typed.refused("set env deploy/web A=5 --overwrite=false")
 
 
-def test_variables_keep_their_places() -> None:
+def test_variables_keep_their_order() -> None:
     there = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
     new = [{"name": "C", "value": "3"}, {"name": "A", "value": "4"}, {"name": "A", "value": "5"}]
     assert updated(there, new, ["B"]) == [{"name": "A", "value": "4"}, {"name": "C", "value": "3"}]
@@ -63,10 +63,19 @@ def test_variables_keep_their_places() -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern", "fits"),
-    [("web", "*", True), ("web", "web", True), ("web", "w*", True), ("web", "we", False), ("web", "*b", True),
-     ("web", "w?b", False), ("web", "e*", True), ("web", "*e", False), ("web", "x*", False)],
-)  # fmt: skip
-def test_only_stars_are_special(name: str, pattern: str, fits: bool) -> None:
+    [
+        ("web", "*", True),
+        ("web", "web", True),
+        ("web", "w*", True),
+        ("web", "we", False),
+        ("web", "*b", True),
+        ("web", "w?b", False),
+        ("web", "e*", True),
+        ("web", "*e", False),
+        ("web", "x*", False),
+    ],
+)
+def test_only_asterisks_are_wildcards(name: str, pattern: str, fits: bool) -> None:
     assert matches(name, pattern) is fits
 
 
@@ -88,7 +97,7 @@ async def test_selectors_of_services_only(typed: Typed) -> None:
     assert "the object has been modified" in await typed.refused("set selector svc s a=c --resource-version=1")
 
 
-def test_files_need_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_files_need_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     typed_offline("create deployment web --image=a --dry-run=client -o yaml", tmp_path)
     made = typed_offline("create deployment web --image=a --dry-run=client -o yaml", tmp_path).out

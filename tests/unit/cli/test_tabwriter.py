@@ -1,4 +1,4 @@
-"""Alignment, against the rules of Go's tabwriter spelled out: columns are found block by block, from left to right."""
+"""Alignment by the rules of Go's tabwriter: columns are found block by block, from left to right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_empty_cell_is_as_wide_as_the_padding() -> None:
     assert align("a\t\tb\n") == "a    b\n"
 
 
-def test_least_width_and_padding() -> None:
+def test_minimum_width_and_padding() -> None:
     assert align("NAME\tAGE\nx\t1d", least=6, padding=3) == "NAME   AGE\nx      1d"
 
 
@@ -58,6 +58,6 @@ def blocks(lines: list[list[str]], widths: list[int]) -> list[str]:
 
 
 @given(st.text("ab\t\n\v", max_size=60))
-def test_as_the_reference_does_it(text: str) -> None:
+def test_a_reference_implementation_gives_equal_results(text: str) -> None:
     lines = [line.replace("\v", "\t").split("\t") for line in text.split("\n")]
     assert align(text) == "\n".join(blocks(lines, []))

@@ -28,7 +28,7 @@ async def set_status(server: LocalServer, **status: Any) -> None:
     await server.client.patch(("v1", "Pod"), "web", {"status": status}, "default", subresource="status")
 
 
-async def test_for_a_condition(typed: Typed, local_server: LocalServer) -> None:
+async def test_wait_for_a_condition(typed: Typed, local_server: LocalServer) -> None:
     await local_server.client.create(POD)
     waiting = await begun(typed, "wait --for=condition=ready pod/web")
     await set_status(local_server, conditions=[{"type": "Ready", "status": "False"}])
@@ -40,7 +40,7 @@ async def test_for_a_condition(typed: Typed, local_server: LocalServer) -> None:
     assert (done.code, done.out) == (0, "pod/web condition met\n")
 
 
-async def test_for_values_deletion_and_creation(typed: Typed, local_server: LocalServer) -> None:
+async def test_wait_for_values_deletion_and_creation(typed: Typed, local_server: LocalServer) -> None:
     waiting = await begun(typed, "wait --for=create --for=jsonpath='{.status.phase}'=Pending pod/web")
     await local_server.client.create(POD)
     await local_server.clock.advance(1)
@@ -52,7 +52,7 @@ async def test_for_values_deletion_and_creation(typed: Typed, local_server: Loca
     assert await typed("wait --for=delete pod/web") == ""
 
 
-async def test_the_time_runs_out(typed: Typed, local_server: LocalServer) -> None:
+async def test_wait_times_out(typed: Typed, local_server: LocalServer) -> None:
     await local_server.client.create(POD)
     waiting = await begun(typed, "wait --for=condition=Ready pod/web --timeout=5s")
     await local_server.clock.advance(5)
@@ -73,7 +73,9 @@ async def test_the_time_runs_out(typed: Typed, local_server: LocalServer) -> Non
         ("wait --for=jsonpath='{.metadata.labels}'=b pod/web", "leads to a nested object or list which is not"),
     ],
 )
-async def test_what_cannot_come_is_said(typed: Typed, local_server: LocalServer, line: str, complaint: str) -> None:
+async def test_invalid_conditions_are_rejected(
+    typed: Typed, local_server: LocalServer, line: str, complaint: str
+) -> None:
     if "--all" not in line:
         await local_server.client.create(POD)
     assert complaint in await typed.refused(line)

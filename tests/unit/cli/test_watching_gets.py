@@ -1,4 +1,4 @@
-"""`get --watch`: line by line for programs, in place for people."""
+"""`get --watch`: one line per change for programs, in place on a terminal."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from command_line import Typed
 from local_server import LocalServer
 
-from setpoint.cli.live_table import LiveTable
-from setpoint.cli.printing import Obj, OutputFlags, make_get_printer
+from setpoint.cli.printing import OutputFlags, make_get_printer
+from setpoint.cli.verbs.get_watch import LiveTable
+from setpoint.meta.objects import Obj
 
 COLUMNS = [{"name": "Name", "type": "string", "format": "name"}, {"name": "State", "type": "string"}]
 
@@ -36,7 +37,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_rows_change_where_they_stand() -> None:
+def test_rows_are_updated_in_place() -> None:
     shown = live()
     assert shown.see(table(("a", "Pending"), ("b", "Running"))) == "NAME   STATE\na      Pending\nb      Running\n"
     changed = shown.see(table(("a", "Running"), columns=False))
@@ -45,7 +46,7 @@ def test_rows_change_where_they_stand() -> None:
     assert shown.see(table(("c", "New"))).startswith("\x1b[2F\x1b[J")
 
 
-def test_more_than_a_screen_is_told_line_by_line() -> None:
+def test_more_rows_than_lines_are_printed_line_by_line() -> None:
     shown = live(height=4)
     shown.see(table(("a", "1"), ("b", "1")))
     more = shown.see(table(("c", "1")))
@@ -54,7 +55,7 @@ def test_more_than_a_screen_is_told_line_by_line() -> None:
     assert shown.see(table(("c", "2"), columns=False)).split() == ["c", "2"]
 
 
-def test_ages_grow_although_nothing_changes() -> None:
+def test_ages_are_updated_without_changes() -> None:
     aged = table(("a", "Running"))
     aged["columnDefinitions"] = [*COLUMNS, {"name": "Age", "type": "string"}]
     (row,) = aged["rows"]
@@ -72,13 +73,13 @@ def test_ages_grow_although_nothing_changes() -> None:
     assert live().grow_older(NOW) == ""
 
 
-def test_long_lines_take_more_than_one_line_of_the_terminal() -> None:
+def test_long_lines_wrap_on_the_terminal() -> None:
     shown = live(width=20)
     shown.see(table(("a-name-that-is-longer-than-the-terminal", "Running")))
     assert shown.see(table(("b", "New"))).startswith("\x1b[6F\x1b[J")
 
 
-async def test_every_change_is_a_line(typed: Typed, local_server: LocalServer) -> None:
+async def test_every_change_is_one_line(typed: Typed, local_server: LocalServer) -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default"}}
     await local_server.client.create(one)
     watching = asyncio.ensure_future(typed.run("get configmaps --watch -o name"))

@@ -1,4 +1,4 @@
-"""On a machine whose kubectl points to production: every command acts on the cluster of this directory, and says so."""
+"""With a kubeconfig of another cluster in place, every command uses the cluster of this directory and says so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from setpoint.cli.invocation import CommandIO
 from setpoint.cli.main import run
 from setpoint.client import Client
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
 from setpoint.client.transport import Unreachable
 
 
@@ -59,15 +59,36 @@ class Typed:
 
 
 LINES = [
-    "get pods", "delete pod x", "create namespace x", "apply -f -", "scale deployment/x --replicas=0", "version",
-    "exec x -- true", "logs x", "drain node-1", "cluster-info", "watch --once", "api-resources", "auth whoami",
-    "port-forward pod/x 80", "proxy --port 0", "lesson 1 --check", "nodes add", "nodes stop --all", "nodes remove x",
-    "debug x --image=y", "edit pod x", "rollout undo deployment/x", "wait --for=delete pod/x", "top pod", "cp a x:b",
-]  # fmt: skip
+    "get pods",
+    "delete pod x",
+    "create namespace x",
+    "apply -f -",
+    "scale deployment/x --replicas=0",
+    "version",
+    "exec x -- true",
+    "logs x",
+    "drain node-1",
+    "cluster-info",
+    "watch --once",
+    "api-resources",
+    "auth whoami",
+    "port-forward pod/x 80",
+    "proxy --port 0",
+    "lesson 1 --check",
+    "nodes add",
+    "nodes stop --all",
+    "nodes remove x",
+    "debug x --image=y",
+    "edit pod x",
+    "rollout undo deployment/x",
+    "wait --for=delete pod/x",
+    "top pod",
+    "cp a x:b",
+]
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_every_command_goes_to_the_cluster_of_this_directory(home: Path, line: str) -> None:
+def test_every_command_uses_the_cluster_of_this_directory(home: Path, line: str) -> None:
     (home / "project" / "a").write_text("")
     typed = Typed(home, line)
     assert set(typed.servers) <= {"https://project:1"}
@@ -77,9 +98,11 @@ def test_every_command_goes_to_the_cluster_of_this_directory(home: Path, line: s
         assert "the cluster of this directory (.setpoint) is not running: `setpoint up` starts it" in typed.err
 
 
-@pytest.mark.parametrize("line", ["lesson 1 --check", "nodes add", "nodes stop x", "nodes start x", "nodes partition x",
-                                  "nodes remove x", "status"])  # fmt: skip
-def test_what_is_about_a_cluster_of_ours_never_goes_to_the_usual_file(
+@pytest.mark.parametrize(
+    "line",
+    ["lesson 1 --check", "nodes add", "nodes stop x", "nodes start x", "nodes partition x", "nodes remove x", "status"],
+)
+def test_commands_for_setpoint_clusters_never_use_the_default_kubeconfig(
     home: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     (home / "elsewhere").mkdir()
@@ -92,7 +115,7 @@ def test_what_is_about_a_cluster_of_ours_never_goes_to_the_usual_file(
     assert Typed(home, line, KUBECONFIG=str(home / ".kube" / "config")).servers == ["https://production:1"]
 
 
-def test_a_terminal_is_told_which_of_the_two_is_used(home: Path) -> None:
+def test_the_used_cluster_is_shown_on_a_terminal(home: Path) -> None:
     def said(line: str, **environment: str) -> str:
         return Typed(home, line, Terminal(), **environment).err.splitlines()[0]
 
@@ -106,11 +129,11 @@ def test_a_terminal_is_told_which_of_the_two_is_used(home: Path) -> None:
     assert said("get pods", KUBECONFIG=theirs) == f"setpoint: using the cluster of $KUBECONFIG{not_here}"
 
 
-def test_scripts_are_told_nothing(home: Path) -> None:
+def test_nothing_is_shown_without_a_terminal(home: Path) -> None:
     assert "setpoint: using" not in Typed(home, "get pods").err
 
 
-def test_nothing_is_said_where_there_is_no_choice(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_with_only_one_cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / ".kube" / "config").write_text("current-context: ''\n")
     assert "setpoint: using" not in Typed(home, "get pods", Terminal()).err
     (home / ".kube" / "config").unlink()
@@ -121,17 +144,17 @@ def test_nothing_is_said_where_there_is_no_choice(home: Path, monkeypatch: pytes
     assert "setpoint: using" not in Typed(home, "get pods", Terminal()).err
 
 
-def test_a_name_cannot_write_on_the_terminal(home: Path) -> None:
+def test_control_characters_in_names_are_escaped(home: Path) -> None:
     (home / ".kube" / "config").write_bytes(b"current-context: a\x1b[2Jb\n")
     assert "\x1b" not in Typed(home, "get pods", Terminal()).err
 
 
-def test_a_broken_usual_file_is_no_obstacle(home: Path) -> None:
+def test_a_malformed_default_kubeconfig_is_no_error(home: Path) -> None:
     (home / ".kube" / "config").write_text("current-context: x\n{")
     assert Typed(home, "get pods").servers == ["https://project:1"]
 
 
-def test_in_a_subdirectory_the_directory_is_named_in_full(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_subdirectory_the_full_path_is_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "project" / "src").mkdir()
     monkeypatch.chdir(home / "project" / "src")
     assert f"using the cluster of this directory ({home}/project/.setpoint)" in Typed(home, "get pods", Terminal()).err

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from local_server import LocalServer
 
 from setpoint.client import Client, Impersonation, retry_on_conflict
 from setpoint.client.resources import builtin
@@ -15,18 +18,19 @@ from setpoint.meta.errors import (
     Invalid,
     NotFound,
     Unauthorized,
-)  # fmt: skip
+)
+from setpoint.meta.objects import Obj
 
 CONFIG_MAPS = builtin("configmaps")
 PODS = builtin("pods")
 DEPLOYMENTS = builtin("deployments", "apps")
 
 
-def config_map(name: str, **data: str) -> dict:
+def config_map(name: str, **data: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-def deployment(name: str) -> dict:
+def deployment(name: str) -> Obj:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -110,14 +114,14 @@ async def test_dry_run_changes_nothing(client: Client) -> None:
     assert (await client.get(CONFIG_MAPS, "a", "default"))["data"] == {"x": "1"}
 
 
-async def test_unknown_fields_are_refused_when_asked_to(client: Client) -> None:
+async def test_unknown_fields_are_rejected_with_strict_validation(client: Client) -> None:
     odd = {**config_map("a"), "oddity": 1}
     with pytest.raises(BadRequest, match='unknown field "oddity"'):
         await client.create(odd, field_validation="Strict")
     assert "oddity" not in await client.create(odd)
 
 
-async def test_subresources(client: Client) -> None:
+async def test_status_and_scale_subresources(client: Client) -> None:
     made = await client.create(deployment("d"))
     status = {"replicas": 2, "readyReplicas": 1}
     assert (await client.update({**made, "status": status}, subresource="status"))["status"]["readyReplicas"] == 1
@@ -161,7 +165,7 @@ async def test_a_collection_is_deleted_by_selector(client: Client) -> None:
     assert [item["metadata"]["name"] for item in left.items] == ["c"]
 
 
-async def test_lists_are_whole_and_their_items_say_what_they_are(client: Client) -> None:
+async def test_lists_are_complete_and_their_items_have_kind_and_api_version(client: Client) -> None:
     for number in range(7):
         await client.create(config_map(f"c{number}"))
     found = await client.list(CONFIG_MAPS, "default", page_size=2, field_selector="metadata.name!=kube-root-ca.crt")
@@ -170,7 +174,7 @@ async def test_lists_are_whole_and_their_items_say_what_they_are(client: Client)
     assert found.continue_token == ""
 
 
-async def test_pages_are_of_one_revision(client: Client) -> None:
+async def test_all_pages_are_of_one_revision(client: Client) -> None:
     for number in range(4):
         await client.create(config_map(f"c{number}"))
     first = await client.list_page(CONFIG_MAPS, "default", limit=2)
@@ -181,12 +185,14 @@ async def test_pages_are_of_one_revision(client: Client) -> None:
     assert second.resource_version == first.resource_version
 
 
-async def test_a_list_that_expires_midway_is_read_again(client: Client, local_server, monkeypatch) -> None:
+async def test_a_list_whose_continue_token_expires_is_read_again(
+    client: Client, local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(4):
         await client.create(config_map(f"c{number}"))
     real, asked = client.list_page, []
 
-    async def list_page(*args, **options):
+    async def list_page(*args: Any, **options: Any) -> Any:
         asked.append(options.get("limit", 0))
         if options.get("continue_token"):
             raise Expired("The provided continue parameter is too old")
@@ -197,7 +203,7 @@ async def test_a_list_that_expires_midway_is_read_again(client: Client, local_se
     assert (len(found.items), asked) == (4, [2, 2, 0])
 
 
-async def test_metadata_alone(client: Client) -> None:
+async def test_metadata_only_reads(client: Client) -> None:
     await client.create(config_map("a", x="1"))
     one = await client.get(CONFIG_MAPS, "a", "default", metadata_only=True)
     assert (one["kind"], "data" in one) == ("PartialObjectMetadata", False)
@@ -210,21 +216,25 @@ async def test_impersonation_is_subject_to_authorization(client: Client) -> None
     with pytest.raises(Forbidden, match='User "jane" cannot list resource "configmaps"'):
         await nobody.list(CONFIG_MAPS, "default")
     review = await nobody.sender.json(
-        "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "",
+        "POST",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        "",
         {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
-    )  # fmt: skip
+    )
     info = review["status"]["userInfo"]
     assert info == {
-        "username": "jane", "groups": ["dev", "ops", "system:authenticated"], "extra": {"scopes": ["a", "b"]},
-    }  # fmt: skip
+        "username": "jane",
+        "groups": ["dev", "ops", "system:authenticated"],
+        "extra": {"scopes": ["a", "b"]},
+    }
 
 
-async def test_a_wrong_token_is_refused(local_server) -> None:
+async def test_an_invalid_token_is_rejected(local_server: LocalServer) -> None:
     from setpoint.client.inprocess import InProcessTransport
 
-    stranger = Client(InProcessTransport(local_server.entrance, "wrong"), local_server.clock)
+    anonymous = Client(InProcessTransport(local_server.entrance, "wrong"), local_server.clock)
     with pytest.raises(Unauthorized):
-        await stranger.list(CONFIG_MAPS)
+        await anonymous.list(CONFIG_MAPS)
 
 
 async def test_the_user_agent_names_the_field_manager(client: Client) -> None:
@@ -234,11 +244,11 @@ async def test_the_user_agent_names_the_field_manager(client: Client) -> None:
     assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == ["me"]
 
 
-async def test_a_conflict_is_tried_again_on_fresh_state(client: Client, local_server) -> None:
+async def test_a_conflict_is_retried_on_the_latest_object(client: Client, local_server: LocalServer) -> None:
     await client.create(config_map("a", n="0"))
     raced = 0
 
-    async def attempt() -> dict:
+    async def attempt() -> Obj:
         nonlocal raced
         current = await client.get(CONFIG_MAPS, "a", "default")
         if raced < 2:
@@ -256,17 +266,17 @@ async def test_a_conflict_is_tried_again_on_fresh_state(client: Client, local_se
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "a%2fb"])
-async def test_names_cannot_lead_elsewhere(client: Client, name: str) -> None:
+async def test_names_cannot_change_the_url_path(client: Client, name: str) -> None:
     with pytest.raises(ValueError, match="invalid resource name"):
         await client.get(CONFIG_MAPS, name, "default")
 
 
-async def test_a_namespace_must_be_known(client: Client) -> None:
-    with pytest.raises(ValueError, match="configmaps are in namespaces"):
+async def test_a_namespace_is_required(client: Client) -> None:
+    with pytest.raises(ValueError, match="configmaps are namespaced"):
         await client.get(CONFIG_MAPS, "a")
 
 
-async def test_warnings_are_told(local_server) -> None:
+async def test_warnings_are_passed_to_the_handler(local_server: LocalServer) -> None:
     from setpoint.client.inprocess import InProcessTransport
 
     heard: list[str] = []

@@ -1,11 +1,11 @@
-"""Which cluster is acted on: the whole rule as a table, and what a file that was merely found may not do."""
+"""Which cluster is used: the whole rule as a table, and restrictions on a kubeconfig that was found by search."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -78,23 +78,28 @@ def machine(tmp_path: Path) -> Machine:
         ("project", ClusterFlags(server="https://other:1"), "", "production as production"),
         ("project", ClusterFlags(server="https://other:1"), "third", "third as third"),
     ],
-)  # fmt: skip
-def test_the_rule(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    start: str, wanted: ClusterFlags, variable: str, reached: str,
-) -> None:  # fmt: skip
+)
+def test_every_combination_of_sources(
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start: str,
+    wanted: ClusterFlags,
+    variable: str,
+    reached: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     environment = {"KUBECONFIG": variable} if variable else {}
     assert machine.reached(wanted, machine.home / start, **environment) == reached
 
 
-def test_a_cluster_in_the_home_directory_is_not_that_of_every_project(machine: Machine) -> None:
+def test_a_cluster_in_the_home_directory_is_not_used_in_subdirectories(machine: Machine) -> None:
     kubeconfig(machine.home / ".setpoint" / "admin.kubeconfig", "at-home")
     assert machine.reached(start=machine.home) == "at-home as at-home"
     assert machine.reached(start=machine.home / "elsewhere") == "production as production"
 
 
-def test_a_cluster_that_was_never_started_is_not_passed_over(machine: Machine) -> None:
+def test_a_cluster_that_was_never_started_is_not_skipped(machine: Machine) -> None:
     """Its first start may have failed. The command was meant for it, and must not reach production."""
     (machine.project / ".setpoint" / "admin.kubeconfig").unlink()
     assert "was never started: `setpoint up` starts it" in machine.reached()
@@ -115,7 +120,7 @@ def test_a_file_that_was_found_does_not_run_programs(machine: Machine) -> None:
     kubeconfig(path, "project", exec=plugin)
     by_server = ClusterFlags(server="https://project:1")
     for wanted in (ClusterFlags(), ClusterFlags(context="project"), by_server, ClusterFlags(user="admin")):
-        assert f"{path} names a program to run" in machine.reached(wanted)
+        assert f"{path} runs a program to get credentials" in machine.reached(wanted)
     assert machine.reached(ClusterFlags(kubeconfig=str(path))) == "project as project"
 
 
@@ -125,15 +130,15 @@ def test_a_file_that_was_found_belongs_to_its_user(machine: Machine, monkeypatch
     assert machine.reached(ClusterFlags(context="production"), machine.home / "elsewhere") == "production as production"
 
 
-def test_in_a_pod_without_files(tmp_path: Path) -> None:
-    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+def test_a_pod_without_service_account_files(tmp_path: Path) -> None:
+    pod: dict[str, Any] = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     nothing = Machine(tmp_path, tmp_path)
     assert "cannot read the service account token" in nothing.reached(**pod)
     assert "no cluster to connect to was found" in nothing.reached()
     assert nothing.reached(ClusterFlags(server="https://some:1")) == "some as nobody"
 
 
-def test_parts_of_a_control_plane_do_not_use_the_usual_file(machine: Machine) -> None:
+def test_components_do_not_use_the_default_kubeconfig(machine: Machine) -> None:
     """Controllers for the cluster that kubectl happens to point to are never meant."""
 
     def found(start: Path, part: str = "scheduler", **environment: str) -> str:

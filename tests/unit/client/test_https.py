@@ -1,4 +1,4 @@
-"""The transport over the network: against a scripted peer for the odd things, against a real server for the usual."""
+"""The network transport: unusual cases with a scripted peer, common ones with a real server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 from server_process import ServerProcess, server_process
 
 from setpoint.client import Client, Unreachable
-from setpoint.client.access import Access
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.connect import connect
-from setpoint.client.https import HttpsTransport
+from setpoint.client.https import HttpsTransport, connect
+from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Expired, NotFound, TooManyRequests, Unauthorized
+from setpoint.meta.objects import Obj
 from setpoint.system import SystemClock
+from setpoint.wire.client_connection import encode_request
 
 CONFIG_MAPS = builtin("configmaps")
 Script = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -63,7 +64,7 @@ async def get(over: HttpsTransport, path: str = "/x") -> bytes:
     return (await over.request("GET", path, "", [], b"")).body
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_a_connection_is_reused() -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(ok(str(writer.get_extra_info("peername")[1]).encode()))
 
@@ -74,7 +75,7 @@ async def test_a_connection_is_used_again() -> None:
         await over.close()
 
 
-async def test_a_kept_connection_that_was_closed_is_replaced_for_a_read_but_not_for_a_write() -> None:
+async def test_a_closed_pooled_connection_is_replaced_for_reads_but_not_for_writes() -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         count[0] += 1
         if count[0] in (2, 4):
@@ -91,7 +92,7 @@ async def test_a_kept_connection_that_was_closed_is_replaced_for_a_read_but_not_
         await over.close()
 
 
-async def test_chunks_gzip_and_an_end_by_closing() -> None:
+async def test_chunked_and_gzipped_bodies_and_bodies_that_end_with_the_connection() -> None:
     packed = gzip.compress(b"z" * 100_000)
 
     async def script(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +124,7 @@ async def test_chunks_gzip_and_an_end_by_closing() -> None:
         (b"", "before its answer was complete"),
     ],
 )
-async def test_a_broken_answer_is_a_sentence(answer: bytes, says: str) -> None:
+async def test_a_malformed_response_gives_a_clear_error(answer: bytes, says: str) -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         writer.close()
@@ -133,7 +134,7 @@ async def test_a_broken_answer_is_a_sentence(answer: bytes, says: str) -> None:
             await get(transport(url))
 
 
-async def test_silence_ends_in_time() -> None:
+async def test_a_silent_server_times_out() -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         pass
 
@@ -142,20 +143,20 @@ async def test_silence_ends_in_time() -> None:
             await get(transport(url, timeout=0.05))
 
 
-async def test_a_peer_that_is_not_there_is_a_sentence() -> None:
+async def test_an_unreachable_server_gives_a_clear_error() -> None:
     async with peer(lambda *_: asyncio.sleep(0)) as (url, _):
         pass
     with pytest.raises(Unreachable, match="refused"):
         await get(transport(url))
 
 
-async def test_a_stream_is_read_no_faster_than_it_is_used() -> None:
+async def test_a_stream_has_backpressure() -> None:
     block = b"x" * 65536
     sent = [0]
 
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for _ in range(2000):
+        for _block in range(2000):
             writer.write(b"10000\r\n" + block + b"\r\n")
             await writer.drain()
             sent[0] += 1
@@ -174,7 +175,7 @@ async def test_a_stream_is_read_no_faster_than_it_is_used() -> None:
         assert size == 2000 * 65536
 
 
-async def test_the_server_may_ask_to_be_asked_later() -> None:
+async def test_retry_after_is_honoured() -> None:
     refusal = json.dumps({"kind": "Status", "reason": "TooManyRequests", "message": "later", "code": 429}).encode()
 
     async def script(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -203,7 +204,7 @@ async def test_the_server_may_ask_to_be_asked_later() -> None:
         await client.close()
 
 
-async def test_plain_text_failures_are_errors_of_the_same_tree() -> None:
+async def test_plain_text_errors_become_api_errors() -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n")
 
@@ -212,7 +213,7 @@ async def test_plain_text_failures_are_errors_of_the_same_tree() -> None:
             await Client(transport(url), SystemClock()).get(CONFIG_MAPS, "a", "default")
 
 
-async def test_a_watch_whose_events_come_in_pieces() -> None:
+async def test_watch_events_may_arrive_in_fragments() -> None:
     event = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"%d"}}}\n'
 
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
@@ -235,9 +236,9 @@ async def test_a_watch_whose_events_come_in_pieces() -> None:
         assert watch.resource_version == "19"
 
 
-def test_line_breaks_cannot_get_into_a_request() -> None:
+def test_line_breaks_in_request_parts_are_rejected() -> None:
     with pytest.raises(ValueError, match="line break"):
-        transport("http://x")._encode("GET", "/x", "", [("a", "b\r\nc: d")], b"")
+        encode_request("GET", "/x", "x", [("a", "b\r\nc: d")], b"")
 
 
 # -- a real server ------------------------------------------------------------------------------------------------
@@ -259,17 +260,17 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Client]:
         await client.close()
 
 
-def config_map(name: str) -> dict:
+def config_map(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v" * 2000}}
 
 
-async def test_by_client_certificate(server: ServerProcess) -> None:
+async def test_authentication_by_client_certificate(server: ServerProcess) -> None:
     async with connected(server.kubeconfig) as client:
         made = await client.create(config_map("by-certificate"))
         assert await client.get(CONFIG_MAPS, "by-certificate") == made
 
 
-async def test_by_token(server: ServerProcess) -> None:
+async def test_authentication_by_token(server: ServerProcess) -> None:
     async with connected(server.kubeconfig_with_token("admin-token")) as client:
         await client.list(CONFIG_MAPS)
     async with connected(server.kubeconfig_with_token("wrong")) as client:
@@ -277,7 +278,7 @@ async def test_by_token(server: ServerProcess) -> None:
             await client.list(CONFIG_MAPS)
 
 
-async def test_an_unknown_authority_is_not_trusted(server: ServerProcess) -> None:
+async def test_a_certificate_of_an_unknown_authority_is_rejected(server: ServerProcess) -> None:
     client = Client(HttpsTransport(Access(server.url, token="admin-token"), SystemClock()), SystemClock())
     with pytest.raises(Unreachable, match=r"is not trusted: .*signed by unknown authority"):
         await client.list(CONFIG_MAPS)
@@ -288,7 +289,7 @@ async def test_an_unknown_authority_is_not_trusted(server: ServerProcess) -> Non
     await careless.close()
 
 
-async def test_many_at_once_and_watched(server: ServerProcess) -> None:
+async def test_concurrent_requests_with_a_watch(server: ServerProcess) -> None:
     async with connected(server.kubeconfig) as client:
         start = (await client.list(CONFIG_MAPS, "default")).resource_version
         async with client.watch(CONFIG_MAPS, "default", resource_version=start) as watch:
@@ -300,7 +301,7 @@ async def test_many_at_once_and_watched(server: ServerProcess) -> None:
         assert revisions == sorted(set(revisions))
         listed = await client.list(CONFIG_MAPS, "default", page_size=30)
         assert sum(item["metadata"]["name"].startswith("many-") for item in listed.items) == 200
-        assert len(client.sender.transport._idle) <= 32  # type: ignore[attr-defined]
+        assert len(client.sender.transport._idle._connections) <= 32  # type: ignore[attr-defined]
 
 
 async def test_custom_kinds_are_found_by_discovery(server: ServerProcess) -> None:
@@ -315,7 +316,7 @@ async def test_custom_kinds_are_found_by_discovery(server: ServerProcess) -> Non
             await client.get(("nowhere.io/v1", "Thing"), "a")
 
 
-async def test_text_that_is_no_unicode_is_sent_as_go_sends_it() -> None:
+async def test_invalid_unicode_is_sent_as_go_sends_it() -> None:
     sent: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Kubeconfig files: what they mean, and what is said when they mean nothing."""
+"""Kubeconfig files: their meaning, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.client.access import Access, ExecPlugin
-from setpoint.client.authentication import Authentication
+from setpoint.client.authentication import Authentication, run_exec_plugin
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.exec_plugin import obtain
-from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
+from setpoint.client.kubeconfig import Access, ExecPlugin, Kubeconfig, KubeconfigError, in_cluster
+from setpoint.meta.objects import Obj
 
 
-def write(path: Path, *, cluster: dict | None = None, user: dict | None = None, context: dict | None = None) -> Path:
+def write(path: Path, *, cluster: Obj | None = None, user: Obj | None = None, context: Obj | None = None) -> Path:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -43,7 +42,7 @@ def test_certificates_inline_and_in_files(tmp_path: Path) -> None:
     assert (access.server, access.ca, access.certificate, access.key) == ("https://one:1", b"CA", b"CRT", b"KEY")
 
 
-def test_data_goes_before_files(tmp_path: Path) -> None:
+def test_inline_data_takes_precedence_over_files(tmp_path: Path) -> None:
     cluster = {"certificate-authority": "missing.pem", "certificate-authority-data": b64encode(b"CA").decode()}
     assert load(write(tmp_path / "config", cluster=cluster)).ca == b"CA"
 
@@ -64,7 +63,7 @@ def test_namespace_impersonation_and_server_name(tmp_path: Path) -> None:
     ]
 
 
-def test_yaml_is_read_too(tmp_path: Path) -> None:
+def test_yaml_kubeconfigs_are_read(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(
         "clusters:\n- name: c\n  cluster: {server: 'https://one:1', insecure-skip-tls-verify: true}\n"
@@ -75,12 +74,12 @@ def test_yaml_is_read_too(tmp_path: Path) -> None:
     assert (access.insecure, access.token) == (True, "abc")
 
 
-def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_kubeconfigs_do_not_import_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "setpoint.meta.yaml_read", None)
     assert load(write(tmp_path / "config")).server == "https://one:1"
 
 
-def test_the_first_file_that_has_something_decides(tmp_path: Path) -> None:
+def test_the_first_file_that_sets_a_value_wins(tmp_path: Path) -> None:
     first = write(tmp_path / "first")
     second = write(tmp_path / "second", cluster={"server": "https://two:2"})
     more = json.loads(second.read_text())
@@ -93,13 +92,13 @@ def test_the_first_file_that_has_something_decides(tmp_path: Path) -> None:
     assert find_access(context="y", environment=listed).server == "https://three:3"
 
 
-def test_the_home_directory_is_looked_at_without_the_variable(tmp_path: Path) -> None:
+def test_the_file_in_the_home_directory_is_the_default(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config")
     assert find_access(environment={}, home=tmp_path, start=tmp_path).server == "https://one:1"
 
 
-def test_in_a_pod(tmp_path: Path) -> None:
+def test_the_in_cluster_configuration(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
     (tmp_path / "ca.crt").write_text("CA")
     (tmp_path / "namespace").write_text("shop")
@@ -131,17 +130,17 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"username": "a", "password": "b", "token": "c"}, "both a token and a password"),
         ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider"),
         ({}, {"as-groups": ["a"]}, "without impersonating a user"),
-        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}}, "speaks"),
+        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}}, "has the apiVersion"),
         ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}}, "interactiveMode"),
     ],
 )
-def test_what_cannot_work_is_said_in_a_sentence(tmp_path: Path, cluster: dict, user: dict, says: str) -> None:
+def test_invalid_kubeconfigs_give_clear_errors(tmp_path: Path, cluster: Obj, user: Obj, says: str) -> None:
     with pytest.raises(KubeconfigError, match=says) as caught:
         load(write(tmp_path / "config", cluster=cluster, user=user))
     assert "\n" not in str(caught.value)
 
 
-def test_missing_names_are_said(tmp_path: Path) -> None:
+def test_missing_entries_are_named_in_the_error(tmp_path: Path) -> None:
     path = write(tmp_path / "config", context={"user": "nobody"})
     with pytest.raises(KubeconfigError, match="no user 'nobody'"):
         load(path)
@@ -204,7 +203,7 @@ def credential(**status: str) -> str:
     return f"echo '{json.dumps(body)}'"
 
 
-async def test_a_plugin_is_run_until_what_it_gave_expires(tmp_path: Path) -> None:
+async def test_a_credential_plugin_runs_again_when_its_credential_expires(tmp_path: Path) -> None:
     answer = credential(token="t", expirationTimestamp="2030-01-01T00:10:00Z")
     clock = Clock()
     authentication = Authentication(Access("https://x", exec=plugin(tmp_path / "p", answer)), clock)
@@ -219,10 +218,10 @@ async def test_a_plugin_is_run_until_what_it_gave_expires(tmp_path: Path) -> Non
     assert (tmp_path / "p.runs").read_text().count("run") == 3
 
 
-async def test_a_plugin_is_told_of_the_cluster_and_its_environment(tmp_path: Path) -> None:
+async def test_a_credential_plugin_gets_the_cluster_and_its_environment(tmp_path: Path) -> None:
     told = tmp_path / "told"
     answer = f'printf %s "$KUBERNETES_EXEC_INFO" > {told}; echo "$EXTRA" >> {told}.env; {credential(token="t")}'
-    await obtain(plugin(tmp_path / "p", answer, cluster={"server": "https://x"}, env={"EXTRA": "yes"}))
+    await run_exec_plugin(plugin(tmp_path / "p", answer, cluster={"server": "https://x"}, env={"EXTRA": "yes"}))
     info = json.loads(told.read_text())
     assert info["spec"] == {"interactive": False, "cluster": {"server": "https://x"}}
     assert (tmp_path / "told.env").read_text() == "yes\n"
@@ -235,17 +234,17 @@ async def test_a_plugin_is_told_of_the_cluster_and_its_environment(tmp_path: Pat
         ("echo hello", "did not print an ExecCredential"),
         (credential(), "neither a token nor a certificate"),
         (credential(clientCertificateData="x"), "certificate without a key"),
-        (credential(token="t").replace("/v1", "/v1beta1"), "answered in version"),
+        (credential(token="t").replace("/v1", "/v1beta1"), "returned the apiVersion"),
     ],
 )
-async def test_a_plugin_that_fails_is_named(tmp_path: Path, answer: str, says: str) -> None:
+async def test_a_failed_credential_plugin_is_named_in_the_error(tmp_path: Path, answer: str, says: str) -> None:
     with pytest.raises(KubeconfigError, match=says):
-        await obtain(plugin(tmp_path / "p", answer))
+        await run_exec_plugin(plugin(tmp_path / "p", answer))
 
 
-async def test_a_plugin_that_is_missing_comes_with_its_hint() -> None:
+async def test_the_install_hint_of_a_missing_plugin_is_shown() -> None:
     missing = ExecPlugin(
         "client.authentication.k8s.io/v1", "/nowhere/p", install_hint="install it", interactive_mode="Never"
     )
     with pytest.raises(KubeconfigError, match=r"cannot run the credential plugin.*install it"):
-        await obtain(missing)
+        await run_exec_plugin(missing)

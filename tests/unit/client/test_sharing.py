@@ -1,8 +1,9 @@
-"""Objects that cross no wire: handed out to all alike, taken without being changed or kept."""
+"""Objects of the in-process client: shared between readers, and copied from writers."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -34,21 +35,23 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 def pod(name: str) -> dict[str, Any]:
     container = {"name": "c", "image": "i", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "0.5"}}}
     return {
-        "apiVersion": "v1", "kind": "Pod",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {"b": "", "a": ""}},
         "spec": {"containers": [container], "nodeSelector": {"z": "1", "a": "2"}},
-    }  # fmt: skip
+    }
 
 
 def autoscaler(name: str) -> dict[str, Any]:
     return {
-        "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v1",
+        "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3},
-    }  # fmt: skip
+    }
 
 
-async def test_all_who_ask_for_an_object_at_one_revision_hold_the_same_one(sharing: Client) -> None:
+async def test_readers_of_one_revision_share_the_object(sharing: Client) -> None:
     async with sharing.watch(CONFIG_MAPS, "default") as watch:
         await sharing.create(config_map("first"))
         await anext(watch)  # now somebody looks on
@@ -62,19 +65,20 @@ async def test_all_who_ask_for_an_object_at_one_revision_hold_the_same_one(shari
         assert made["data"] == {"x": "1"}
 
 
-async def test_the_private_way_shares_nothing(private: Client) -> None:
+async def test_the_copying_transport_shares_nothing(private: Client) -> None:
     made = await private.create(config_map("a", x="1"))
     made["data"]["x"] = "mine"
     assert (await private.get(CONFIG_MAPS, "a", "default"))["data"] == {"x": "1"}
 
 
 @pytest.mark.parametrize("resource, make", [(CONFIG_MAPS, config_map), (PODS, pod), (AUTOSCALERS_V1, autoscaler)])
-async def test_both_ways_lead_to_the_same(sharing: Client, private: Client, resource: Any, make: Any) -> None:
+async def test_both_transports_give_equal_results(sharing: Client, private: Client, resource: Any, make: Any) -> None:
     made = await sharing.create(make("a"))
     assert list(made) == list(await private.get(resource, "a", "default"))
     assert made == await private.get(resource, "a", "default")
     await private.create(make("b"))
-    for how in ({}, {"metadata_only": True}, {"label_selector": "a"}, {"page_size": 1}):
+    listings: tuple[dict[str, Any], ...] = ({}, {"metadata_only": True}, {"label_selector": "a"}, {"page_size": 1})
+    for how in listings:
         one, other = await sharing.list(resource, "default", **how), await private.list(resource, "default", **how)
         assert (one.items, one.resource_version, one.remaining) == (
             other.items,
@@ -92,20 +96,20 @@ async def test_both_ways_lead_to_the_same(sharing: Client, private: Client, reso
     )
 
 
-async def test_deletions_and_changes_are_told_alike(sharing: Client, private: Client) -> None:
+async def test_both_transports_give_equal_watch_events(sharing: Client, private: Client) -> None:
     start = (await sharing.list(CONFIG_MAPS)).resource_version
     await sharing.create({**config_map("a"), "metadata": {"name": "a", "namespace": "default", "labels": {"l": "1"}}})
     await sharing.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"l": "2"}}}, "default")
     await sharing.delete(CONFIG_MAPS, "a", "default")
     for selector, types in (("", ["ADDED", "MODIFIED", "DELETED"]), ("l=1", ["ADDED", "DELETED"])):
-        how = {"resource_version": start, "label_selector": selector}
+        how: dict[str, Any] = {"resource_version": start, "label_selector": selector}
         async with sharing.watch(CONFIG_MAPS, **how) as shared, private.watch(CONFIG_MAPS, **how) as own:
             seen = [(await anext(shared), await anext(own)) for _ in types]
         assert [event.type for event, _ in seen] == types
         assert all(one == other for one, other in seen)
 
 
-async def test_what_is_handed_in_stays_as_it_is(sharing: Client) -> None:
+async def test_written_objects_are_not_modified(sharing: Client) -> None:
     sent: list[Any] = []
 
     def remember(value: Any) -> Any:
@@ -145,19 +149,22 @@ async def test_what_is_handed_in_stays_as_it_is(sharing: Client) -> None:
     assert await sharing.get(PODS, "a", "default") == stored
 
 
-async def test_the_inside_of_free_form_fields_is_not_kept_either(sharing: Client) -> None:
+async def test_nested_values_of_written_objects_are_not_shared(sharing: Client) -> None:
     data = {"deep": {"list": [1, 2]}}
     revision = {
-        "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "r", "namespace": "default"},
-        "revision": 1, "data": data,
-    }  # fmt: skip
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": "r", "namespace": "default"},
+        "revision": 1,
+        "data": data,
+    }
     made = await sharing.create(revision)
     data["deep"]["list"].append(3)
     assert made["data"] == {"deep": {"list": [1, 2]}}
     assert (await sharing.get(builtin("controllerrevisions", "apps"), "r", "default"))["data"] == made["data"]
 
 
-async def test_what_python_says_otherwise_is_taken_as_json_would_say_it(sharing: Client) -> None:
+async def test_python_values_are_converted_as_json_would(sharing: Client) -> None:
     class Name(str):
         pass
 
@@ -167,10 +174,10 @@ async def test_what_python_says_otherwise_is_taken_as_json_would_say_it(sharing:
     assert patched["metadata"]["finalizers"] == ["a.example/x"]
 
 
-async def test_refusals_are_the_same(sharing: Client, private: Client) -> None:
+async def test_both_transports_give_equal_errors(sharing: Client, private: Client) -> None:
     bad = pod("a")
     bad["spec"]["containers"] = [{"name": "C!", "image": "", "ports": [{"containerPort": 0}]}]
-    attempts = (
+    attempts: tuple[Callable[[Client], Awaitable[object]], ...] = (
         lambda client: client.get(PODS, "none", "default"),
         lambda client: client.create(bad),
         lambda client: client.create({**pod("a"), "spec": {"containers": 7}}),
@@ -194,7 +201,7 @@ async def test_refusals_are_the_same(sharing: Client, private: Client) -> None:
         assert said[0] == said[1]
 
 
-async def test_warnings_arrive(local_server: LocalServer) -> None:
+async def test_warnings_reach_the_client(local_server: LocalServer) -> None:
     for kind in (InProcessTransport, SharingTransport):
         heard: list[str] = []
         client = Client(kind(local_server.entrance, TOKEN), local_server.clock, on_warning=heard.append)

@@ -1,11 +1,11 @@
-"""Servers are verified by the same rules, whoever connects to them: table by table, over real sockets."""
+"""Every client verifies servers by the same rules: one table, over real sockets."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,19 +13,21 @@ from pathlib import Path
 import pytest
 from certificate_chains import CASES, LEAF, ROOT, Case, but, key_pem, pem
 
-from setpoint.apiserver.far_server import FarServer, FarServerProblem
-from setpoint.apiserver.http.message import Peer, Request
-from setpoint.client.access import Access
-from setpoint.client.certificate_loading import load_chain
+from setpoint.apiserver.remote_servers import RemoteServer, RemoteServerError
+from setpoint.client.dialing import ServerAddress
 from setpoint.client.https import HttpsTransport
-from setpoint.client.tls import ServerCertificateError, TlsClient, Trust
+from setpoint.client.kubeconfig import Access
 from setpoint.client.transport import Unreachable
-from setpoint.cluster.far_nodes import FarNodes
-from setpoint.cluster.far_servers import NetworkServers
+from setpoint.cluster.network_servers import NetworkServers
+from setpoint.cluster.remote_nodes import RemoteNodes
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 from setpoint.system import SystemClock
+from setpoint.wire.client_connection import ClientConnection
+from setpoint.wire.message import Peer, Request
+from setpoint.wire.tls import ServerCertificateError, TlsClient, Trust, load_certificate
 
-NODE = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}}
+NODE: Obj = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}}
 REQUEST = Request("POST", "/x", "", {}, b"{}", Peer())
 BY_NAME = {case.name: case for case in CASES}
 KNATIVE = BY_NAME["subject of the CA, no key identifiers"]
@@ -48,7 +50,7 @@ async def serving(case: Case) -> AsyncIterator[tuple[int, bytes, list[bytes]]]:
         writer.close()
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load_chain(context, pem(*sent), key_pem(case.key))
+    load_certificate(context, pem(*sent), key_pem(case.key))
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     try:
         yield server.sockets[0].getsockname()[1], roots, received
@@ -58,16 +60,16 @@ async def serving(case: Case) -> AsyncIterator[tuple[int, bytes, list[bytes]]]:
 
 async def as_webhook(case: Case, port: int, roots: bytes) -> str:
     try:
-        await NetworkServers(SystemClock()).post(FarServer("127.0.0.1", port, case.host, roots), REQUEST, 5.0)
-    except FarServerProblem as problem:
+        await NetworkServers(SystemClock()).call(RemoteServer("127.0.0.1", port, case.host, roots), REQUEST, 5.0)
+    except RemoteServerError as problem:
         return str(problem)
     return ""
 
 
 async def as_aggregated_server(case: Case, port: int, roots: bytes) -> str:
     try:
-        await NetworkServers(SystemClock()).ask(FarServer("127.0.0.1", port, case.host, roots), REQUEST, 5.0)
-    except FarServerProblem as problem:
+        await NetworkServers(SystemClock()).forward(RemoteServer("127.0.0.1", port, case.host, roots), REQUEST, 5.0)
+    except RemoteServerError as problem:
         return str(problem)
     return ""
 
@@ -86,9 +88,9 @@ async def as_api_server(case: Case, port: int, roots: bytes) -> str:
 
 async def as_kubelet(case: Case, port: int, roots: bytes) -> str:
     node = {**NODE, "status": {**NODE["status"], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}}
-    nodes = FarNodes(lambda: TlsClient(Trust(SystemClock(), roots)), lambda _: True)
+    nodes = RemoteNodes(lambda: TlsClient(Trust(SystemClock(), roots)), lambda _: True)
     try:
-        await nodes.ask(node, REQUEST)
+        await nodes.request_node(node, REQUEST)
     except ApiError as problem:
         return str(problem)
     return ""
@@ -96,7 +98,7 @@ async def as_kubelet(case: Case, port: int, roots: bytes) -> str:
 
 @pytest.mark.parametrize("use", [as_webhook, as_api_server])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_every_chain_for_every_use(case: Case, use: Use) -> None:
+async def test_every_chain_is_verified_for_every_client(case: Case, use: Use) -> None:
     async with serving(case) as (port, roots, received):
         found = await use(case, port, roots)
     wanted = case.said.partition("current time")[0]
@@ -117,7 +119,7 @@ async def test_every_chain_for_every_use(case: Case, use: Use) -> None:
         ("path length exceeded", "x509: too many intermediates for path length constraint"),
     ],
 )
-async def test_nodes_and_aggregated_servers(name: str, said: str, use: Use) -> None:
+async def test_connections_to_nodes_and_aggregated_servers_are_verified(name: str, said: str, use: Use) -> None:
     case = BY_NAME[name]
     leaf, *others = case.sent
     case = Case(name, [but(leaf, names=["127.0.0.1"]), *others], case.roots, host="127.0.0.1")
@@ -126,10 +128,8 @@ async def test_nodes_and_aggregated_servers(name: str, said: str, use: Use) -> N
     assert (f"tls: failed to verify certificate: {said}" in found) if said else found == ""
 
 
-async def test_the_systems_authorities_are_used_where_none_are_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from setpoint.client import tls
+async def test_the_system_trust_store_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from setpoint.wire import tls
 
     case = Case("", [LEAF], [ROOT])
     async with serving(case) as (port, roots, _):
@@ -146,7 +146,7 @@ async def test_the_systems_authorities_are_used_where_none_are_given(
         tls._system_roots.cache_clear()
 
 
-async def test_a_bundle_without_certificates_trusts_nobody() -> None:
+async def test_a_bundle_without_certificates_trusts_no_server() -> None:
     case = Case("", [LEAF], [ROOT])
     async with serving(case) as (port, _, received):
         for bundle in (b"no certificate", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"):
@@ -154,7 +154,7 @@ async def test_a_bundle_without_certificates_trusts_nobody() -> None:
         assert received == []
 
 
-async def test_time_is_the_clusters() -> None:
+async def test_certificates_are_checked_with_the_clusters_clock() -> None:
     """In a cluster in virtual time a certificate is valid when that cluster's clock says so."""
 
     class Later(SystemClock):
@@ -176,4 +176,52 @@ def test_no_other_module_connects_with_tls() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and node.attr in ("PROTOCOL_TLS_CLIENT", "create_default_context")
     ]
-    assert set(offenders) == {"client/tls.py"}
+    assert set(offenders) == {"wire/tls.py"}
+
+
+class Chosen:
+    """A ServerChoice of one server."""
+
+    def __init__(self, port: int) -> None:
+        self._server = ServerAddress("127.0.0.1", port)
+        self.outcome = ""
+
+    def candidates(self) -> Sequence[ServerAddress]:
+        return [self._server]
+
+    def connected(self, server: ServerAddress, connection: ClientConnection) -> None:
+        self.outcome = "connected"
+
+    def failed(self, server: ServerAddress) -> None:
+        self.outcome = "failed"
+
+
+@pytest.mark.parametrize(
+    ("url", "server_name", "valid_for", "accepted"),
+    [
+        ("https://api.test:6443", "", "api.test", True),  # the common name of all servers
+        ("https://api.test:6443", "", "127.0.0.1", True),  # the address of the chosen one
+        ("https://api.test:6443", "", "other.test", False),
+        ("https://192.0.2.1:6443", "", "127.0.0.1", True),
+        ("https://192.0.2.1:6443", "", "192.0.2.1", True),
+        ("https://192.0.2.1:6443", "", "192.0.2.2", False),
+        ("https://api.test:6443", "inner.test", "inner.test", True),
+        ("https://api.test:6443", "inner.test", "api.test", False),
+        ("https://api.test:6443", "inner.test", "127.0.0.1", False),
+    ],
+)
+async def test_another_server_of_the_cluster(url: str, server_name: str, valid_for: str, accepted: bool) -> None:
+    case = Case("another server", [but(LEAF, names=[valid_for])], [ROOT])
+    async with serving(case) as (port, roots, received):
+        chosen = Chosen(port)
+        transport = HttpsTransport(Access(url, ca=roots, tls_server_name=server_name), SystemClock(), servers=chosen)
+        try:
+            await transport.request("GET", "/x", "", [], b"")
+        except Unreachable as problem:
+            assert not accepted and "x509: certificate is" in str(problem)
+        else:
+            assert accepted
+        finally:
+            await transport.close()
+    assert chosen.outcome == ("connected" if accepted else "failed")
+    assert bool(received) is accepted  # nothing is sent to a server that is refused

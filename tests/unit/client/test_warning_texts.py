@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from setpoint.client.warning_header import warning_texts
+from setpoint.client.sender import warning_texts
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from setpoint.client.warning_header import warning_texts
         ('299 - "' + "\\" * 10_000, []),
     ],
 )
-def test_what_a_terminal_would_obey_is_not_shown(header: str, texts: list[str]) -> None:
+def test_control_characters_in_warnings_are_escaped(header: str, texts: list[str]) -> None:
     """CVE-2021-25743."""
     assert warning_texts(header) == texts

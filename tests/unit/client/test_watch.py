@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
+from local_server import LocalServer
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Expired
+from setpoint.meta.objects import Obj
 
 CONFIG_MAPS = builtin("configmaps")
 
 
-def config_map(name: str, **data: str) -> dict:
+def config_map(name: str, **data: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-async def test_changes_come_in_order_and_once(client: Client) -> None:
+async def test_changes_arrive_in_order_and_once(client: Client) -> None:
     start = (await client.list(CONFIG_MAPS, "default")).resource_version
     async with client.watch(CONFIG_MAPS, "default", resource_version=start) as watch:
         made = await client.create(config_map("a"))
@@ -30,7 +33,7 @@ async def test_changes_come_in_order_and_once(client: Client) -> None:
     assert watch.resource_version == events[2].object["metadata"]["resourceVersion"]
 
 
-async def test_a_watch_goes_on_where_another_ended(client: Client) -> None:
+async def test_a_watch_continues_from_a_resource_version(client: Client) -> None:
     start = (await client.list(CONFIG_MAPS, "default")).resource_version
     for number in range(5):
         await client.create(config_map(f"c{number}"))
@@ -41,16 +44,16 @@ async def test_a_watch_goes_on_where_another_ended(client: Client) -> None:
     assert seen == [f"c{number}" for number in range(5)]
 
 
-async def test_a_revision_that_is_gone_is_expired(client: Client, local_server) -> None:
+async def test_a_compacted_revision_raises_expired(client: Client, local_server: LocalServer) -> None:
     for number in range(5):
         await client.create(config_map(f"c{number}"))
-    await local_server.api.store.compact(local_server.api.store.revision)
+    await local_server.api.resources.store.compact(local_server.api.resources.store.revision)
     with pytest.raises(Expired):
         async for _ in client.watch(CONFIG_MAPS, "default", resource_version="1"):
             pass
 
 
-async def test_a_refused_watch_raises_what_the_server_said(client: Client) -> None:
+async def test_a_rejected_watch_raises_the_servers_error(client: Client) -> None:
     from setpoint.meta.errors import BadRequest
 
     with pytest.raises(BadRequest):
@@ -69,7 +72,7 @@ async def test_initial_events_end_with_a_bookmark(client: Client) -> None:
     assert seen[-1].object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_the_server_ends_a_watch_when_its_time_is_up(client: Client, local_server) -> None:
+async def test_the_server_ends_a_watch_at_its_timeout(client: Client, local_server: LocalServer) -> None:
     start = (await client.list(CONFIG_MAPS)).resource_version
     watch = client.watch(CONFIG_MAPS, resource_version=start, timeout_seconds=5)
     async with watch, asyncio.TaskGroup() as tasks:
@@ -83,11 +86,11 @@ async def _settled() -> None:
         await asyncio.sleep(0)
 
 
-async def _drain(watch) -> list:
+async def _drain(watch: Any) -> list[Any]:
     return [event async for event in watch]
 
 
-async def test_leaving_a_watch_frees_it_on_the_server(client: Client, local_server) -> None:
+async def test_closing_a_watch_releases_it_on_the_server(client: Client, local_server: LocalServer) -> None:
     entrance = local_server.entrance
     async with client.watch(CONFIG_MAPS, "default"):
         assert len(entrance._pipes) == 1
@@ -95,7 +98,7 @@ async def test_leaving_a_watch_frees_it_on_the_server(client: Client, local_serv
     assert len(entrance._pipes) == 0
 
 
-async def test_a_cancelled_reader_frees_its_watch(client: Client, local_server) -> None:
+async def test_a_cancelled_reader_releases_its_watch(client: Client, local_server: LocalServer) -> None:
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(_drain(client.watch(CONFIG_MAPS, "default")))
         await _settled()
@@ -104,7 +107,7 @@ async def test_a_cancelled_reader_frees_its_watch(client: Client, local_server) 
     assert len(local_server.entrance._pipes) == 0
 
 
-async def test_a_watch_that_is_let_go_of_is_closed(client: Client, local_server) -> None:
+async def test_a_garbage_collected_watch_is_closed(client: Client, local_server: LocalServer) -> None:
     await client.create(config_map("a"))
     async for _ in client.watch(CONFIG_MAPS, "default"):
         break
@@ -113,7 +116,9 @@ async def test_a_watch_that_is_let_go_of_is_closed(client: Client, local_server)
     assert len(local_server.entrance._pipes) == 0
 
 
-async def test_a_reader_who_does_not_read_is_cut_off_after_a_whole_prefix(client: Client, monkeypatch) -> None:
+async def test_a_slow_reader_is_disconnected_after_a_complete_prefix(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from setpoint.apiserver.handlers import watch as handler
 
     monkeypatch.setattr(handler, "_MAX_BUFFERED", 20_000)

@@ -1,4 +1,4 @@
-"""Who comes in without saying who they are, by the flags of a server."""
+"""Anonymous requests, by the flags of the server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.cluster.apiserver import apiserver
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.wire.message import Peer, Request, Response
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from setpoint.cluster.config import ApiServerConfig
         (["RBAC"], False, 401),
         (["AlwaysAllow"], None, 401),
         (["AlwaysAllow"], False, 401),
-        (["RBAC", "AlwaysAllow"], True, 401),  # the flag is told not to count
+        (["RBAC", "AlwaysAllow"], True, 401),  # the flag is ignored, with a warning
     ],
 )
-async def test_nobody_reads_secrets_without_saying_who_they_are(
+async def test_anonymous_users_cannot_read_secrets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, modes: list[str], flag: bool | None, status: int
 ) -> None:
     config = ApiServerConfig(

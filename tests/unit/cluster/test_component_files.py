@@ -1,4 +1,4 @@
-"""Components as files in a data directory: what the nodes read is what the components write."""
+"""Components as files in a data directory, and as static Pods."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ async def test_a_component_is_a_pod_while_it_runs(tmp_path: Path) -> None:
     assert not list((tmp_path / "components").iterdir())
 
 
-async def test_what_a_dead_process_left_behind_is_not_shown(tmp_path: Path) -> None:
+async def test_files_of_ended_processes_are_ignored(tmp_path: Path) -> None:
     clock, folder = StoppedClock(), tmp_path / "components"
     folder.mkdir()
-    told = {"component": "kube-scheduler", "pid": 2**22 + 1, "command": [], "started": "2026-01-01T00:00:00Z"}
-    (folder / "kube-scheduler.1.json").write_text(json.dumps(told))
+    manifest = {"component": "kube-scheduler", "pid": 2**22 + 1, "command": [], "started": "2026-01-01T00:00:00Z"}
+    (folder / "kube-scheduler.1.json").write_text(json.dumps(manifest))
     (folder / "kube-scheduler.1.log").write_text("")
     (folder / "broken.json").write_text("{")
     assert await pods_of(tmp_path, clock) == []
@@ -63,7 +63,7 @@ async def test_what_a_dead_process_left_behind_is_not_shown(tmp_path: Path) -> N
 
 
 async def test_a_log_is_bounded_and_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_LARGEST", 2000)
+    monkeypatch.setattr(files, "_MAX_LOG_BYTES", 2000)
     clock = StoppedClock()
     with component_files(tmp_path, "kube-scheduler", clock):
         path = tmp_path / "components" / f"kube-scheduler.{os.getpid()}.log"

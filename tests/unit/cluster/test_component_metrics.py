@@ -1,4 +1,4 @@
-"""What components measure, where the server tells it for all."""
+"""Metrics of the components in the server's own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def metrics(cluster: VirtualCluster) -> dict[str, float]:
 
 
 @virtual(nodes=1, leader_elect=True)
-async def test_scheduler_and_controllers_are_measured(cluster: VirtualCluster) -> None:
+async def test_the_server_shows_metrics_of_scheduler_and_controllers(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("fits", "1"))
     await cluster.client.create(a_pod("huge", "999"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": a_pod("", "1")["spec"]}
@@ -46,6 +46,6 @@ async def test_scheduler_and_controllers_are_measured(cluster: VirtualCluster) -
 
 
 @virtual(nodes=1)
-async def test_what_does_not_run_is_not_measured(cluster: VirtualCluster) -> None:
+async def test_stopped_components_have_no_metrics(cluster: VirtualCluster) -> None:
     await cluster.stop("scheduler")
     assert not any(series.startswith("scheduler_") for series in await metrics(cluster))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import parse
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 BASE = "/apis/metrics.k8s.io/v1beta1"
 
 
@@ -16,15 +15,14 @@ def a_pod(name: str, **annotations: str) -> Obj:
     notes = {f"simulate.setpoint.dev/{key}": value for key, value in annotations.items()}
     resources = {"requests": {"cpu": "200m", "memory": "100Mi"}}
     return {
-        "apiVersion": "v1", "kind": "Pod",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {"app": name}, "annotations": notes},
         "spec": {
-            "containers": [
-                {"name": "c", "image": "nginx", "resources": resources}, {"name": "side", "image": "nginx"}
-            ],
+            "containers": [{"name": "c", "image": "nginx", "resources": resources}, {"name": "side", "image": "nginx"}],
             "nodeName": "node-1",
         },
-    }  # fmt: skip
+    }
 
 
 async def read(cluster: VirtualCluster, path: str, query: str = "", accept: str = "") -> tuple[int, Obj]:
@@ -34,7 +32,7 @@ async def read(cluster: VirtualCluster, path: str, query: str = "", accept: str 
 
 
 @virtual(nodes=2)
-async def test_what_pods_and_nodes_use(cluster: VirtualCluster) -> None:
+async def test_usage_of_pods_and_nodes(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("busy", cpu="300m", memory="64Mi"))
     await cluster.client.create(a_pod("quiet"))
     await cluster.sleep(3)
@@ -63,7 +61,7 @@ async def test_what_pods_and_nodes_use(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_selectors_namespaces_and_what_is_not_there(cluster: VirtualCluster) -> None:
+async def test_selectors_namespaces_and_missing_objects(cluster: VirtualCluster) -> None:
     for name in ("one", "two"):
         await cluster.client.create(a_pod(name))
     await cluster.sleep(20)
@@ -82,11 +80,12 @@ async def test_selectors_namespaces_and_what_is_not_there(cluster: VirtualCluste
 
 
 @virtual(nodes=1)
-async def test_the_group_is_announced(cluster: VirtualCluster) -> None:
+async def test_discovery_lists_the_group(cluster: VirtualCluster) -> None:
     _, document = await read(cluster, BASE)
     assert [(each["name"], each["kind"], each["verbs"]) for each in document["resources"]] == [
-        ("nodes", "NodeMetrics", ["get", "list"]), ("pods", "PodMetrics", ["get", "list"]),
-    ]  # fmt: skip
+        ("nodes", "NodeMetrics", ["get", "list"]),
+        ("pods", "PodMetrics", ["get", "list"]),
+    ]
     service = await cluster.client.get(("apiregistration.k8s.io/v1", "APIService"), "v1beta1.metrics.k8s.io")
     await cluster.instant()
     service = await cluster.client.get(("apiregistration.k8s.io/v1", "APIService"), "v1beta1.metrics.k8s.io")
@@ -96,7 +95,7 @@ async def test_the_group_is_announced(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_as_a_table(cluster: VirtualCluster) -> None:
+async def test_a_table_can_be_requested(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("busy", cpu="300m", memory="64Mi"))
     await cluster.sleep(20)
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"

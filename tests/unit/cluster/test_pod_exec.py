@@ -1,36 +1,40 @@
-"""`pods/exec` and `pods/attach` from the front door to a simulated container and back, in virtual time."""
+"""`pods/exec` and `pods/attach` from the API server to a simulated container, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import tarfile
+from collections.abc import Awaitable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 
-from setpoint.apiserver.filters.in_process import peer_of
-from setpoint.apiserver.http.message import Request, Response, UpgradeResponse
+from setpoint.apiserver.filters.authenticate import in_process_peer
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
+from setpoint.wire.message import Request, Response, UpgradeResponse
 
-Obj = dict[str, Any]
 HANDSHAKE = {
-    "upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13",
-    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-protocol": "v5.channel.k8s.io",
-}  # fmt: skip
+    "upgrade": "websocket",
+    "connection": "Upgrade",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "sec-websocket-protocol": "v5.channel.k8s.io",
+}
 ADMIN = ("admin", ("system:masters",))
 
 
-class Talk:
-    """The client's end of an upgraded connection, and the server's view of it."""
+class ClientConnection:
+    """Both sides of an upgraded connection."""
 
     def __init__(self) -> None:
         self._sent: asyncio.Queue[bytes] = asyncio.Queue()
         self._got = bytearray()
-        self.heard: dict[int, bytes] = {}
+        self.received: dict[int, bytes] = {}
 
-    # The server's view.
+    # For the server.
 
     def write(self, data: bytes) -> None:
         self._got += data
@@ -40,7 +44,7 @@ class Talk:
                 size, at = int.from_bytes(self._got[2:4], "big"), 4
             payload = bytes(self._got[at : at + size])
             if self._got[0] == 0x82:
-                self.heard[payload[0]] = self.heard.get(payload[0], b"") + payload[1:]
+                self.received[payload[0]] = self.received.get(payload[0], b"") + payload[1:]
             del self._got[: at + size]
 
     async def read(self) -> bytes:
@@ -50,7 +54,7 @@ class Talk:
 
     def close(self) -> None: ...
 
-    # The client.
+    # For the client.
 
     def send(self, channel: int, data: bytes) -> None:
         payload = bytes((channel,)) + data
@@ -62,7 +66,7 @@ class Talk:
 
     @property
     def status(self) -> Obj:
-        found: Obj = orjson.loads(self.heard[3])
+        found: Obj = orjson.loads(self.received[3])
         return found
 
 
@@ -70,21 +74,29 @@ async def opened(
     cluster: VirtualCluster, what: str, query: list[tuple[str, str]], who: tuple[str, tuple[str, ...]] = ADMIN
 ) -> Any:
     path = f"/api/v1/namespaces/default/pods/p/{what}"
-    request = Request("GET", path, urlencode(query), dict(HANDSHAKE), b"", peer_of(*who))
+    request = Request("GET", path, urlencode(query), dict(HANDSHAKE), b"", in_process_peer(*who))
     return await cluster.embedded.api.handle(request)
 
 
-async def run(cluster: VirtualCluster, *command: str, stdin: bytes | None = None) -> Talk:
+def joined(body: bytes | Sequence[bytes]) -> bytes:
+    return body if isinstance(body, bytes) else b"".join(body)
+
+
+async def awaited(run: Awaitable[None]) -> None:
+    await run
+
+
+async def run(cluster: VirtualCluster, *command: str, stdin: bytes | None = None) -> ClientConnection:
     query = [("command", each) for each in command] + [("stdin", "true")] * (stdin is not None)
     answer = await opened(cluster, "exec", query)
     assert isinstance(answer, UpgradeResponse), answer
     assert ("Sec-WebSocket-Protocol", "v5.channel.k8s.io") in answer.headers
-    talk = Talk()
+    client = ClientConnection()
     if stdin is not None:
-        talk.send(0, stdin)
-        talk.send(255, b"\x00")
-    await answer.run(talk)
-    return talk
+        client.send(0, stdin)
+        client.send(255, b"\x00")
+    await answer.run(client)
+    return client
 
 
 async def a_pod(cluster: VirtualCluster, *command: str) -> None:
@@ -102,44 +114,44 @@ async def a_pod(cluster: VirtualCluster, *command: str) -> None:
 
 
 @virtual(nodes=1)
-async def test_commands(cluster: VirtualCluster) -> None:
+async def test_commands_return_output_and_status(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sleep", "1000")
-    talk = await run(cluster, "echo", "hi", "there")
-    assert talk.heard[1] == b"hi there\n" and talk.status == {"metadata": {}, "status": "Success"}
-    talk = await run(cluster, "sh", "-c", "echo out; echo err >&2; exit 3")
-    assert (talk.heard[1], talk.heard[2]) == (b"out\n", b"err\n")
-    assert talk.status["reason"] == "NonZeroExitCode"
-    assert talk.status["details"] == {"causes": [{"reason": "ExitCode", "message": "3"}]}
-    assert talk.status["message"] == "command terminated with non-zero exit code: exit status 3"
-    talk = await run(cluster, "mysql")
-    assert talk.status["code"] == 500 and '"mysql": executable file not found' in talk.status["message"]
+    client = await run(cluster, "echo", "hi", "there")
+    assert client.received[1] == b"hi there\n" and client.status == {"metadata": {}, "status": "Success"}
+    client = await run(cluster, "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (client.received[1], client.received[2]) == (b"out\n", b"err\n")
+    assert client.status["reason"] == "NonZeroExitCode"
+    assert client.status["details"] == {"causes": [{"reason": "ExitCode", "message": "3"}]}
+    assert client.status["message"] == "command terminated with non-zero exit code: exit status 3"
+    client = await run(cluster, "mysql")
+    assert client.status["code"] == 500 and '"mysql": executable file not found' in client.status["message"]
     await run(cluster, "sh", "-c", "echo kept > /tmp/file")
-    assert (await run(cluster, "cat", "/tmp/file")).heard[1] == b"kept\n"
+    assert (await run(cluster, "cat", "/tmp/file")).received[1] == b"kept\n"
 
 
 @virtual(nodes=1)
-async def test_commands_that_read(cluster: VirtualCluster) -> None:
+async def test_commands_read_standard_input(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sleep", "1000")
-    assert (await run(cluster, "cat", stdin=b"one\ntwo\n")).heard[1] == b"one\ntwo\n"
-    assert (await run(cluster, "sh", stdin=b"echo $((1 + 2))\nhostname\n")).heard[1] == b"3\np\n"
+    assert (await run(cluster, "cat", stdin=b"one\ntwo\n")).received[1] == b"one\ntwo\n"
+    assert (await run(cluster, "sh", stdin=b"echo $((1 + 2))\nhostname\n")).received[1] == b"3\np\n"
     await run(cluster, "sh", "-c", "cat > /tmp/given", stdin=b"given\n")
-    assert (await run(cluster, "cat", "/tmp/given")).heard[1] == b"given\n"
+    assert (await run(cluster, "cat", "/tmp/given")).received[1] == b"given\n"
 
 
 @virtual(nodes=1)
-async def test_nobody_types_without_end(cluster: VirtualCluster) -> None:
+async def test_standard_input_is_bounded(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sleep", "1000")
     answer = await opened(cluster, "exec", [("command", "cat"), ("stdin", "true")])
-    talk = Talk()
+    client = ClientConnection()
     for _ in range(100):
-        talk.send(0, b"x" * 60_000)
-    await answer.run(talk)
-    assert "too much to read" in talk.status["message"]
+        client.send(0, b"x" * 60_000)
+    await answer.run(client)
+    assert "exceeds the limit" in client.status["message"]
 
 
 @virtual(nodes=1)
-async def test_files_are_copied_in_and_out(cluster: VirtualCluster) -> None:
-    """As `kubectl cp` does it."""
+async def test_tar_copies_files_in_and_out(cluster: VirtualCluster) -> None:
+    """The commands are those of `kubectl cp`."""
     await a_pod(cluster, "sleep", "1000")
     packed = io.BytesIO()
     content = "tёxt\n".encode() + bytes(range(256))
@@ -148,11 +160,11 @@ async def test_files_are_copied_in_and_out(cluster: VirtualCluster) -> None:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    talk = await run(cluster, "tar", "-xmf", "-", "-C", "/tmp", stdin=packed.getvalue())
-    assert talk.status["status"] == "Success" and b"beyond" in talk.heard[2]
+    client = await run(cluster, "tar", "-xmf", "-", "-C", "/tmp", stdin=packed.getvalue())
+    assert client.status["status"] == "Success" and b"outside of the directory" in client.received[2]
     assert (await run(cluster, "ls", "/etc/outside")).status["status"] == "Failure"
-    talk = await run(cluster, "tar", "cf", "-", "/tmp/given")
-    with tarfile.open(fileobj=io.BytesIO(talk.heard[1])) as archive:
+    client = await run(cluster, "tar", "cf", "-", "/tmp/given")
+    with tarfile.open(fileobj=io.BytesIO(client.received[1])) as archive:
         assert archive.getnames() == ["tmp/given", "tmp/given/file"]
         found = archive.extractfile("tmp/given/file")
         assert found is not None and found.read() == content
@@ -160,66 +172,79 @@ async def test_files_are_copied_in_and_out(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_a_command_takes_its_time_and_ends_when_the_client_leaves(cluster: VirtualCluster) -> None:
+async def test_a_command_ends_when_the_client_disconnects(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sleep", "1000")
     started = cluster.clock.monotonic()
-    talk = await run(cluster, "sh", "-c", "echo first; sleep 5; echo last")
-    assert talk.heard[1] == b"first\nlast\n" and round(cluster.clock.monotonic() - started) == 5
+    client = await run(cluster, "sh", "-c", "echo first; sleep 5; echo last")
+    assert client.received[1] == b"first\nlast\n" and round(cluster.clock.monotonic() - started) == 5
     answer = await opened(cluster, "exec", [("command", "sleep"), ("command", "500")])
-    talk = Talk()
+    client = ClientConnection()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(answer.run(talk))
+        tasks.create_task(awaited(answer.run(client)))
         await cluster.sleep(3)
-        talk.leave()
+        client.leave()
     assert cluster.clock.monotonic() - started < 20
 
 
 @virtual(nodes=1)
-async def test_a_terminal(cluster: VirtualCluster) -> None:
+async def test_output_waits_for_the_streams_of_the_client(cluster: VirtualCluster) -> None:
+    """kubectl up to 1.33 discards messages that arrive before it has set up its streams."""
+    await a_pod(cluster, "sleep", "1000")
+    answer = await opened(cluster, "exec", [("command", "echo"), ("command", "hi"), ("stdout", "true")])
+    client = ClientConnection()
+    session = asyncio.create_task(awaited(answer.run(client)))
+    await cluster.sleep(0.05)
+    assert client.received == {}
+    await session
+    assert client.received[1] == b"hi\n" and client.status["status"] == "Success"
+
+
+@virtual(nodes=1)
+async def test_a_terminal_echoes_and_interrupts(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sleep", "1000")
     answer = await opened(cluster, "exec", [("command", "sh"), ("stdin", "true"), ("tty", "true")])
-    talk = Talk()
+    client = ClientConnection()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(answer.run(talk))
+        tasks.create_task(awaited(answer.run(client)))
         for keys in (b"echo x", b"\x7fhi\r", b"sleep 2; echo done\r", b"exit 4\r"):
             await cluster.sleep(3)
-            talk.send(0, keys)
-    assert talk.heard[1] == (b"/ # echo x\b \bhi\r\nhi\r\n/ # sleep 2; echo done\r\ndone\r\n/ # exit 4\r\n")
-    assert talk.status["details"]["causes"][0]["message"] == "4"
+            client.send(0, keys)
+    assert client.received[1] == (b"/ # echo x\b \bhi\r\nhi\r\n/ # sleep 2; echo done\r\ndone\r\n/ # exit 4\r\n")
+    assert client.status["details"]["causes"][0]["message"] == "4"
 
 
 @virtual(nodes=1)
-async def test_attaching_shows_what_comes(cluster: VirtualCluster) -> None:
+async def test_attach_shows_new_output(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sh", "-c", "echo before; sleep 5; echo after; sleep 5; exit 0")
     answer = await opened(cluster, "attach", [("stdout", "true")])
-    talk = Talk()
-    await answer.run(talk)
-    assert talk.heard[1] == b"after\n" and talk.status["status"] == "Success"
+    client = ClientConnection()
+    await answer.run(client)
+    assert client.received[1] == b"after\n" and client.status["status"] == "Success"
 
 
 @virtual(nodes=1)
-async def test_a_shell_that_waits_is_typed_into(cluster: VirtualCluster) -> None:
-    """As `kubectl run -it --rm --restart=Never` has it."""
+async def test_attach_sends_input_to_a_shell(cluster: VirtualCluster) -> None:
+    """The Pod is that of `kubectl run -it --rm --restart=Never`."""
     container = {"name": "c", "image": "busybox", "stdin": True, "stdinOnce": True, "tty": True}
     meta = {"name": "p", "namespace": "default"}
     spec = {"containers": [container], "restartPolicy": "Never"}
     await cluster.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     await cluster.sleep(60)
     answer = await opened(cluster, "attach", [("stdin", "true"), ("stdout", "true"), ("tty", "true")])
-    talk = Talk()
+    client = ClientConnection()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(answer.run(talk))
+        tasks.create_task(awaited(answer.run(client)))
         for keys in (b"echo hi\r", b"exit 2\r"):
             await cluster.sleep(1)
-            talk.send(0, keys)
-    assert talk.heard[1] == b"/ # echo hi\r\nhi\r\n/ # exit 2\r\n"
+            client.send(0, keys)
+    assert client.received[1] == b"/ # echo hi\r\nhi\r\n/ # exit 2\r\n"
     await cluster.sleep(1)
     status = (await cluster.client.get(("v1", "Pod"), "p", "default"))["status"]
     assert (status["phase"], status["containerStatuses"][0]["state"]["terminated"]["exitCode"]) == ("Failed", 2)
 
 
 @virtual(nodes=1)
-async def test_one_who_may_come_again_only_leaves(cluster: VirtualCluster) -> None:
+async def test_the_main_program_survives_a_disconnect_without_stdin_once(cluster: VirtualCluster) -> None:
     script = "while read line; do echo got $line; done; echo over"
     container = {"name": "c", "image": "busybox", "stdin": True, "command": ["sh", "-c", script]}
     meta = {"name": "p", "namespace": "default"}
@@ -229,17 +254,17 @@ async def test_one_who_may_come_again_only_leaves(cluster: VirtualCluster) -> No
     await cluster.sleep(5)
     for word in (b"first", b"second"):
         answer = await opened(cluster, "attach", [("stdin", "true"), ("stdout", "true")])
-        talk = Talk()
-        talk.send(0, word + b"\n")
-        talk.send(255, b"\x00")
-        await answer.run(talk)
-        assert talk.status["status"] == "Success"
+        client = ClientConnection()
+        client.send(0, word + b"\n")
+        client.send(255, b"\x00")
+        await answer.run(client)
+        assert client.status["status"] == "Success"
     reply = await cluster.client.sender.transport.request("GET", "/api/v1/namespaces/default/pods/p/log", "", [], b"")
     assert reply.body == b"got first\ngot second\n", "and it still waits for more"
 
 
 @virtual(nodes=1)
-async def test_logs_as_messages(cluster: VirtualCluster) -> None:
+async def test_logs_as_websocket_messages(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sh", "-c", "echo one; sleep 3; echo two; sleep 1000")
     path = "/api/v1/namespaces/default/pods/p/log"
     for query, protocol, wanted in (
@@ -247,42 +272,42 @@ async def test_logs_as_messages(cluster: VirtualCluster) -> None:
         ("", "base64.binary.k8s.io", b"\x81\x00\x81\x08b25lCg==\x88\x02\x03\xe8"),
     ):
         headers = {**HANDSHAKE, "sec-websocket-protocol": protocol}
-        answer = await cluster.embedded.api.handle(Request("GET", path, query, headers, b"", peer_of(*ADMIN)))
+        answer = await cluster.embedded.api.handle(Request("GET", path, query, headers, b"", in_process_peer(*ADMIN)))
         assert isinstance(answer, UpgradeResponse)
         written: list[bytes] = []
-        talk = Talk()
-        talk.write = written.append  # type: ignore[method-assign]
-        await answer.run(talk)
+        client = ClientConnection()
+        client.write = written.append  # type: ignore[method-assign, assignment]
+        await answer.run(client)
         assert b"".join(written) == wanted
     headers = {**HANDSHAKE, "sec-websocket-protocol": "binary.k8s.io"}
-    answer = await cluster.embedded.api.handle(Request("GET", path, "follow=1", headers, b"", peer_of(*ADMIN)))
+    answer = await cluster.embedded.api.handle(Request("GET", path, "follow=1", headers, b"", in_process_peer(*ADMIN)))
     assert isinstance(answer, UpgradeResponse)
     written = []
-    talk = Talk()
-    talk.write = written.append  # type: ignore[method-assign]
+    client = ClientConnection()
+    client.write = written.append  # type: ignore[method-assign, assignment]
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(answer.run(talk))
+        tasks.create_task(awaited(answer.run(client)))
         await cluster.sleep(5)
-        talk.leave()
+        client.leave()
     assert written == [b"\x82\x00", b"\x82\x04one\n", b"\x82\x04two\n", b"\x88\x02\x03\xe8"]
     headers = {**HANDSHAKE, "sec-websocket-protocol": "other"}
-    answer = await cluster.embedded.api.handle(Request("GET", path, "", headers, b"", peer_of(*ADMIN)))
+    answer = await cluster.embedded.api.handle(Request("GET", path, "", headers, b"", in_process_peer(*ADMIN)))
     assert isinstance(answer, Response) and answer.status == 403
 
 
 @virtual(nodes=1)
-async def test_what_is_refused(cluster: VirtualCluster) -> None:
+async def test_invalid_requests_are_rejected(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sh", "-c", "exit 0")
     await cluster.sleep(1)
     answer = await opened(cluster, "exec", [("command", "ls")])
-    assert isinstance(answer, Response) and b'container not found (\\"c\\")' in bytes(answer.body)
+    assert isinstance(answer, Response) and b'container not found (\\"c\\")' in joined(answer.body)
     path = "/api/v1/namespaces/default/pods/p/exec"
     plain = await cluster.client.sender.transport.request("GET", path, "command=ls", [], b"")
     assert plain.status == 400 and b"Upgrade request required" in plain.body
 
 
 @virtual(nodes=1)
-async def test_who_may_only_read_may_not_run_anything(cluster: VirtualCluster) -> None:
+async def test_exec_needs_the_create_verb(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sleep", "1000")
     rbac = "rbac.authorization.k8s.io"
     for name, verbs in (("reader", ["get"]), ("runner", ["get", "create"])):
@@ -291,12 +316,14 @@ async def test_who_may_only_read_may_not_run_anything(cluster: VirtualCluster) -
         await cluster.client.create({"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": rules})
         await cluster.client.create(
             {
-                "apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": meta,
+                "apiVersion": f"{rbac}/v1",
+                "kind": "RoleBinding",
+                "metadata": meta,
                 "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
                 "subjects": [{"apiGroup": rbac, "kind": "User", "name": name}],
             }
-        )  # fmt: skip
+        )
     answer = await opened(cluster, "exec", [("command", "ls")], ("reader", ()))
     assert isinstance(answer, Response) and answer.status == 403
-    assert orjson.loads(answer.body)["message"] == 'pods "p" is forbidden: ', "in upstream's words"
+    assert orjson.loads(joined(answer.body))["message"] == 'pods "p" is forbidden: ', "in upstream's words"
     assert isinstance(await opened(cluster, "exec", [("command", "ls")], ("runner", ())), UpgradeResponse)

@@ -1,4 +1,4 @@
-"""`pods/log` from the front door to a simulated container and back."""
+"""`pods/log` from the API server to a simulated container."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
 
 
 def a_pod(name: str, *command: str, **more: Any) -> Obj:
@@ -18,9 +17,11 @@ def a_pod(name: str, *command: str, **more: Any) -> Obj:
     if command:
         container["command"] = list(command)
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], **more},
-    }  # fmt: skip
+    }
 
 
 async def logs(cluster: VirtualCluster, pod: str, query: str = "", namespace: str = "default") -> tuple[int, str]:
@@ -39,7 +40,7 @@ async def running(cluster: VirtualCluster, pod: str) -> None:
 
 
 @virtual(nodes=1)
-async def test_what_a_container_has_written(cluster: VirtualCluster) -> None:
+async def test_output_of_a_container(cluster: VirtualCluster) -> None:
     script = "echo one; echo two >&2; sleep 10; echo three; sleep 1000"
     await cluster.client.create(a_pod("talks", "sh", "-c", script))
     await running(cluster, "talks")
@@ -73,7 +74,7 @@ async def test_following_ends_with_the_container(cluster: VirtualCluster) -> Non
 
 
 @virtual(nodes=1)
-async def test_a_follower_who_leaves_is_forgotten(cluster: VirtualCluster) -> None:
+async def test_a_disconnected_follower_is_removed(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("talks", "sh", "-c", "while true; do echo hi; sleep 1; done"))
     await running(cluster, "talks")
     path = "/api/v1/namespaces/default/pods/talks/log"
@@ -86,27 +87,28 @@ async def test_a_follower_who_leaves_is_forgotten(cluster: VirtualCluster) -> No
 
 
 @virtual(nodes=1)
-async def test_the_run_before(cluster: VirtualCluster) -> None:
+async def test_previous_shows_the_log_of_the_previous_run(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("dies", "sh", "-c", "echo $RANDOM; date +%s; sleep 5; exit 3"))
     await running(cluster, "dies")
     first = await logs(cluster, "dies")
     assert await logs(cluster, "dies", "previous=true") == (
-        400, 'previous terminated container "c" in pod "dies" not found',
-    )  # fmt: skip
+        400,
+        'previous terminated container "c" in pod "dies" not found',
+    )
     await cluster.sleep(6)
     pod = await cluster.client.get(("v1", "Pod"), "dies", "default")
     status = pod["status"]["containerStatuses"][0]
     assert status["restartCount"] == 1 and "running" in status["state"]
     second = await logs(cluster, "dies")
     assert await logs(cluster, "dies", "previous=true") == first != second
-    await cluster.sleep(6)  # in back-off now: the last run is what is shown, and it is also the previous one
+    await cluster.sleep(6)  # in backoff now: the last run is shown, and it is also the previous one
     pod = await cluster.client.get(("v1", "Pod"), "dies", "default")
     assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert await logs(cluster, "dies") == await logs(cluster, "dies", "previous=true") == second
 
 
 @virtual(nodes=1)
-async def test_what_cannot_be_shown(cluster: VirtualCluster) -> None:
+async def test_invalid_requests_are_rejected(cluster: VirtualCluster) -> None:
     waits = a_pod("waits", "true")
     waits["spec"]["initContainers"] = [{"name": "first", "image": "busybox", "command": ["sleep", "100"]}]
     await cluster.client.create(waits)
@@ -120,16 +122,18 @@ async def test_what_cannot_be_shown(cluster: VirtualCluster) -> None:
     await cluster.client.create(two)
     await cluster.sleep(5)
     assert await logs(cluster, "waits", "container=c") == (
-        400, 'container "c" in pod "waits" is waiting to start: PodInitializing',
-    )  # fmt: skip
+        400,
+        'container "c" in pod "waits" is waiting to start: PodInitializing',
+    )
     status, text = await logs(cluster, "missing")
     assert status == 400 and text.startswith('container "c" in pod "missing" is waiting to start: ')
     assert text.endswith(("image can't be pulled", "trying and failing to pull image"))
     assert await logs(cluster, "gated") == (204, "")
     assert await logs(cluster, "none") == (404, 'pods "none" not found')
     assert await logs(cluster, "two") == (
-        400, "a container name must be specified for pod two, choose one of: [c d]",
-    )  # fmt: skip
+        400,
+        "a container name must be specified for pod two, choose one of: [c d]",
+    )
     assert await logs(cluster, "two", "container=e") == (400, "container e is not valid for pod two")
     assert (await logs(cluster, "two", "container=c&tailLines=-1"))[0] == 422
     assert (await logs(cluster, "two", "container=c&sinceTime=x"))[0] == 400
@@ -138,7 +142,7 @@ async def test_what_cannot_be_shown(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_nobody_there(cluster: VirtualCluster) -> None:
+async def test_a_missing_node_is_reported(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("p"))
     await running(cluster, "p")
     await cluster.stop("fleet")
@@ -149,7 +153,7 @@ async def test_nobody_there(cluster: VirtualCluster) -> None:
 
 @pytest.mark.parametrize("state", ["stopped", "partitioned"])
 @virtual(nodes=1)
-async def test_a_node_that_is_off_says_nothing(cluster: VirtualCluster, state: str) -> None:
+async def test_a_stopped_node_does_not_answer(cluster: VirtualCluster, state: str) -> None:
     await cluster.client.create(a_pod("p"))
     await running(cluster, "p")
     note = {"metadata": {"annotations": {"simulate.setpoint.dev/state": state}}}

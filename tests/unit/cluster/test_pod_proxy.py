@@ -1,4 +1,4 @@
-"""Requests through the API server to servers in simulated Pods, and what comes back."""
+"""Requests through the API server to servers in simulated Pods."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from setpoint.apiserver.handlers.proxied_links import rewrite_html, rewrite_link
+from setpoint.apiserver.handlers.node_proxy import rewrite_html, rewrite_link
 from setpoint.node.runtime.images import NGINX_PAGE
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
 
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.62.0"
 
@@ -22,7 +20,7 @@ async def a_pod(cluster: VirtualCluster, name: str, image: str = AGNHOST, **cont
     await cluster.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
 
-async def ask(cluster: VirtualCluster, what: str, rest: str = "/", method: str = "GET", query: str = "") -> Any:
+async def request(cluster: VirtualCluster, what: str, rest: str = "/", method: str = "GET", query: str = "") -> Any:
     path = f"/api/v1/namespaces/default/{what}/proxy{rest}"
     return await cluster.client.sender.transport.request(method, path, query, [], b"")
 
@@ -36,33 +34,38 @@ async def test_servers_answer_through_the_proxy(cluster: VirtualCluster) -> None
     await a_pod(cluster, "porter", command=["/agnhost", "porter"], env=env)
     await a_pod(cluster, "unknown", "example.com/server")
     service = {"selector": {"app": "host"}, "ports": [{"port": 80, "targetPort": "www"}]}
-    await cluster.client.create({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": service
-    })  # fmt: skip
+    await cluster.client.create(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": service}
+    )
     await cluster.sleep(3)
     for what, expected in (
-        ("pods/host", "host"), ("pods/host:9376", "host"), ("pods/host:www", "host"), ("services/s", "host"),
-        ("services/s:80", "host"), ("pods/https:porter:443", "tls"),
+        ("pods/host", "host"),
+        ("pods/host:9376", "host"),
+        ("pods/host:www", "host"),
+        ("services/s", "host"),
+        ("services/s:80", "host"),
+        ("pods/https:porter:443", "tls"),
         ("pods/porter", '<a href="/api/v1/namespaces/default/pods/porter/proxy/x">here</a>'),
         ("pods/web", NGINX_PAGE),
-    ):  # fmt: skip
-        answer = await ask(cluster, what)
+    ):
+        answer = await request(cluster, what)
         assert (answer.status, bytes(answer.body).decode()) == (200, expected), what
-    assert (await ask(cluster, "pods/web", "/missing")).status == 404
-    answer = await ask(cluster, "pods/web", "", query="a=b")
+    assert (await request(cluster, "pods/web", "/missing")).status == 404
+    answer = await request(cluster, "pods/web", "", query="a=b")
     location = {name.lower(): value for name, value in answer.headers}["location"]
     assert (answer.status, location) == (
-        301, "/api/v1/namespaces/default/pods/web/proxy/?a=b",
-    )  # fmt: skip
-    assert (await ask(cluster, "pods/host", "", "POST")).status == 200
-    assert (await ask(cluster, "pods/host", "", "OPTIONS")).status == 200
+        301,
+        "/api/v1/namespaces/default/pods/web/proxy/?a=b",
+    )
+    assert (await request(cluster, "pods/host", "", "POST")).status == 200
+    assert (await request(cluster, "pods/host", "", "OPTIONS")).status == 200
     for what, why in (("pods/host:81", b"do not listen there"), ("pods/unknown", b"not known")):
-        answer = await ask(cluster, what)
+        answer = await request(cluster, what)
         assert answer.status == 503 and why in bytes(answer.body)
 
 
 @virtual(nodes=2)
-async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> None:
+async def test_hooks_and_programs_send_requests_to_other_pods(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "server", args=["netexec"], ports=[{"containerPort": 8080}])
     await cluster.sleep(1)
     address = (await cluster.client.get(("v1", "Pod"), "server", "default"))["status"]["podIP"]
@@ -84,20 +87,20 @@ async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> N
     await cluster.client.delete(("v1", "Pod"), "client", "default")
     await cluster.sleep(5)
     path = "/api/v1/namespaces/default/pods/{}/log"
-    said = (await cluster.client.sender.request("GET", path.format("server"))).body.decode()
-    assert "GET /echo?msg=begun" in said and "GET /echo?msg=ending" in said
-    said = (await cluster.client.sender.request("GET", path.format("asking"))).body.decode()
+    output = (await cluster.client.sender.request("GET", path.format("server"))).body.decode()
+    assert "GET /echo?msg=begun" in output and "GET /echo?msg=ending" in output
+    output = (await cluster.client.sender.request("GET", path.format("asking"))).body.decode()
     answers = (await cluster.client.sender.request("GET", path.format("dialling"))).body.decode()
     refused_there = f'{{"errors":["dial tcp {address}:1: connect: connection refused"]}}'
     shut = f"nc: {address} ({address}:9): Connection refused\nshut\n"
     assert answers == f'{{"responses":["server","server"]}}{refused_there}server{shut}'
     failure = f"curl: (7) Failed to connect to {address} port 1 after 0 ms: Could not connect to server\n"
-    assert said == f"server404{failure}7\n"
+    assert output == f"server404{failure}7\n"
     assert ("Warning", "FailedPostStartHook", "PostStartHook failed") in await cluster.events("refused")
 
 
 @virtual(nodes=2)
-async def test_a_server_notes_what_a_hook_sends_it(cluster: VirtualCluster) -> None:
+async def test_a_server_logs_the_request_of_a_hook(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "server", args=["nettest"], ports=[{"containerPort": 8080}])
     await cluster.sleep(1)
     address = (await cluster.client.get(("v1", "Pod"), "server", "default"))["status"]["podIP"]
@@ -106,25 +109,31 @@ async def test_a_server_notes_what_a_hook_sends_it(cluster: VirtualCluster) -> N
         cluster, "tester", "busybox", command=["sleep", "600"], lifecycle={"preStop": {"exec": {"command": command}}}
     )
     await cluster.sleep(2)
-    assert json.loads(bytes((await ask(cluster, "pods/server:8080", "/read")).body))["Received"] == {}
+    assert json.loads(bytes((await request(cluster, "pods/server:8080", "/read")).body))["Received"] == {}
     await cluster.client.delete(("v1", "Pod"), "tester", "default")
     await cluster.sleep(2)
-    found = json.loads(bytes((await ask(cluster, "pods/server:8080", "/read")).body))
+    found = json.loads(bytes((await request(cluster, "pods/server:8080", "/read")).body))
     assert (found["Hostname"], found["Received"], found["Errors"]) == ("server", {"prestop": 1}, [])
 
 
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
-        ("/x", "/p/x"), ("/x/?a=b#c", "/p/x/?a=b#c"), ("x", "x"), ("/p/x", "/p/x"), ("http://other/x", "http://other/x"),
-        ("http://here/x", "http://here/p/x"), ("mailto:a@b", "mailto:a@b"), ("http://[", "http://["),
+        ("/x", "/p/x"),
+        ("/x/?a=b#c", "/p/x/?a=b#c"),
+        ("x", "x"),
+        ("/p/x", "/p/x"),
+        ("http://other/x", "http://other/x"),
+        ("http://here/x", "http://here/p/x"),
+        ("mailto:a@b", "mailto:a@b"),
+        ("http://[", "http://["),
     ],
-)  # fmt: skip
-def test_links(link: str, expected: str) -> None:
+)
+def test_links_are_rewritten(link: str, expected: str) -> None:
     assert rewrite_link(link, "/p", "here") == expected
 
 
-def test_pages() -> None:
+def test_pages_are_served() -> None:
     page = '<p class=a>/x</p><img src=\'/i.png\' alt="/x"/><A HREF=/y>z</a><script src="/s.js" async></script>'
     assert rewrite_html(page, "/p", "here") == (
         '<p class=a>/x</p><img src="/p/i.png" alt="/x"/><A HREF="/p/y">z</a><script src="/p/s.js" async></script>'

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
 
 
 async def read(cluster: VirtualCluster, path: str, *headers: tuple[str, str]) -> tuple[int, str]:
@@ -29,7 +26,7 @@ async def web(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=2)
-async def test_a_node_about_itself(cluster: VirtualCluster) -> None:
+async def test_the_kubelet_endpoints_of_a_node(cluster: VirtualCluster) -> None:
     await web(cluster)
     pod = await cluster.client.get(("v1", "Pod"), "web", "default")
     here = pod["spec"]["nodeName"]
@@ -53,7 +50,7 @@ async def test_a_node_about_itself(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_what_is_behind_pods_and_services(cluster: VirtualCluster) -> None:
+async def test_servers_behind_pods_and_services(cluster: VirtualCluster) -> None:
     await web(cluster)
     base = "/api/v1/namespaces/default"
     for path in ("pods/web", "pods/http:web:80", "services/web", "services/web:http", "services/http:web:8080"):

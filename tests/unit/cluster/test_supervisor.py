@@ -1,4 +1,4 @@
-"""A component that fails is logged, restarted with back-off, and visible to those who ask; the others go on."""
+"""Components that fail are logged and restarted with backoff, while the others run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import pytest
 
 from setpoint.cli import status
 from setpoint.client.resources import builtin
-from setpoint.cluster.component import Component
+from setpoint.cluster.component import Component, ElectedComponent
 from setpoint.cluster.components import ComponentOptions
-from setpoint.cluster.elected import Elected
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
-from setpoint.cluster.supervisor import HEALTHY_AFTER, LONGEST_PAUSE, Restarts, Supervisor
+from setpoint.cluster.supervisor import HEALTHY_AFTER, MAX_BACKOFF, Restarts, Supervisor
 from setpoint.meta.errors import ApiError
 from setpoint.system import RandomIds
 from setpoint.testing import virtual
@@ -29,27 +28,25 @@ PODS, NODES = builtin("pods"), builtin("nodes")
 
 
 @virtual()
-async def test_the_pause_doubles_up_to_a_limit_and_starts_over_after_a_healthy_time(virtual_time: VirtualClock) -> None:
-    supervisor, begun = Supervisor(virtual_time), []
+async def test_the_backoff_doubles_up_to_a_limit_and_is_reset_after_a_healthy_time(virtual_time: VirtualClock) -> None:
+    supervisor, starts = Supervisor(virtual_time), []
 
     async def work() -> None:
-        begun.append(virtual_time.monotonic())
-        if len(begun) == 10:
+        starts.append(virtual_time.monotonic())
+        if len(starts) == 10:
             await virtual_time.sleep(HEALTHY_AFTER)
-        if len(begun) < 12:
+        if len(starts) < 12:
             raise KeyError("node-3")
 
     await supervisor.run("work", work)
-    pauses = [round(after - before, 6) for before, after in pairwise(begun)]
-    assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE, HEALTHY_AFTER + 1, 2]
+    delays = [round(after - before, 6) for before, after in pairwise(starts)]
+    assert delays == [1, 2, 4, 8, 16, 32, MAX_BACKOFF, MAX_BACKOFF, MAX_BACKOFF, HEALTHY_AFTER + 1, 2]
     assert supervisor.restarts("work").count == 11
-    assert not list(supervisor.troubles())
+    assert not list(supervisor.errors())
 
 
 @virtual()
-async def test_what_went_wrong_is_said_in_the_log_and_to_who_asks(
-    virtual_time: VirtualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_errors_are_logged_and_reported(virtual_time: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
     supervisor = Supervisor(virtual_time)
 
     async def work() -> None:
@@ -59,7 +56,7 @@ async def test_what_went_wrong_is_said_in_the_log_and_to_who_asks(
     with caplog.at_level(logging.ERROR):
         running = asyncio.ensure_future(supervisor.run("heartbeat", work))
         await virtual_time.sleep(0.5)
-    assert [*supervisor.troubles()] == [("heartbeat", "failed with KeyError: 'node-3'; starts again after 1 s")]
+    assert [*supervisor.errors()] == [("heartbeat", "failed with KeyError: 'node-3'; restarting in 1 s")]
     assert "heartbeat failed with KeyError: 'node-3'" in caplog.text
     assert "Traceback" in caplog.text
     running.cancel()
@@ -97,7 +94,7 @@ class Probe:
 
 
 @virtual()
-async def test_a_component_begins_anew_and_can_be_stopped_meanwhile(virtual_time: VirtualClock) -> None:
+async def test_a_component_restarts_and_can_be_stopped_during_the_backoff(virtual_time: VirtualClock) -> None:
     probe, restarts = Probe(), Restarts("probe", virtual_time)
     component = Component("probe", probe.open, restarts)
     async with asyncio.TaskGroup() as tasks:
@@ -107,11 +104,11 @@ async def test_a_component_begins_anew_and_can_be_stopped_meanwhile(virtual_time
         probe.fail.set()
         await virtual_time.sleep(0.5)
         assert component.current is None
-        assert restarts.trouble == "failed with ValueError: broken; starts again after 1 s"
+        assert restarts.error == "failed with ValueError: broken; restarting in 1 s"
         await virtual_time.sleep(1)
-        assert restarts.trouble == "failed with ValueError: cannot start; starts again after 2 s"
+        assert restarts.error == "failed with ValueError: cannot start; restarting in 2 s"
         await virtual_time.sleep(2)
-        assert (component.running, restarts.trouble, restarts.count) == (3, "", 2)
+        assert (component.running, restarts.error, restarts.count) == (3, "", 2)
         probe.fail.set()
         await virtual_time.sleep(0.5)
         await component.stop()
@@ -122,7 +119,7 @@ async def test_a_component_begins_anew_and_can_be_stopped_meanwhile(virtual_time
 
 
 @virtual()
-async def test_one_that_never_was_ready_is_told_to_who_started_it(virtual_time: VirtualClock) -> None:
+async def test_a_failure_before_ready_is_raised_to_the_starter(virtual_time: VirtualClock) -> None:
     probe = Probe()
     probe.fails_at_start = lambda starts: starts < 3
     component = Component("probe", probe.open, Restarts("probe", virtual_time))
@@ -130,28 +127,28 @@ async def test_one_that_never_was_ready_is_told_to_who_started_it(virtual_time: 
         async with asyncio.TaskGroup() as tasks:
             await component.start(tasks)
     assert failed.group_contains(ValueError, match="cannot start")
-    patient = Component("probe", probe.open, Restarts("probe", virtual_time))
+    retried = Component("probe", probe.open, Restarts("probe", virtual_time))
     async with asyncio.TaskGroup() as tasks:
-        await patient.start(tasks, patient=True)
-        assert patient.running == 3
-        await patient.stop()
+        await retried.start(tasks, retry=True)
+        assert retried.running == 3
+        await retried.stop()
 
 
 @virtual()
-async def test_a_term_that_fails_is_followed_by_another(virtual_time: VirtualClock) -> None:
+async def test_a_failed_term_is_followed_by_another(virtual_time: VirtualClock) -> None:
     probe, restarts = Probe(), Restarts("kube-scheduler", virtual_time)
     probe.fails_at_start = lambda starts: starts == 1
-    elected = Elected(None, probe.open, restarts)  # type: ignore[arg-type]
+    elected: Any = ElectedComponent(None, probe.open, restarts)  # type: ignore[arg-type]
     running = asyncio.ensure_future(elected.run())
     await virtual_time.sleep(0.5)
-    assert elected.trouble() == "failed with ValueError: cannot start; starts again after 1 s"
+    assert elected.error() == "failed with ValueError: cannot start; restarting in 1 s"
     await virtual_time.sleep(1)
-    assert (elected.manager, elected.trouble()) == (2, "")
+    assert (elected.manager, elected.error()) == (2, "")
     probe.fail.set()
     await virtual_time.sleep(0.5)
-    assert (elected.manager, elected.trouble()) == (None, "failed with ValueError: broken; starts again after 2 s")
+    assert (elected.manager, elected.error()) == (None, "failed with ValueError: broken; restarting in 2 s")
     await virtual_time.sleep(2)
-    assert (elected.manager, elected.trouble()) == (3, "")
+    assert (elected.manager, elected.error()) == (3, "")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -163,9 +160,11 @@ def deployment(replicas: int) -> dict[str, Any]:
     labels = {"app": "web"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod},
-    }  # fmt: skip
+    }
 
 
 async def readyz(cluster: EmbeddedCluster, check: str = "") -> str:
@@ -177,7 +176,7 @@ async def readyz(cluster: EmbeddedCluster, check: str = "") -> str:
 
 @pytest.mark.parametrize("name", ["kube-controller-manager", "kube-scheduler", "nodes"])
 @virtual()
-async def test_no_component_takes_the_others_along(virtual_time: VirtualClock, name: str) -> None:
+async def test_a_failing_component_does_not_affect_the_others(virtual_time: VirtualClock, name: str) -> None:
     supervisor = Supervisor(virtual_time)
     options = EmbeddedOptions(ComponentOptions(nodes=2, supervisor=supervisor))
     async with embedded_cluster(virtual_time, RandomIds(1), options, await first_state()) as cluster:
@@ -194,9 +193,9 @@ async def test_no_component_takes_the_others_along(virtual_time: VirtualClock, n
         manager._tasks.create_task(_raise(KeyError("node-3")))
         await virtual_time.sleep(0.5)
         assert f"[-]{name} failed" in await readyz(cluster)
-        assert "failed with KeyError: 'node-3'; starts again after 1 s" in await readyz(cluster, f"/{name}")
+        assert "failed with KeyError: 'node-3'; restarting in 1 s" in await readyz(cluster, f"/{name}")
         shown = await status._components(SimpleNamespace(client=cluster.client), virtual_time.now())  # type: ignore[arg-type]
-        assert [name, "failed with KeyError: 'node-3'; starts again after 1 s"] in [row[:2] for row in shown]
+        assert [name, "failed with KeyError: 'node-3'; restarting in 1 s"] in [row[:2] for row in shown]
         assert shown[0][:2] == ["kube-apiserver", "ready"]
         await virtual_time.sleep(30)
         assert f"[+]{name} ok" in await readyz(cluster)

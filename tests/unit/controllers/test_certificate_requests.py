@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.certificates.cleaning import is_over
-from setpoint.controllers.certificates.requests import parsed, refusal
+from setpoint.controllers.certificate_issuing import parsed, refusal
+from setpoint.controllers.certificates import is_over
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.virtual_time import EPOCH
 
-Obj = dict[str, Any]
 REQUESTS = builtin("certificatesigningrequests", "certificates.k8s.io")
 BUNDLES = builtin("clustertrustbundles", "certificates.k8s.io")
 CLIENT, KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
@@ -32,12 +32,17 @@ def _authority() -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster-ca")])
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-        .not_valid_before(EPOCH - timedelta(days=1)).not_valid_after(EPOCH + timedelta(days=3650))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(EPOCH - timedelta(days=1))
+        .not_valid_after(EPOCH + timedelta(days=3650))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
-    )  # fmt: skip
+    )
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return made.public_bytes(Encoding.PEM).decode(), pem.decode()
 
@@ -46,17 +51,19 @@ CA, CA_KEY = _authority()
 ONLY: Obj = {
     "nodes": 0,
     "scheduler": False,
-    "controllers": [
-        f"certificatesigningrequest-{part}-controller" for part in ("approving", "signing", "cleaner")
-    ],
+    "controllers": [f"certificatesigningrequest-{part}-controller" for part in ("approving", "signing", "cleaner")],
     "controller_options": ControllerOptions(cluster_signing_cert=CA, cluster_signing_key=CA_KEY),
-}  # fmt: skip
+}
 
 
 def a_request(
-    common_name: str = "jane", organization: str = "", names: list[x509.GeneralName] | None = None,
-    signer: str = CLIENT, usages: list[str] | None = None, **spec: Any,
-) -> Obj:  # fmt: skip
+    common_name: str = "jane",
+    organization: str = "",
+    names: list[x509.GeneralName] | None = None,
+    signer: str = CLIENT,
+    usages: list[str] | None = None,
+    **spec: Any,
+) -> Obj:
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
     if organization:
         attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
@@ -90,7 +97,7 @@ async def certificate(cluster: VirtualCluster) -> x509.Certificate:
 
 
 @virtual(**ONLY)
-async def test_what_is_approved_is_signed(cluster: VirtualCluster) -> None:
+async def test_an_approved_request_is_signed(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_request(names=[x509.DNSName("a.example")], usages=["client auth", SIGN]))
     await cluster.sleep(1)
     assert not (await cluster.client.get(REQUESTS, "csr"))["status"]
@@ -112,7 +119,7 @@ async def test_what_is_approved_is_signed(cluster: VirtualCluster) -> None:
     ("asked", "life"), [(3600, timedelta(minutes=65)), (10 * 3600, timedelta(hours=10)), (10**9, timedelta(days=365))]
 )
 @virtual(**ONLY)
-async def test_the_life_of_a_certificate(cluster: VirtualCluster, asked: int, life: timedelta) -> None:
+async def test_the_validity_of_a_certificate(cluster: VirtualCluster, asked: int, life: timedelta) -> None:
     await cluster.client.create(a_request(expirationSeconds=asked))
     await approve(cluster)
     await cluster.sleep(1)
@@ -121,7 +128,7 @@ async def test_the_life_of_a_certificate(cluster: VirtualCluster, asked: int, li
 
 
 @virtual(**ONLY)
-async def test_what_a_signer_does_not_sign_fails(cluster: VirtualCluster) -> None:
+async def test_a_request_that_its_signer_refuses_fails(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_request(usages=["server auth"]))
     await approve(cluster)
     await cluster.sleep(1)
@@ -133,7 +140,7 @@ async def test_what_a_signer_does_not_sign_fails(cluster: VirtualCluster) -> Non
 
 
 @virtual(**ONLY)
-async def test_other_signers_are_left_alone(cluster: VirtualCluster) -> None:
+async def test_requests_for_other_signers_are_ignored(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_request(signer="example.com/mine"))
     await approve(cluster)
     await cluster.sleep(60)
@@ -141,21 +148,26 @@ async def test_other_signers_are_left_alone(cluster: VirtualCluster) -> None:
 
 
 def allow(user: str, permission: str) -> list[Obj]:
-    rule = {"apiGroups": ["certificates.k8s.io"], "resources": [f"certificatesigningrequests/{permission}"],
-            "verbs": ["create"]}  # fmt: skip
+    rule = {
+        "apiGroups": ["certificates.k8s.io"],
+        "resources": [f"certificatesigningrequests/{permission}"],
+        "verbs": ["create"],
+    }
     group = "rbac.authorization.k8s.io"
     return [
         {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "ask"}, "rules": [rule]},
         {
-            "apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "ask"},
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "ask"},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "ask"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         },
-    ]  # fmt: skip
+    ]
 
 
 @virtual(**ONLY)
-async def test_a_node_on_its_way_in_is_approved_if_it_may(cluster: VirtualCluster) -> None:
+async def test_a_joining_node_with_permission_is_approved(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_request("system:node:n1", "system:nodes", signer=KUBELET))
     await cluster.sleep(5)
     made = await cluster.client.get(REQUESTS, "csr")
@@ -167,8 +179,8 @@ async def test_a_node_on_its_way_in_is_approved_if_it_may(cluster: VirtualCluste
 
 
 @virtual(**ONLY)
-async def test_who_may_not_waits_until_he_may(cluster: VirtualCluster) -> None:
-    joiner = cluster.embedded.components.who.client("joiner", ("system:authenticated",), agent="test")
+async def test_a_request_without_permission_is_approved_once_it_is_granted(cluster: VirtualCluster) -> None:
+    joiner = cluster.embedded.components.clients.client("joiner", ("system:authenticated",), agent="test")
     for obj in allow("joiner", "none"):
         obj["metadata"]["name"] = "create"
         if "rules" in obj:
@@ -186,7 +198,7 @@ async def test_who_may_not_waits_until_he_may(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ONLY)
-async def test_old_requests_go(cluster: VirtualCluster) -> None:
+async def test_old_requests_are_deleted(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_request())
     await approve(cluster, "Denied")
     unanswered = a_request()
@@ -209,19 +221,21 @@ SAN = [x509.DNSName("a")]
         (KUBELET, {"names": [x509.RFC822Name("a@b")]}, "Email subjectAltNames are not allowed"),
         (KUBELET, {"names": [x509.UniformResourceIdentifier("a:b")]}, "URI subjectAltNames are not allowed"),
         (KUBELET, {"common_name": "n1"}, "subject common name does not begin with system:node:"),
-        (KUBELET, {"usages": ["client auth"]},
-         "usages did not match [client auth digital signature key encipherment]"),
+        (KUBELET, {"usages": ["client auth"]}, "usages did not match [client auth digital signature key encipherment]"),
         (KUBELET, {"usages": [SIGN, "client auth"]}, ""),
         (KUBELET, {}, ""),
         (SERVING, {}, "DNS or IP subjectAltName is required"),
         (SERVING, {"names": SAN}, "usages did not match [digital signature key encipherment server auth]"),
         (SERVING, {"names": SAN, "usages": [SIGN, ENCIPHER, "server auth"]}, ""),
-        (SERVING, {"names": SAN, "usages": [SIGN, "server auth"], "common_name": "n1"},
-         "subject common name does not begin with system:node:"),
+        (
+            SERVING,
+            {"names": SAN, "usages": [SIGN, "server auth"], "common_name": "n1"},
+            "subject common name does not begin with system:node:",
+        ),
         (CLIENT, {"usages": [SIGN]}, "missing required usage for client certificate: client auth"),
     ],
-)  # fmt: skip
-def test_what_each_signer_refuses(signer: str, asked: Obj, why: str) -> None:
+)
+def test_each_signer_refuses_unsuitable_requests(signer: str, asked: Obj, why: str) -> None:
     csr = a_request(**{"common_name": "system:node:n1", "organization": "system:nodes", **asked})
     assert refusal(signer, parsed(csr), csr["spec"]["usages"]) == why
 
@@ -229,11 +243,16 @@ def test_what_each_signer_refuses(signer: str, asked: Obj, why: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "issued", "hours", "over"),
     [
-        ("Approved", False, 2, False), ("Approved", False, 25, True), ("Denied", False, 2, True),
-        ("Failed", False, 2, True), ("Denied", False, 0.9, False), ("", False, 23, False), ("", False, 25, True),
+        ("Approved", False, 2, False),
+        ("Approved", False, 25, True),
+        ("Denied", False, 2, True),
+        ("Failed", False, 2, True),
+        ("Denied", False, 0.9, False),
+        ("", False, 23, False),
+        ("", False, 25, True),
     ],
-)  # fmt: skip
-def test_when_a_request_is_over(kind: str, issued: bool, hours: float, over: bool) -> None:
+)
+def test_when_a_request_may_be_deleted(kind: str, issued: bool, hours: float, over: bool) -> None:
     made = datetime(2026, 1, 1, tzinfo=UTC)
     stamp = made.strftime("%Y-%m-%dT%H:%M:%SZ")
     conditions = [{"type": kind, "status": "True", "lastUpdateTime": stamp}] if kind else []
@@ -250,7 +269,7 @@ TRUST: Obj = {
 
 
 @virtual(**TRUST)
-async def test_the_servers_authority_is_published(cluster: VirtualCluster) -> None:
+async def test_the_ca_certificate_is_published_as_a_trust_bundle(cluster: VirtualCluster) -> None:
     await cluster.sleep(1)
     (bundle,) = await cluster.all(BUNDLES, "")
     name = bundle["metadata"]["name"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,20 +13,23 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.bootstrap_tokens.secrets import detached_signature, signing_token
-from setpoint.controllers.serviceaccount.unused_tokens import UnusedTokens
-from setpoint.kinds.core.bootstrap_token import seconds_until_expiry
+from setpoint.controllers.bootstrap_tokens import detached_signature, signing_token
+from setpoint.controllers.serviceaccount import UnusedTokens
+from setpoint.kinds.core.secret import seconds_until_expiry
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.virtual_time import EPOCH
 
-Obj = dict[str, Any]
 SECRETS, ACCOUNTS, MAPS, PODS = (
-    builtin("secrets"), builtin("serviceaccounts"), builtin("configmaps"), builtin("pods"),
-)  # fmt: skip
+    builtin("secrets"),
+    builtin("serviceaccounts"),
+    builtin("configmaps"),
+    builtin("pods"),
+)
 REQUESTS = builtin("podcertificaterequests", "certificates.k8s.io")
 BOOTSTRAP = virtual(nodes=0, scheduler=False, controllers=["bootstrap-signer-controller", "token-cleaner-controller"])
 
@@ -37,14 +39,16 @@ def token(token_id: str = "abcdef", expires: str = "", signs: str = "true", **da
     if expires:
         text_value["expiration"] = expires
     return {
-        "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "bootstrap.kubernetes.io/token",
         "metadata": {"name": f"bootstrap-token-{token_id}", "namespace": "kube-system"},
         "data": {name: b64encode(text.encode()).decode() for name, text in text_value.items()},
-    }  # fmt: skip
+    }
 
 
 @BOOTSTRAP
-async def test_cluster_info_is_signed_with_every_token_that_may(cluster: VirtualCluster) -> None:
+async def test_cluster_info_is_signed_with_every_signing_token(cluster: VirtualCluster) -> None:
     info = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"}}
     await cluster.client.create({**info, "data": {"kubeconfig": "the cluster's own word"}})
     soon = format_time(cluster.clock.now() + timedelta(minutes=10))
@@ -72,7 +76,7 @@ async def test_cluster_info_is_signed_with_every_token_that_may(cluster: Virtual
         (token(expires=format_time(EPOCH + timedelta(hours=1))), True),
     ],
 )
-def test_which_tokens_are_signed_with(secret: Obj, signs: bool) -> None:
+def test_which_tokens_may_sign(secret: Obj, signs: bool) -> None:
     assert (signing_token(secret, EPOCH) == ("abcdef", "0123456789abcdef")) == signs
 
 
@@ -82,8 +86,8 @@ def test_when_a_token_expires() -> None:
     assert seconds_until_expiry(token(expires="never"), EPOCH) == 0
 
 
-def test_a_signature_without_its_content() -> None:
-    """Made with another program: `printf` and `openssl dgst -sha256 -hmac`."""
+def test_a_signature_has_detached_content() -> None:
+    """The expected value was computed with `printf` and `openssl dgst -sha256 -hmac`."""
     head, nothing, signature = detached_signature("content", "abcdef", "0123456789abcdef").split(".")
     assert head == "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9" and nothing == ""
     assert signature == "psz1NayrXM3IaFzKZGsb5n_mBl7MjtlsZ1xE8MRmF_4"
@@ -93,7 +97,7 @@ def test_a_signature_without_its_content() -> None:
 
 
 class Later:
-    """The clock of a cluster, so many days later."""
+    """A clock that is a number of days ahead of a cluster's clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -110,7 +114,7 @@ class Later:
 
 
 @virtual(nodes=0, scheduler=False, controllers=["serviceaccount-controller"])
-async def test_a_token_that_nobody_asked_for_or_uses_is_marked_and_then_goes(cluster: VirtualCluster) -> None:
+async def test_an_unused_generated_token_is_marked_invalid_then_deleted(cluster: VirtualCluster) -> None:
     for name in ("old", "asked-for", "used", "mounted"):
         references = [] if name == "asked-for" else [{"name": f"{name}-token"}]
         meta: Obj = {"name": name, "namespace": "default"}
@@ -121,8 +125,10 @@ async def test_a_token_that_nobody_asked_for_or_uses_is_marked_and_then_goes(clu
         await cluster.client.create({**secret, "metadata": meta})
     volume = {"name": "v", "secret": {"secretName": "mounted-token"}}
     spec = {
-        "volumes": [volume], "containers": [{"name": "c", "image": "nginx"}], "serviceAccountName": "mounted",
-    }  # fmt: skip
+        "volumes": [volume],
+        "containers": [{"name": "c", "image": "nginx"}],
+        "serviceAccountName": "mounted",
+    }
     meta = {"name": "p", "namespace": "default"}
     await cluster.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     clock = Later(cluster.clock)
@@ -159,14 +165,19 @@ async def test_a_token_that_nobody_asked_for_or_uses_is_marked_and_then_goes(clu
 
 
 @virtual(nodes=0, scheduler=False, controllers=["podcertificaterequest-cleaner-controller"])
-async def test_a_request_of_a_pod_for_a_certificate_goes_soon(cluster: VirtualCluster) -> None:
+async def test_a_pod_certificate_request_is_deleted_after_15_minutes(cluster: VirtualCluster) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     asked = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, SHA256())
     spec = {
-        "signerName": "example.com/x", "podName": "p", "podUID": "1", "serviceAccountName": "s",
-        "serviceAccountUID": "2", "nodeName": "n", "nodeUID": "3",
+        "signerName": "example.com/x",
+        "podName": "p",
+        "podUID": "1",
+        "serviceAccountName": "s",
+        "serviceAccountUID": "2",
+        "nodeName": "n",
+        "nodeUID": "3",
         "stubPKCS10Request": b64encode(asked.public_bytes(Encoding.DER)).decode(),
-    }  # fmt: skip
+    }
     meta = {"name": "r", "namespace": "default"}
     request = {"apiVersion": "certificates.k8s.io/v1", "kind": "PodCertificateRequest", "metadata": meta, "spec": spec}
     await cluster.client.create(request)

@@ -1,25 +1,25 @@
-"""Aggregated ClusterRoles."""
+"""ClusterRoles are aggregated by label."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
-
-Obj = dict[str, Any]
 
 
 def role(name: str, verbs: list[str], **labels: str) -> Obj:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": verbs}
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": labels}, "rules": [rule],
-    }  # fmt: skip
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels},
+        "rules": [rule],
+    }
 
 
 async def verbs_of(cluster: VirtualCluster, name: str) -> list[list[str]]:
@@ -27,11 +27,12 @@ async def verbs_of(cluster: VirtualCluster, name: str) -> list[list[str]]:
 
 
 @virtual(nodes=0)
-async def test_rules_are_gathered_by_label(cluster: VirtualCluster) -> None:
+async def test_rules_are_aggregated_by_label(cluster: VirtualCluster) -> None:
     total = {
-        **role("sum", []), "rules": [],
+        **role("sum", []),
+        "rules": [],
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"in": "sum"}}]},
-    }  # fmt: skip
+    }
     await cluster.client.create(role("b", ["get"], **{"in": "sum"}))
     await cluster.client.create(total)
     await cluster.client.create(role("a", ["list"], **{"in": "sum"}))
@@ -48,7 +49,7 @@ async def test_rules_are_gathered_by_label(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_the_usual_roles_grow_with_what_is_labelled_for_them(cluster: VirtualCluster) -> None:
+async def test_default_roles_include_labelled_roles(cluster: VirtualCluster) -> None:
     before = await verbs_of(cluster, "admin")
     label = {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}
     await cluster.client.create(role("crons", ["handle"], **label))
@@ -59,11 +60,13 @@ async def test_the_usual_roles_grow_with_what_is_labelled_for_them(cluster: Virt
 
 
 @virtual(nodes=1)
-async def test_the_usual_roles_are_those_of_upstream(cluster: VirtualCluster) -> None:
-    """The sums are over what kube-controller-manager 1.37 gathers in a new cluster."""
+async def test_default_roles_are_those_of_upstream(cluster: VirtualCluster) -> None:
+    """The checksums are those of the roles that kube-controller-manager 1.37 aggregates in a new cluster."""
     for name, count, expected in (
-        ("admin", 29, "ed7af63beab2e1d3"), ("edit", 27, "46a447309f1b8653"), ("view", 12, "20e82fa0b312ea29")
-    ):  # fmt: skip
+        ("admin", 29, "ed7af63beab2e1d3"),
+        ("edit", 27, "46a447309f1b8653"),
+        ("view", 12, "20e82fa0b312ea29"),
+    ):
         rules = (await cluster.client.get(ROLES, name))["rules"]
         digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
         assert (len(rules), digest) == (count, expected), name

@@ -5,37 +5,42 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client import Resource
-from setpoint.controllers.garbagecollector.absent_owners import AbsentOwners
-from setpoint.controllers.garbagecollector.graph import Graph
-from setpoint.controllers.garbagecollector.identity import Identity, Node, alternative, owner_in, partition
-from setpoint.controllers.garbagecollector.monitors import collectable, essentials, is_relevant
+from setpoint.controllers.garbagecollector.collector import collectable, essentials, is_relevant
+from setpoint.controllers.garbagecollector.graph import (
+    AbsentOwners,
+    Graph,
+    Identity,
+    Node,
+    alternative,
+    owner_in,
+    partition,
+)
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 
-
-class World:
-    """A graph, and a list of what it wished."""
+class RecordingGraph:
+    """A graph that records the actions it requests."""
 
     def __init__(self) -> None:
-        self.wishes: list[tuple[str, str]] = []
+        self._requests: list[tuple[str, str]] = []
         self.absent = AbsentOwners()
         self.graph = Graph(self, self.absent)
 
     def enqueue(self, uid: str) -> None:
-        self.wishes.append(("look", uid))
+        self._requests.append(("enqueue", uid))
 
     def enqueue_with_backoff(self, uid: str) -> None:
-        self.wishes.append(("later", uid))
+        self._requests.append(("backoff", uid))
 
     def orphan(self, uid: str) -> None:
-        self.wishes.append(("orphan", uid))
+        self._requests.append(("orphan", uid))
 
     def wrong_namespace(self, dependent: Identity, owner: Identity) -> None:
-        self.wishes.append(("wrong namespace", dependent.uid))
+        self._requests.append(("wrong namespace", dependent.uid))
 
-    def wished(self) -> list[tuple[str, str]]:
-        wishes, self.wishes = self.wishes, []
-        return wishes
+    def requests(self) -> list[tuple[str, str]]:
+        requests, self._requests = self._requests, []
+        return requests
 
     def observe(self, identity: Identity, *owners: Obj, old: Obj | None = None, **meta: Any) -> Obj:
         now = {"ownerReferences": list(owners), **meta}
@@ -52,144 +57,144 @@ def to(owner: Identity, **more: Any) -> Obj:
 
 
 OWNER, CHILD = thing("owner"), thing("child")
-DELETED = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+DELETED: dict[str, Any] = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
 
 
-def test_an_owner_that_goes_makes_its_dependents_worth_a_look() -> None:
-    world = World()
-    world.observe(OWNER)
-    world.observe(CHILD, to(OWNER))
-    assert world.wished() == []
-    world.graph.forget(OWNER)
-    assert world.wished() == [("look", "child")]
-    assert OWNER in world.absent
-    assert len(world.graph) == 1
+def test_deleting_an_owner_enqueues_its_dependents() -> None:
+    recording = RecordingGraph()
+    recording.observe(OWNER)
+    recording.observe(CHILD, to(OWNER))
+    assert recording.requests() == []
+    recording.graph.forget(OWNER)
+    assert recording.requests() == [("enqueue", "child")]
+    assert OWNER in recording.absent
+    assert len(recording.graph) == 1
 
 
-def test_an_owner_that_nobody_has_seen_is_looked_for_until_it_shows_itself() -> None:
-    world = World()
-    world.observe(CHILD, to(OWNER))
-    assert world.wished() == [("look", "owner")]
-    node = world.graph.get("owner")
+def test_an_unseen_owner_is_looked_up_until_it_is_observed() -> None:
+    recording = RecordingGraph()
+    recording.observe(CHILD, to(OWNER))
+    assert recording.requests() == [("enqueue", "owner")]
+    node = recording.graph.get("owner")
     assert node is not None and node.virtual
-    world.observe(OWNER)
+    recording.observe(OWNER)
     assert not node.virtual
-    assert world.wished() == []
-    assert [found.identity for found in world.graph.dependents("owner")] == [CHILD]
+    assert recording.requests() == []
+    assert [found.identity for found in recording.graph.dependents("owner")] == [CHILD]
 
 
-def test_an_owner_that_is_absent_leaves_its_dependents_to_be_looked_at() -> None:
-    world = World()
-    world.observe(CHILD, to(OWNER))
-    world.wished()
-    world.graph.absent(OWNER)
-    assert world.wished() == [("look", "child")]
-    assert world.graph.get("owner") is None
+def test_dependents_of_an_absent_owner_are_enqueued() -> None:
+    recording = RecordingGraph()
+    recording.observe(CHILD, to(OWNER))
+    recording.requests()
+    recording.graph.absent(OWNER)
+    assert recording.requests() == [("enqueue", "child")]
+    assert recording.graph.get("owner") is None
 
 
-def test_nobody_is_looked_for_of_whom_nobody_speaks() -> None:
-    world = World()
-    world.observe(CHILD, to(OWNER))
-    world.observe(CHILD)
-    assert world.graph.get("owner") is None
-    assert world.graph.dependents("owner") == []
+def test_an_owner_without_dependents_is_not_looked_up() -> None:
+    recording = RecordingGraph()
+    recording.observe(CHILD, to(OWNER))
+    recording.observe(CHILD)
+    assert recording.graph.get("owner") is None
+    assert recording.graph.dependents("owner") == []
 
 
-def test_an_owner_in_another_namespace_is_wrong_in_whichever_order_they_come() -> None:
-    stranger = thing("child", "there")
+def test_an_owner_in_another_namespace_is_invalid_in_any_order_of_events() -> None:
+    unrelated = thing("child", "there")
     for first_owner in (True, False):
-        world = World()
+        recording = RecordingGraph()
         if first_owner:
-            world.observe(OWNER)
-            world.observe(stranger, to(OWNER))
-            assert world.wished() == [("wrong namespace", "child"), ("look", "child")]
+            recording.observe(OWNER)
+            recording.observe(unrelated, to(OWNER))
+            assert recording.requests() == [("wrong namespace", "child"), ("enqueue", "child")]
         else:
-            world.observe(stranger, to(OWNER))
-            world.observe(OWNER)
-            assert world.wished() == [("look", "owner"), ("wrong namespace", "child"), ("look", "child")]
+            recording.observe(unrelated, to(OWNER))
+            recording.observe(OWNER)
+            assert recording.requests() == [("enqueue", "owner"), ("wrong namespace", "child"), ("enqueue", "child")]
 
 
-def test_what_is_absent_under_one_name_may_be_there_under_another() -> None:
-    world = World()
+def test_an_owner_absent_under_one_identity_is_looked_up_under_another() -> None:
+    recording = RecordingGraph()
     wrong, right = owner_in("there", to(OWNER)), OWNER
-    world.observe(thing("stranger", "there"), to(OWNER))
-    world.observe(CHILD, to(OWNER))
-    world.wished()
-    world.graph.absent(wrong)
-    assert world.wished() == [("look", "stranger"), ("later", "owner")]
-    node = world.graph.get("owner")
+    recording.observe(thing("unrelated", "there"), to(OWNER))
+    recording.observe(CHILD, to(OWNER))
+    recording.requests()
+    recording.graph.absent(wrong)
+    assert recording.requests() == [("enqueue", "unrelated"), ("backoff", "owner")]
+    node = recording.graph.get("owner")
     assert node is not None and node.identity == right
-    assert wrong in world.absent and right not in world.absent
+    assert wrong in recording.absent and right not in recording.absent
 
 
-def test_one_that_was_seen_is_not_removed_because_another_is_absent() -> None:
-    world = World()
-    world.observe(OWNER)
-    world.graph.absent(owner_in("there", to(OWNER)))
-    assert world.graph.get("owner") is not None
+def test_an_observed_owner_stays_when_another_identity_is_absent() -> None:
+    recording = RecordingGraph()
+    recording.observe(OWNER)
+    recording.graph.absent(owner_in("there", to(OWNER)))
+    assert recording.graph.get("owner") is not None
 
 
-def test_one_that_was_seen_and_is_absent_now_is_removed_at_once() -> None:
-    world = World()
-    world.observe(OWNER)
-    world.observe(CHILD, to(OWNER))
-    world.graph.absent(OWNER)
-    assert world.wished() == [("look", "child")]
+def test_an_observed_owner_that_is_absent_now_is_removed() -> None:
+    recording = RecordingGraph()
+    recording.observe(OWNER)
+    recording.observe(CHILD, to(OWNER))
+    recording.graph.absent(OWNER)
+    assert recording.requests() == [("enqueue", "child")]
 
 
-def test_foreground_looks_at_all_and_then_at_the_owner_whenever_one_is_gone() -> None:
-    world = World()
-    before = world.observe(OWNER)
-    world.observe(CHILD, to(OWNER, blockOwnerDeletion=True))
-    world.observe(thing("free"), to(OWNER))
-    now = world.observe(OWNER, old=before, finalizers=["foregroundDeletion"], **DELETED)
-    assert world.wished() == [("look", "child"), ("look", "free"), ("look", "owner")]
-    assert [node.identity for node in world.graph.blocking("owner")] == [CHILD]
-    world.observe(OWNER, old=now, finalizers=["foregroundDeletion"], **DELETED)
-    assert world.wished() == [], "only the beginning is news"
-    world.graph.forget(CHILD)
-    assert world.wished() == [("look", "owner")]
-    assert world.graph.blocking("owner") == []
+def test_foreground_deletion_enqueues_dependents_then_the_owner() -> None:
+    recording = RecordingGraph()
+    before = recording.observe(OWNER)
+    recording.observe(CHILD, to(OWNER, blockOwnerDeletion=True))
+    recording.observe(thing("free"), to(OWNER))
+    now = recording.observe(OWNER, old=before, finalizers=["foregroundDeletion"], **DELETED)
+    assert recording.requests() == [("enqueue", "child"), ("enqueue", "free"), ("enqueue", "owner")]
+    assert [node.identity for node in recording.graph.blocking("owner")] == [CHILD]
+    recording.observe(OWNER, old=now, finalizers=["foregroundDeletion"], **DELETED)
+    assert recording.requests() == [], "only the beginning is news"
+    recording.graph.forget(CHILD)
+    assert recording.requests() == [("enqueue", "owner")]
+    assert recording.graph.blocking("owner") == []
 
 
-def test_an_owner_is_looked_at_when_a_dependent_stops_blocking_it() -> None:
-    world = World()
-    world.observe(OWNER)
-    world.observe(CHILD, to(OWNER, blockOwnerDeletion=True))
-    world.observe(CHILD, to(OWNER, blockOwnerDeletion=False))
-    assert world.wished() == [("look", "owner")]
-    world.observe(CHILD, to(OWNER, blockOwnerDeletion=True))
-    world.observe(CHILD)
-    assert world.wished() == [("look", "owner")]
-    assert world.graph.dependents("owner") == []
+def test_an_owner_is_enqueued_when_a_dependent_stops_blocking_it() -> None:
+    recording = RecordingGraph()
+    recording.observe(OWNER)
+    recording.observe(CHILD, to(OWNER, blockOwnerDeletion=True))
+    recording.observe(CHILD, to(OWNER, blockOwnerDeletion=False))
+    assert recording.requests() == [("enqueue", "owner")]
+    recording.observe(CHILD, to(OWNER, blockOwnerDeletion=True))
+    recording.observe(CHILD)
+    assert recording.requests() == [("enqueue", "owner")]
+    assert recording.graph.dependents("owner") == []
 
 
-def test_orphaning_begins_once_also_for_one_that_was_deleted_before_anybody_looked() -> None:
-    world = World()
-    seen = world.observe(OWNER, finalizers=["orphan"], **DELETED)
-    world.observe(OWNER, old=seen, finalizers=["orphan"], **DELETED)
-    assert world.wished() == [("orphan", "owner")]
+def test_orphaning_starts_once_even_if_the_owner_was_deleted_before_the_start() -> None:
+    recording = RecordingGraph()
+    seen = recording.observe(OWNER, finalizers=["orphan"], **DELETED)
+    recording.observe(OWNER, old=seen, finalizers=["orphan"], **DELETED)
+    assert recording.requests() == [("orphan", "owner")]
 
 
-def test_a_kind_that_is_no_longer_watched_leaves_no_wrong_certainties() -> None:
-    world = World()
-    world.observe(OWNER)
-    world.observe(CHILD, to(OWNER))
-    world.graph.unwatch(CHILD)
-    assert world.graph.get("child") is None
-    world.observe(CHILD, to(OWNER))
-    world.graph.unwatch(OWNER)
-    node = world.graph.get("owner")
+def test_objects_of_an_unwatched_kind_become_unobserved() -> None:
+    recording = RecordingGraph()
+    recording.observe(OWNER)
+    recording.observe(CHILD, to(OWNER))
+    recording.graph.unwatch(CHILD)
+    assert recording.graph.get("child") is None
+    recording.observe(CHILD, to(OWNER))
+    recording.graph.unwatch(OWNER)
+    node = recording.graph.get("owner")
     assert node is not None and node.virtual
-    assert world.wished() == [("later", "owner")]
+    assert recording.requests() == [("backoff", "owner")]
 
 
-def test_a_dependent_that_refers_twice_can_be_right_and_wrong() -> None:
+def test_a_dependent_may_have_a_valid_and_an_invalid_reference() -> None:
     both = Node(CHILD, (to(OWNER), {**to(OWNER), "name": "other"}))
     assert partition([both], OWNER) == ([both], [both])
 
 
-def test_alternatives_come_in_turn() -> None:
+def test_alternative_identities_are_tried_in_turn() -> None:
     names = ("a", "b", "c")
     nodes = [Node(thing(name), ({**to(OWNER), "name": name},)) for name in names]
     called, order = owner_in("here", {**to(OWNER), "name": "b"}), []
@@ -202,7 +207,7 @@ def test_alternatives_come_in_turn() -> None:
     assert alternative(nodes[:1], owner_in("here", {**to(OWNER), "name": "a"})) is None
 
 
-def test_absent_owners_are_bounded_and_forget_the_useless_first() -> None:
+def test_the_cache_of_absent_owners_evicts_the_least_recently_used() -> None:
     owners = AbsentOwners(most=2)
     first, second, third = thing("1"), thing("2"), thing("3")
     owners.add(first)
@@ -212,7 +217,7 @@ def test_absent_owners_are_bounded_and_forget_the_useless_first() -> None:
     assert second not in owners and first in owners and third in owners
 
 
-def test_what_is_followed() -> None:
+def test_which_resources_are_collectable() -> None:
     known = [
         Resource("", "v1", "Event", "events"),
         Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
@@ -223,7 +228,7 @@ def test_what_is_followed() -> None:
     assert list(collectable(known).values()) == [known[1], known[3]]
 
 
-def test_little_is_kept_and_little_is_news() -> None:
+def test_only_essential_metadata_is_cached_and_compared() -> None:
     meta = {"name": "n", "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}, "managedFields": [{}]}
     assert essentials({"kind": "X", "metadata": meta}) == {
         "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}

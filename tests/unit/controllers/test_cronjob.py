@@ -7,10 +7,10 @@ from typing import Any
 from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.link import Proceed, Write
 
-Obj = dict[str, Any]
 CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
 OWN = ("cronjob-controller", "job-controller", "serviceaccount-controller", "garbage-collector-controller")
 bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
@@ -29,7 +29,7 @@ def a_cron_job(schedule: str = "*/5 * * * *", **spec: Any) -> Obj:
     }
 
 
-class World:
+class Harness:
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
         self.kubelet = Kubelet(cluster.client, cluster.clock)
@@ -51,176 +51,181 @@ class World:
 
 @bare
 async def test_an_hour_of_jobs(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job())
     for _ in range(12):
         await cluster.sleep(300)
-        await world.finish_all()
-    assert await world.jobs() == [f"tick-{BEGIN + 5 * number}" for number in (10, 11, 12)], "three are kept"
-    status = await world.status()
+        await harness.finish_all()
+    assert await harness.jobs() == [f"tick-{BEGIN + 5 * number}" for number in (10, 11, 12)], "three are kept"
+    status = await harness.status()
     assert status == {"lastScheduleTime": "2026-01-01T01:00:00Z", "lastSuccessfulTime": status["lastSuccessfulTime"]}
     assert status["lastSuccessfulTime"] > "2026-01-01T01:00:00Z"
     (job,) = [job for job in await cluster.all(JOBS) if job["metadata"]["name"] == f"tick-{BEGIN + 60}"]
     assert job["metadata"]["annotations"] == {
-        "batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-01T01:00:00Z", "c": "d",
-    }  # fmt: skip
+        "batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-01T01:00:00Z",
+        "c": "d",
+    }
     assert job["metadata"]["labels"]["a"] == "b"
     assert job["metadata"]["ownerReferences"][0]["kind"] == "CronJob"
-    created = await world.said("SuccessfulCreate")
+    created = await harness.said("SuccessfulCreate")
     assert ("Normal", f"Created job tick-{BEGIN + 5}") in created
-    assert ("Normal", f"Saw completed job: tick-{BEGIN + 5}, condition: Complete") in await world.said(
+    assert ("Normal", f"Saw completed job: tick-{BEGIN + 5}, condition: Complete") in await harness.said(
         "SawCompletedJob"
     )
-    assert ("Normal", f"Deleted job tick-{BEGIN + 5}") in await world.said("SuccessfulDelete")
+    assert ("Normal", f"Deleted job tick-{BEGIN + 5}") in await harness.said("SuccessfulDelete")
 
 
 @bare
-async def test_the_active_list_names_the_jobs_at_work(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_the_active_list_names_running_jobs(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job())
     await cluster.sleep(301)
     (job,) = await cluster.all(JOBS)
-    (active,) = (await world.status())["active"]
+    (active,) = (await harness.status())["active"]
     assert active == {
-        "apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": job["metadata"]["name"],
-        "uid": job["metadata"]["uid"], "resourceVersion": active["resourceVersion"],
-    }  # fmt: skip
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "namespace": "default",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "resourceVersion": active["resourceVersion"],
+    }
     await cluster.client.delete(JOBS, job["metadata"]["name"], "default", propagation="Background")
     await cluster.sleep(3)
-    assert "active" not in await world.status()
-    assert await world.said("MissingJob") == [("Normal", f"Active job went missing: {job['metadata']['name']}")]
+    assert "active" not in await harness.status()
+    assert await harness.said("MissingJob") == [("Normal", f"Active job went missing: {job['metadata']['name']}")]
 
 
 @bare
-async def test_with_allow_jobs_pile_up(cluster: VirtualCluster) -> None:
+async def test_allow_runs_jobs_concurrently(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_cron_job())
     await cluster.sleep(901)
-    assert len((await World(cluster).status())["active"]) == 3
+    assert len((await Harness(cluster).status())["active"]) == 3
 
 
 @bare
-async def test_with_forbid_the_next_waits_for_the_one_before(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_forbid_waits_for_the_running_job(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job(concurrencyPolicy="Forbid"))
     await cluster.sleep(601)
-    assert len(await world.jobs()) == 1
+    assert len(await harness.jobs()) == 1
     text = "Not starting job because prior execution is running and concurrency policy is Forbid"
-    assert await world.said("JobAlreadyActive") == [("Normal", text)]
-    await world.finish_all()
+    assert await harness.said("JobAlreadyActive") == [("Normal", text)]
+    await harness.finish_all()
     # The time that was skipped is still the latest unserved one.
-    assert await world.jobs() == [f"tick-{BEGIN + 5}", f"tick-{BEGIN + 10}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 5}", f"tick-{BEGIN + 10}"]
 
 
 @bare
-async def test_with_replace_the_one_before_is_deleted(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_replace_deletes_the_running_job(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job(concurrencyPolicy="Replace"))
     await cluster.sleep(601)
-    assert await world.jobs() == [f"tick-{BEGIN + 10}"]
-    assert [active["name"] for active in (await world.status())["active"]] == [f"tick-{BEGIN + 10}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 10}"]
+    assert [active["name"] for active in (await harness.status())["active"]] == [f"tick-{BEGIN + 10}"]
 
 
 @bare
-async def test_after_a_long_absence_one_job_starts_and_not_all_that_were_missed(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_after_downtime_only_the_latest_missed_job_starts(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job("* * * * *"))
     await cluster.stop("controllers")
     await cluster.sleep(3 * 3600)
     await cluster.start("controllers")
     await cluster.sleep(1)
-    assert await world.jobs() == [f"tick-{BEGIN + 180}"]
-    assert [kind for kind, _ in await world.said("TooManyMissedTimes")] == ["Warning"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 180}"]
+    assert [kind for kind, _ in await harness.said("TooManyMissedTimes")] == ["Warning"]
 
 
 @bare
-async def test_too_late_is_too_late(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_job_past_its_starting_deadline_is_not_started(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job("0 * * * *", startingDeadlineSeconds=60))
     await cluster.stop("controllers")
     await cluster.sleep(3600 + 120)
     await cluster.start("controllers")
     await cluster.sleep(1)
-    assert await world.jobs() == []
+    assert await harness.jobs() == []
     await cluster.sleep(3600)
-    assert await world.jobs() == [f"tick-{BEGIN + 120}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 120}"]
 
 
 @bare
-async def test_suspended_means_none_and_the_last_missed_when_it_goes_on(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_suspended_cron_job_starts_the_last_missed_job_when_resumed(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job(suspend=True))
     await cluster.sleep(1000)
-    assert await world.jobs() == []
+    assert await harness.jobs() == []
     await cluster.client.patch(CRON_JOBS, "tick", {"spec": {"suspend": False}}, "default")
     await cluster.sleep(1)
-    assert await world.jobs() == [f"tick-{BEGIN + 15}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 15}"]
 
 
 @bare
 async def test_a_new_schedule_counts_from_now(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job("0 12 * * *"))
     await cluster.sleep(100)
     await cluster.client.patch(CRON_JOBS, "tick", {"spec": {"schedule": "*/10 * * * *"}}, "default")
     await cluster.sleep(520)
-    assert await world.jobs() == [f"tick-{BEGIN + 10}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 10}"]
 
 
 @bare
-async def test_a_zone_of_its_own(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_cron_job_with_a_time_zone(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job("30 1 * * *", timeZone="Europe/Rome"))
     await cluster.sleep(1801)
     (job,) = await cluster.all(JOBS)
     stamp = job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
     assert stamp == "2026-01-01T01:30:00+01:00"
-    assert (await world.status())["lastScheduleTime"] == "2026-01-01T00:30:00Z"
+    assert (await harness.status())["lastScheduleTime"] == "2026-01-01T00:30:00Z"
 
 
 @bare
-async def test_a_day_that_never_comes(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_schedule_that_never_occurs(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job("59 23 31 2 *"))
     await cluster.sleep(10)
-    ((kind, text),) = await world.said("InvalidSchedule")
+    ((kind, text),) = await harness.said("InvalidSchedule")
     assert kind == "Warning"
     assert text == "invalid schedule: 59 23 31 2 * : time difference between two schedules is less than 1 second"
 
 
 @bare
-async def test_a_job_that_another_made_under_the_same_name_is_left_alone(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_foreign_job_with_the_same_name_is_ignored(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job())
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     other = {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"tick-{BEGIN + 5}", "namespace": "default"},
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"tick-{BEGIN + 5}", "namespace": "default"},
         "spec": {"suspend": True, "template": {"spec": pod}},
-    }  # fmt: skip
+    }
     await cluster.client.create(other)
     await cluster.sleep(301)
-    assert (await world.status()).get("active") is None
+    assert (await harness.status()).get("active") is None
     await cluster.sleep(300)
-    assert await world.jobs() == [f"tick-{BEGIN + 5}", f"tick-{BEGIN + 10}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 5}", f"tick-{BEGIN + 10}"]
 
 
 @bare
 async def test_failed_jobs_have_a_history_of_their_own(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job(successfulJobsHistoryLimit=0, failedJobsHistoryLimit=2))
-    await cluster.client.patch(
-        CRON_JOBS, "tick", {"spec": {"jobTemplate": {"spec": {"backoffLimit": 0}}}}, "default"
-    )  # fmt: skip
+    await cluster.client.patch(CRON_JOBS, "tick", {"spec": {"jobTemplate": {"spec": {"backoffLimit": 0}}}}, "default")
     for number in range(5):
         await cluster.sleep(300)
-        pods = await world.kubelet.pods()
-        await (world.kubelet.succeed(*pods) if number == 4 else world.kubelet.fail(*pods))
+        pods = await harness.kubelet.pods()
+        await (harness.kubelet.succeed(*pods) if number == 4 else harness.kubelet.fail(*pods))
         await cluster.sleep(3)
-    assert await world.jobs() == [f"tick-{BEGIN + 15}", f"tick-{BEGIN + 20}"]
+    assert await harness.jobs() == [f"tick-{BEGIN + 15}", f"tick-{BEGIN + 20}"]
 
 
 @bare
-async def test_what_the_last_write_left_half_done_is_finished_and_not_repeated(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_an_interrupted_start_is_completed_and_not_repeated(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_cron_job("* * * * *"))
     for _ in range(10):
         # Dies right after a write of its own, wherever that is.
@@ -237,22 +242,24 @@ async def test_what_the_last_write_left_half_done_is_finished_and_not_repeated(c
         await cluster.kill("controllers")
         await cluster.start("controllers")
         await cluster.sleep(30)
-    names = await world.jobs()
+    names = await harness.jobs()
     assert len(names) == len(set(names)) and len(names) >= 8
-    assert sorted(active["name"] for active in (await world.status())["active"]) == names
+    assert sorted(active["name"] for active in (await harness.status())["active"]) == names
 
 
 TTL = ("job-controller", "ttl-after-finished-controller", "serviceaccount-controller", "garbage-collector-controller")
 
 
 @virtual(nodes=0, scheduler=False, controllers=TTL, leader_elect=False)
-async def test_a_finished_job_goes_when_its_time_is_over(cluster: VirtualCluster) -> None:
+async def test_a_finished_job_is_deleted_after_its_ttl(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     job = {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "short", "namespace": "default"},
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "short", "namespace": "default"},
         "spec": {"ttlSecondsAfterFinished": 60, "template": {"spec": pod}},
-    }  # fmt: skip
+    }
     await cluster.client.create(job)
     await cluster.sleep(100)
     await kubelet.succeed(*await kubelet.pods())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.cronjob.schedule import (
+from setpoint.controllers.cronjob import (
     due,
     schedule_of,
     schedule_text,
@@ -50,8 +50,8 @@ def minutes(count: float) -> timedelta:
         ("@every 1h", minutes(7), minutes(67), None, minutes(67 + 185), minutes(67 + 180), False),
         ("0 0 * * *", minutes(-10), None, None, timedelta(days=3, hours=15), timedelta(days=3, hours=14), False),
     ],
-)  # fmt: skip
-def test_the_latest_time_that_was_missed(
+)
+def test_the_latest_missed_time(
     schedule: str, created: Any, last: Any, deadline: int | None, now: Any, latest: Any, too_many: bool
 ) -> None:
     spec = {} if deadline is None else {"startingDeadlineSeconds": deadline}
@@ -61,7 +61,7 @@ def test_the_latest_time_that_was_missed(
     assert found.too_many == too_many
 
 
-def test_a_time_that_never_comes_is_an_error() -> None:
+def test_a_schedule_that_never_occurs_is_an_error() -> None:
     cron_job = a_cron_job("59 23 31 2 *", TOP)
     with pytest.raises(ValueError, match="time difference between two schedules is less than 1 second"):
         due(cron_job, schedule_of(cron_job), TOP + minutes(1), within_deadline=True)
@@ -77,24 +77,26 @@ def test_a_time_that_never_comes_is_an_error() -> None:
         ("@every 1h", minutes(7), minutes(67 + 185), 55 * 60 + 0.1),
     ],
 )
-def test_the_next_time_comes_just_after_it_is_due(schedule: str, last: Any, now: Any, seconds: float) -> None:
+def test_the_next_reconcile_is_just_after_the_scheduled_time(
+    schedule: str, last: Any, now: Any, seconds: float
+) -> None:
     cron_job = a_cron_job(schedule, TOP - minutes(1), None if last is None else TOP + last)
     assert seconds_until_next(cron_job, schedule_of(cron_job), TOP + now) == pytest.approx(seconds)
 
 
-def test_the_zone_goes_in_front_unless_the_schedule_has_its_own() -> None:
+def test_the_time_zone_is_prepended_unless_the_schedule_has_one() -> None:
     assert schedule_text({"schedule": "0 0 * * *"}) == "0 0 * * *"
     assert schedule_text({"schedule": "0 0 * * *", "timeZone": "Europe/Rome"}) == "TZ=Europe/Rome 0 0 * * *"
     assert schedule_text({"schedule": "0 0 * * *", "timeZone": "No/Where"}) == "0 0 * * *"
     assert schedule_text({"schedule": "TZ=UTC 0 0 * * *", "timeZone": "Europe/Rome"}) == "TZ=UTC 0 0 * * *"
 
 
-def test_a_zone_decides_which_instant_midnight_is() -> None:
+def test_midnight_depends_on_the_time_zone() -> None:
     cron_job = a_cron_job("0 0 * * *", TOP, timeZone="America/New_York")
     assert seconds_until_next(cron_job, schedule_of(cron_job), TOP) == pytest.approx(18 * 3600 + 0.1)
 
 
-def test_times_as_people_read_them() -> None:
+def test_formats_of_times() -> None:
     assert shown_in_zone(TOP, None) == "2016-05-19T10:00:00Z"
     assert shown_in_zone(TOP, "Europe/Rome") == "2016-05-19T12:00:00+02:00"
     assert shown_in_mail(TOP) == "Thu, 19 May 2016 10:00:00 +0000"

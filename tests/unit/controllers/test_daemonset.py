@@ -6,12 +6,16 @@ from itertools import pairwise
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS, SETS, NODES = builtin("pods"), builtin("daemonsets", "apps"), builtin("nodes")
 REVISIONS = builtin("controllerrevisions", "apps")
-ALONE = {"nodes": 0, "scheduler": False, "controllers": ("daemonset-controller", "serviceaccount-controller")}
+ALONE: dict[str, Any] = {
+    "nodes": 0,
+    "scheduler": False,
+    "controllers": ("daemonset-controller", "serviceaccount-controller"),
+}
 """Nobody but this controller: nodes are what the test says they are, and so is what becomes of a Pod."""
 
 
@@ -61,7 +65,7 @@ async def by_node(cluster: VirtualCluster) -> dict[str, list[Obj]]:
 
 
 async def images(cluster: VirtualCluster) -> dict[str, list[str]]:
-    """By node; of those that are not on their way out."""
+    """Return the images of the Pods that are not being deleted, by node."""
     return {
         node: sorted(
             pod["spec"]["containers"][0]["image"] for pod in pods if "deletionTimestamp" not in pod["metadata"]
@@ -71,7 +75,7 @@ async def images(cluster: VirtualCluster) -> dict[str, list[str]]:
 
 
 async def bind(cluster: VirtualCluster, *, ready: bool = True, phase: str = "Running", only: str = "") -> None:
-    """Every Pod is on its node and as ready as it should be."""
+    """Bind every Pod to its node and set its readiness."""
     stamp = cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": stamp}]}
     for node, pods in (await by_node(cluster)).items():
@@ -89,8 +93,8 @@ async def bind(cluster: VirtualCluster, *, ready: bool = True, phase: str = "Run
     await cluster.instant()
 
 
-async def let_go(cluster: VirtualCluster) -> None:
-    """As nodes do with Pods that are on their way out."""
+async def finish_deletions(cluster: VirtualCluster) -> None:
+    """Delete terminating Pods without grace, as nodes do."""
     for pod in await cluster.all(PODS):
         if "deletionTimestamp" in pod["metadata"]:
             await cluster.client.delete(PODS, pod["metadata"]["name"], "default", grace_period=0)
@@ -104,7 +108,7 @@ async def status(cluster: VirtualCluster) -> Obj:
 
 
 @virtual(**ALONE)
-async def test_every_node_gets_one_also_the_one_that_joins_later(cluster: VirtualCluster) -> None:
+async def test_every_node_gets_a_pod_also_one_that_joins_later(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a", "b")
     await cluster.client.create(agent())
     assert list(await by_node(cluster)) == ["a", "b"]
@@ -121,8 +125,13 @@ async def test_every_node_gets_one_also_the_one_that_joins_later(cluster: Virtua
     }
     tolerated = {(each.get("key"), each.get("effect")) for each in pod["spec"]["tolerations"]}
     assert {key.rpartition("/")[2] for key, _ in tolerated} == {
-        "not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable",
-    }  # fmt: skip
+        "not-ready",
+        "unreachable",
+        "disk-pressure",
+        "memory-pressure",
+        "pid-pressure",
+        "unschedulable",
+    }
     assert await status(cluster) == {
         "currentNumberScheduled": 3,
         "desiredNumberScheduled": 3,
@@ -140,12 +149,17 @@ async def test_every_node_gets_one_also_the_one_that_joins_later(cluster: Virtua
 
 
 @virtual(**ALONE)
-async def test_selector_affinity_and_taints_decide(cluster: VirtualCluster) -> None:
+async def test_selector_affinity_and_taints_select_nodes(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "plain")
     await add_nodes(cluster, "fast", "cordoned", "tainted", labels={"disk": "ssd"})
-    cordon = {"spec": {"unschedulable": True, "taints": [
-        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-    ]}}  # fmt: skip
+    cordon = {
+        "spec": {
+            "unschedulable": True,
+            "taints": [
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+            ],
+        }
+    }
     await cluster.client.patch(NODES, "cordoned", cordon)
     taint = {"key": "team", "value": "blue", "effect": "NoSchedule"}
     await cluster.client.patch(NODES, "tainted", {"spec": {"taints": [taint]}})
@@ -159,29 +173,29 @@ async def test_selector_affinity_and_taints_decide(cluster: VirtualCluster) -> N
     assert list(await by_node(cluster)) == ["cordoned", "fast", "plain"]
     await cluster.client.patch(NODES, "plain", {"metadata": {"labels": {"disk": None}}})
     await cluster.instant()
-    await let_go(cluster)
+    await finish_deletions(cluster)
     assert list(await by_node(cluster)) == ["cordoned", "fast"]
     found = await status(cluster)
     assert (found["desiredNumberScheduled"], found["numberMisscheduled"]) == (1, 1)
     await cluster.client.patch(NODES, "fast", {"spec": {"taints": [{**taint, "effect": "NoExecute"}]}})
     await cluster.instant()
-    await let_go(cluster)
+    await finish_deletions(cluster)
     assert list(await by_node(cluster)) == ["cordoned"]
 
 
 @virtual(**ALONE)
-async def test_a_rolling_update_takes_as_many_at_a_time_as_allowed(cluster: VirtualCluster) -> None:
+async def test_a_rolling_update_respects_max_unavailable(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a", "b", "c")
     await cluster.client.create(agent(rolling={"maxUnavailable": 2}))
     await bind(cluster)
     await cluster.client.patch(SETS, "agent", {"spec": {"template": template("two")}}, "default")
     assert sorted((await images(cluster)).values()) == [[], [], ["one"]]
-    await let_go(cluster)
+    await finish_deletions(cluster)
     assert sorted((await images(cluster)).values()) == [["one"], ["two"], ["two"]]
     found = await status(cluster)
     assert (found["updatedNumberScheduled"], found["numberAvailable"]) == (2, 1)
     await bind(cluster)
-    await let_go(cluster)
+    await finish_deletions(cluster)
     await bind(cluster)
     assert sorted((await images(cluster)).values()) == [["two"]] * 3
     found = await status(cluster)
@@ -190,7 +204,7 @@ async def test_a_rolling_update_takes_as_many_at_a_time_as_allowed(cluster: Virt
 
 
 @virtual(**ALONE)
-async def test_with_surge_the_new_one_comes_before_the_old_one_leaves(cluster: VirtualCluster) -> None:
+async def test_with_surge_the_new_pod_starts_before_the_old_one_is_deleted(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a", "b")
     await cluster.client.create(agent(rolling={"maxSurge": 1, "maxUnavailable": 0}))
     await bind(cluster)
@@ -201,12 +215,12 @@ async def test_with_surge_the_new_one_comes_before_the_old_one_leaves(cluster: V
     await bind(cluster)
     assert sorted((await images(cluster)).values()) == [["one", "two"], ["two"]]
     await bind(cluster)
-    await let_go(cluster)
+    await finish_deletions(cluster)
     assert sorted((await images(cluster)).values()) == [["two"], ["two"]]
 
 
 @virtual(**ALONE)
-async def test_on_delete_waits_for_the_user_and_going_back_reuses_the_revision(cluster: VirtualCluster) -> None:
+async def test_on_delete_waits_for_the_user_and_a_rollback_reuses_the_revision(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a")
     await cluster.client.create(agent(updateStrategy={"type": "OnDelete"}, revisionHistoryLimit=1))
     await bind(cluster)
@@ -222,7 +236,7 @@ async def test_on_delete_waits_for_the_user_and_going_back_reuses_the_revision(c
 
 
 @virtual(**ALONE)
-async def test_pods_that_fail_are_made_anew_later_and_later(cluster: VirtualCluster) -> None:
+async def test_failed_pods_are_recreated_with_backoff(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a")
     await cluster.client.create(agent())
     uids: list[str] = []
@@ -233,7 +247,7 @@ async def test_pods_that_fail_are_made_anew_later_and_later(cluster: VirtualClus
             uids.append(pod["metadata"]["uid"])
             moments.append(cluster.clock.monotonic())
             await bind(cluster, ready=False, phase="Failed")
-        await let_go(cluster)
+        await finish_deletions(cluster)
         await cluster.sleep(0.1)
     gaps = [round(after - before) for before, after in pairwise(moments)]
     assert gaps[1:] == [1, 2, 4]
@@ -244,7 +258,7 @@ async def test_pods_that_fail_are_made_anew_later_and_later(cluster: VirtualClus
 
 
 @virtual(**ALONE)
-async def test_a_pod_too_many_goes_and_pods_for_nodes_that_are_gone(cluster: VirtualCluster) -> None:
+async def test_surplus_pods_and_pods_of_deleted_nodes_are_deleted(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a", "b")
     await cluster.client.create(agent())
     pods = await by_node(cluster)
@@ -258,7 +272,7 @@ async def test_a_pod_too_many_goes_and_pods_for_nodes_that_are_gone(cluster: Vir
     await cluster.sleep(2)
     await cluster.client.create(spare)
     await cluster.instant()
-    await let_go(cluster)
+    await finish_deletions(cluster)
     assert [pod["metadata"]["name"] for pod in (await by_node(cluster))["a"]] == [first["metadata"]["name"]]
     await cluster.client.delete(NODES, "b")
     assert list(await by_node(cluster)) == ["a"]
@@ -266,7 +280,7 @@ async def test_a_pod_too_many_goes_and_pods_for_nodes_that_are_gone(cluster: Vir
 
 
 @virtual(**ALONE)
-async def test_a_revision_that_was_deleted_comes_back(cluster: VirtualCluster) -> None:
+async def test_a_deleted_revision_is_recreated(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a")
     await cluster.client.create(agent())
     await cluster.instant()

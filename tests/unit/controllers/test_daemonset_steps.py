@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.controllers.daemonset.placement import Placement, Verdict, on_node, target_node, tolerations_of
-from setpoint.controllers.daemonset.rollout import next_step
-from setpoint.controllers.daemonset.upkeep import needs_of
+from setpoint.controllers.daemonset.rollout import needs_of, next_step
+from setpoint.meta.objects import Obj, ObjView
 
-Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 RUN, STAY, GO = Verdict(True, True), Verdict(False, True), Verdict(False, False)
 
 
-def daemon_set(surge: int | str = 0, unavailable: int | str = 1, **template: Any) -> Obj:
+def daemon_set(surge: int | str = 0, unavailable: int | str = 1, **template: Any) -> Any:
     rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
     return {
         "metadata": {"name": "agent", "uid": "u"},
@@ -29,7 +29,7 @@ def daemon_set(surge: int | str = 0, unavailable: int | str = 1, **template: Any
     }
 
 
-def pod(name: str, revision: str = "new", *, ready: bool = True, phase: str = "Running", leaving: bool = False) -> Obj:
+def pod(name: str, revision: str = "new", *, ready: bool = True, phase: str = "Running", leaving: bool = False) -> Any:
     meta: Obj = {"name": name, "labels": {"controller-revision-hash": revision}}
     if leaving:
         meta["deletionTimestamp"] = "2030-01-01T00:00:00Z"
@@ -37,7 +37,7 @@ def pod(name: str, revision: str = "new", *, ready: bool = True, phase: str = "R
     return {"metadata": meta, "spec": {"nodeName": "n"}, "status": status}
 
 
-def names(pods: list[Obj]) -> list[str]:
+def names(pods: Iterable[ObjView]) -> list[str]:
     return [found["metadata"]["name"] for found in pods]
 
 
@@ -54,12 +54,12 @@ def names(pods: list[Obj]) -> list[str]:
         ([{"key": "mine", "effect": "PreferNoSchedule"}], {"disk": "ssd"}, RUN),
     ],
 )
-def test_which_nodes_it_is_for(taints: list[Obj], labels: dict[str, str], expected: Verdict) -> None:
-    node = {"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}}
+def test_which_nodes_are_eligible(taints: list[Obj], labels: dict[str, str], expected: Verdict) -> None:
+    node: Any = {"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}}
     assert Placement(daemon_set(nodeSelector={"disk": "ssd"})).on(node) == expected
 
 
-def test_tolerations_are_added_once_and_last_for_ever() -> None:
+def test_tolerations_are_added_once_without_a_limit() -> None:
     short = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     found = tolerations_of({"tolerations": [{"operator": "Exists"}, short]})
     assert found[0] == {"operator": "Exists"}
@@ -68,14 +68,14 @@ def test_tolerations_are_added_once_and_last_for_ever() -> None:
     assert len(tolerations_of({"hostNetwork": True})) == 7
 
 
-def test_a_pod_is_for_one_node_whatever_the_template_says() -> None:
+def test_a_pod_targets_one_node_despite_affinity_in_the_template() -> None:
     old = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
     preferred = [{"weight": 1, "preference": {}}]
     nodes = {
         "requiredDuringSchedulingIgnoredDuringExecution": old,
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,
     }
-    made = on_node({"spec": {"affinity": {"nodeAffinity": nodes, "podAffinity": {}}}}, "n7")
+    made: Any = on_node({"spec": {"affinity": {"nodeAffinity": nodes, "podAffinity": {}}}}, "n7")
     assert target_node(made) == "n7"
     assert made["spec"]["affinity"]["podAffinity"] == {}
     kept = made["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -85,7 +85,7 @@ def test_a_pod_is_for_one_node_whatever_the_template_says() -> None:
     assert target_node({"spec": {}}) is None
 
 
-def test_what_a_node_needs() -> None:
+def test_needs_of_a_node() -> None:
     web = daemon_set()
     assert needs_of(web, RUN, [], "new", NOW).is_empty
     assert not needs_of(web, RUN, [pod("a", leaving=True)], "new", NOW).is_empty, "the old one is not gone yet"
@@ -96,7 +96,7 @@ def test_what_a_node_needs() -> None:
     assert names(needs_of(web, RUN, [pod("a", phase="Succeeded")], "new", NOW).succeeded) == ["a"]
 
 
-def test_what_a_node_needs_with_surge() -> None:
+def test_needs_of_a_node_with_surge() -> None:
     web = daemon_set(surge=1, unavailable=0)
     assert needs_of(web, RUN, [pod("a", leaving=True)], "new", NOW).is_empty, "two may be there"
     old, new = pod("old", "old"), pod("new")
@@ -110,7 +110,7 @@ def test_what_a_node_needs_with_surge() -> None:
 States = st.sampled_from(["new", "new unready", "old", "old unready", "leaving", "none"])
 
 
-def on(state: str, number: int) -> list[Obj]:
+def on(state: str, number: int) -> list[Any]:
     if state == "none":
         return []
     if state == "leaving":
@@ -119,7 +119,7 @@ def on(state: str, number: int) -> list[Obj]:
 
 
 @given(states=st.lists(States, max_size=12), unavailable=st.integers(1, 5))
-def test_no_more_are_unavailable_than_allowed(states: list[str], unavailable: int) -> None:
+def test_a_rollout_respects_max_unavailable(states: list[str], unavailable: int) -> None:
     web = daemon_set(unavailable=unavailable)
     by_node = {f"n{number}": on(state, number) for number, state in enumerate(states)}
     delete, create = next_step(web, by_node, list(by_node), "new", NOW)
@@ -134,7 +134,7 @@ def test_no_more_are_unavailable_than_allowed(states: list[str], unavailable: in
 
 
 @given(states=st.lists(States, max_size=12), surge=st.integers(1, 5))
-def test_with_surge_nothing_that_works_goes_before_its_successor_works(states: list[str], surge: int) -> None:
+def test_with_surge_an_available_pod_stays_until_its_successor_is_available(states: list[str], surge: int) -> None:
     web = daemon_set(surge=surge, unavailable=0)
     by_node = {f"n{number}": on(state, number) for number, state in enumerate(states)}
     delete, create = next_step(web, by_node, list(by_node), "new", NOW)
@@ -144,7 +144,7 @@ def test_with_surge_nothing_that_works_goes_before_its_successor_works(states: l
     assert len(create) - len(for_working) == states.count("old unready")
 
 
-def test_with_surge_the_old_one_goes_when_the_new_one_works_and_those_out_of_place_when_others_do() -> None:
+def test_with_surge_old_and_misplaced_pods_are_deleted_once_replacements_are_available() -> None:
     web = daemon_set(surge=1, unavailable=0)
     by_node = {"a": [pod("a-old", "old"), pod("a-new")], "b": [pod("b-old", "old")], "gone": [pod("c-old", "old")]}
     delete, create = next_step(web, by_node, ["a", "b"], "new", NOW)

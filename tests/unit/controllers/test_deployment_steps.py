@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.controllers.deployment.revisions import for_new_set
-from setpoint.controllers.deployment.sizes import limits, proportional, scale_down_old, size, size_of_new
+from setpoint.controllers.deployment.replica_sets import (
+    HASH_LABEL,
+    for_new_set,
+    limits,
+    proportional,
+    same_template,
+    scale_down_old,
+    set_name,
+    size,
+    size_of_new,
+    split,
+)
 from setpoint.controllers.deployment.status import (
     rollout_status,
     seconds_to_deadline,
@@ -18,29 +28,29 @@ from setpoint.controllers.deployment.status import (
     with_pause_condition,
     with_progress_start,
 )
-from setpoint.controllers.deployment.template import HASH_LABEL, same_template, set_name, split
-from setpoint.controllers.hashing import template_hash
+from setpoint.controllers.history import template_hash
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def deployment(replicas: int = 3, surge: int | str = "25%", unavailable: int | str = "25%", **status: Any) -> Obj:
+def deployment(replicas: int = 3, surge: int | str = "25%", unavailable: int | str = "25%", **status: Any) -> Any:
     return {
         "metadata": {"name": "web", "generation": 1},
         "spec": {
             "replicas": replicas,
             "strategy": {
-                "type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
             },
             "progressDeadlineSeconds": 600,
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}},
         },
         "status": status,
-    }  # fmt: skip
+    }
 
 
-def replica_set(uid: str, replicas: int, available: int | None = None, **status: Any) -> Obj:
+def replica_set(uid: str, replicas: int, available: int | None = None, **status: Any) -> Any:
     available = replicas if available is None else available
     return {
         "metadata": {"uid": uid, "name": uid, "generation": 1},
@@ -60,13 +70,13 @@ def replica_set(uid: str, replicas: int, available: int | None = None, **status:
         (0, 1, 1, (1, 0)),
     ],
 )
-def test_percentages_round_so_that_something_can_move(
+def test_percentages_are_rounded_so_that_a_rollout_can_proceed(
     replicas: int, surge: int | str, unavailable: int | str, expected: tuple[int, int]
 ) -> None:
     assert limits(deployment(replicas, surge, unavailable)) == expected
 
 
-def test_the_new_set_grows_into_the_surge() -> None:
+def test_the_new_set_grows_within_the_surge() -> None:
     web = deployment(10, 3, 2)
     old = replica_set("old", 10)
     assert size_of_new(web, [old], 0) == 3
@@ -76,11 +86,11 @@ def test_the_new_set_grows_into_the_surge() -> None:
     assert size_of_new(web, [replica_set("new", 12)], 12) == 10
 
 
-def scaled(web: Obj, new: Obj, *old: Obj) -> dict[str, int]:
+def scaled(web: Any, new: Any, *old: Any) -> dict[str, int]:
     return {scaling.replica_set["metadata"]["uid"]: scaling.to for scaling in scale_down_old(web, new, old)}
 
 
-def test_old_sets_shrink_as_far_as_availability_allows() -> None:
+def test_old_sets_are_scaled_down_as_far_as_availability_allows() -> None:
     web = deployment(10, 3, 2)
     assert scaled(web, replica_set("new", 3, 0), replica_set("old", 10)) == {"old": 8}
     assert scaled(web, replica_set("new", 5, 0), replica_set("old", 8)) == {}
@@ -88,17 +98,19 @@ def test_old_sets_shrink_as_far_as_availability_allows() -> None:
     assert scaled(web, replica_set("new", 10), replica_set("old", 3)) == {"old": 0}
 
 
-def test_what_is_broken_goes_first() -> None:
+def test_unavailable_pods_are_scaled_down_first() -> None:
     web = deployment(10, 3, 2)
     assert scaled(web, replica_set("new", 0), replica_set("a", 8), replica_set("b", 5, 0)) == {"b": 0}
 
 
 @given(
-    replicas=st.integers(0, 20), surge=st.integers(0, 5), unavailable=st.integers(0, 5),
+    replicas=st.integers(0, 20),
+    surge=st.integers(0, 5),
+    unavailable=st.integers(0, 5),
     old=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=3),
     new=st.tuples(st.integers(0, 20), st.integers(0, 20)),
-)  # fmt: skip
-def test_no_step_breaks_the_promises(
+)
+def test_no_step_violates_surge_and_unavailability(
     replicas: int, surge: int, unavailable: int, old: list[tuple[int, int]], new: tuple[int, int]
 ) -> None:
     web = deployment(replicas, surge, unavailable)
@@ -120,7 +132,7 @@ def test_no_step_breaks_the_promises(
         assert grown <= replicas
 
 
-def test_a_hash_is_of_the_template_and_fits_into_names() -> None:
+def test_the_template_hash_fits_into_names() -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1, "y": 2}}
     again = {"spec": {"y": 2, "x": 1}, "metadata": {"labels": {"a": "b"}}}
     assert template_hash(template, None) == template_hash(again, None)
@@ -129,13 +141,13 @@ def test_a_hash_is_of_the_template_and_fits_into_names() -> None:
     assert len(set_name("d" * 253, "abc")) == 253
 
 
-def test_the_set_of_the_template_is_found_whatever_its_hash() -> None:
+def test_the_set_of_a_template_is_found_whatever_its_hash() -> None:
     web = deployment()
     template = web["spec"]["template"]
     labelled = {**template, "metadata": {"labels": {"app": "web", HASH_LABEL: "x"}, "creationTimestamp": None}}
     assert same_template(template, labelled)
     other = {**template, "spec": {"containers": [{"name": "d"}]}}
-    sets = [
+    sets: list[Any] = [
         {"metadata": {"name": name, "creationTimestamp": stamp}, "spec": {"template": found}}
         for name, stamp, found in (("c", "3", labelled), ("b", "2", labelled), ("a", "1", other))
     ]
@@ -144,7 +156,7 @@ def test_the_set_of_the_template_is_found_whatever_its_hash() -> None:
     assert [found["metadata"]["name"] for found in old] == ["a", "c"]
 
 
-def test_a_revision_only_grows_and_what_it_was_is_remembered() -> None:
+def test_a_revision_only_increases_and_its_history_is_recorded() -> None:
     prefix = "deployment.kubernetes.io/"
     web = deployment()
     web["metadata"]["annotations"] = {"team": "blue", f"{prefix}revision": "9"}
@@ -203,7 +215,7 @@ def test_a_rollout_without_progress_times_out() -> None:
     assert seconds_to_deadline(web, late, NOW) is None
 
 
-def test_a_failure_of_a_set_is_shown() -> None:
+def test_a_failure_of_a_set_is_reported() -> None:
     web = deployment(3)
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
     failing = replica_set("new", 3, 0, conditions=[failure])
@@ -212,32 +224,32 @@ def test_a_failure_of_a_set_is_shown() -> None:
     assert "ReplicaFailure" not in reasons(rollout_status(web, replica_set("new", 3), [], NOW))
 
 
-def test_a_pause_is_noted_and_forgiven() -> None:
+def test_a_pause_is_reported_and_does_not_count_towards_the_deadline() -> None:
     web = deployment(3)
     web["spec"]["paused"] = True
-    paused = with_pause_condition(web, NOW)
+    paused: Any = with_pause_condition(web, NOW)
     assert reasons(paused["status"])["Progressing"] == ("Unknown", "DeploymentPaused")
     assert with_pause_condition(paused, NOW + timedelta(hours=1)) is paused
-    paused["spec"]["paused"] = False
-    resumed = with_pause_condition(paused, NOW + timedelta(hours=2))
+    web["spec"]["paused"] = False  # also in `paused`, which shares the spec
+    resumed: Any = with_pause_condition(paused, NOW + timedelta(hours=2))
     assert reasons(resumed["status"])["Progressing"] == ("Unknown", "DeploymentResumed")
     stuck = replica_set("new", 3, 0, terminatingReplicas=0)
     after = rollout_status(resumed, stuck, [], NOW + timedelta(hours=2, seconds=590))
     assert reasons(after)["Progressing"] == ("True", "ReplicaSetUpdated")
-    late = {**web, "status": {"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}}
+    late: Any = {**web, "status": {"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}}
     assert with_pause_condition(late, NOW) is late
 
 
-def test_progress_is_measured_from_where_it_was_first_seen() -> None:
+def test_the_progress_deadline_starts_when_the_new_set_is_found() -> None:
     web = deployment(3)
-    found = with_progress_start(web, replica_set("new", 3), NOW)
+    found: Any = with_progress_start(web, replica_set("new", 3), NOW)
     assert reasons(found["status"])["Progressing"] == ("True", "FoundNewReplicaSet")
     assert with_progress_start(found, replica_set("new", 3), NOW + timedelta(hours=1)) is found
     web["spec"]["progressDeadlineSeconds"] = 2**31 - 1
     assert with_progress_start(web, replica_set("new", 3), NOW) is web
 
 
-def test_scaling_is_no_progress() -> None:
+def test_scaling_does_not_count_as_progress() -> None:
     web = deployment(3)
     assert set(reasons(status_of(web, replica_set("new", 3), [], NOW))) == {"Available"}
 
@@ -254,24 +266,27 @@ def test_scaling_is_no_progress() -> None:
         (12, 0, 10, (4, 3, 3), (5, 3, 4)),
     ],
 )
-def test_sets_share_in_a_new_size(
+def test_a_new_size_is_distributed_proportionally(
     replicas: int, surge: int, most_before: int, old: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
     web = deployment(replicas, surge, 0)
     sets = [replica_set(f"s{age}", has) for age, has in enumerate(old)]
     for age, found in enumerate(sets):
         found["metadata"]["creationTimestamp"] = f"2030-01-0{age + 1}T00:00:00Z"
-    scaled_to = {to.replica_set["metadata"]["name"]: to.to for to in proportional(
-        web, sets, {found["metadata"]["name"]: most_before for found in sets}
-    )}  # fmt: skip
+    scaled_to = {
+        to.replica_set["metadata"]["name"]: to.to
+        for to in proportional(web, sets, {found["metadata"]["name"]: most_before for found in sets})
+    }
     assert tuple(scaled_to[f"s{age}"] for age in range(len(old))) == expected
 
 
 @given(
-    replicas=st.integers(0, 40), surge=st.integers(0, 5), most_before=st.integers(0, 45),
+    replicas=st.integers(0, 40),
+    surge=st.integers(0, 5),
+    most_before=st.integers(0, 45),
     has=st.lists(st.integers(1, 15), min_size=2, max_size=5),
-)  # fmt: skip
-def test_shares_add_up(replicas: int, surge: int, most_before: int, has: list[int]) -> None:
+)
+def test_proportional_sizes_add_up(replicas: int, surge: int, most_before: int, has: list[int]) -> None:
     web = deployment(replicas, surge, 1)
     sets = [replica_set(f"s{number}", size) for number, size in enumerate(has)]
     before = {found["metadata"]["name"]: most_before for found in sets}

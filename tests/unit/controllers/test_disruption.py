@@ -9,10 +9,10 @@ from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import TooManyRequests
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 BUDGETS, PODS = builtin("poddisruptionbudgets", "policy"), builtin("pods")
 SETS, DEPLOYMENTS = builtin("replicasets", "apps"), builtin("deployments", "apps")
 OWN = ("disruption-controller", "replicaset-controller", "deployment-controller", "serviceaccount-controller")
@@ -48,7 +48,7 @@ def a_workload(kind: str, replicas: int, name: str = "web") -> Obj:
     }
 
 
-class World:
+class Harness:
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
         self.kubelet = Kubelet(cluster.client, cluster.clock)
@@ -62,7 +62,7 @@ class World:
         """Expected, healthy, desired, allowed."""
         status = await self.status()
         names = ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
-        return tuple(status[name] for name in names)  # type: ignore[return-value]
+        return tuple(status[name] for name in names)
 
     async def run_all(self) -> list[Obj]:
         await self.cluster.sleep(0.5)
@@ -71,30 +71,32 @@ class World:
         return pods
 
     async def evict(self, name: str) -> None:
-        eviction = {
-            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}
-        }  # fmt: skip
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
         await self.cluster.client.create(eviction, resource=PODS, name=name, subresource="eviction")
 
 
 @bare
-async def test_a_number_needs_no_controller(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_an_absolute_number_needs_no_controller(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_budget(minAvailable=1))
-    status = await world.status()
+    status = await harness.status()
     assert await cluster.events("budget") == [("Normal", "NoPods", "No matching pods found")]
     for name in ("a", "b", "c"):
         await cluster.client.create(a_pod(name))
-    assert await world.numbers() == (3, 0, 1, 0)
-    await world.run_all()
-    assert await world.numbers() == (3, 3, 1, 2)
-    status = await world.status()
+    assert await harness.numbers() == (3, 0, 1, 0)
+    await harness.run_all()
+    assert await harness.numbers() == (3, 3, 1, 2)
+    status = await harness.status()
     assert status["observedGeneration"] == 1
     (allowed,) = status["conditions"]
     assert allowed == {
-        "type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "message": "",
-        "observedGeneration": 1, "lastTransitionTime": allowed["lastTransitionTime"],
-    }  # fmt: skip
+        "type": "DisruptionAllowed",
+        "status": "True",
+        "reason": "SufficientPods",
+        "message": "",
+        "observedGeneration": 1,
+        "lastTransitionTime": allowed["lastTransitionTime"],
+    }
 
 
 @bare
@@ -108,45 +110,46 @@ async def test_a_number_needs_no_controller(cluster: VirtualCluster) -> None:
         ({"maxUnavailable": 10}, (7, 7, 0, 7)),
     ],
 )
-async def test_percentages_are_of_what_the_controllers_want(cluster: VirtualCluster, spec: Obj, numbers: Any) -> None:
-    world = World(cluster)
+async def test_percentages_refer_to_the_desired_replicas(cluster: VirtualCluster, spec: Obj, numbers: Any) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_workload("Deployment", 7))
     await cluster.sleep(0.5)
     await cluster.client.create(a_budget(**spec))
-    assert (await world.numbers())[:2] == (7, 0)
-    await world.run_all()
-    assert await world.numbers() == numbers
+    assert (await harness.numbers())[:2] == (7, 0)
+    await harness.run_all()
+    assert await harness.numbers() == numbers
 
 
 @bare
-async def test_what_cannot_be_known_is_not_allowed(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_no_disruption_is_allowed_if_the_scale_is_unknown(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     pod = a_pod("a")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1-2", "controller": True}
     pod["metadata"]["ownerReferences"] = [owner]
     await cluster.client.create(pod)
     await cluster.client.create(a_budget(maxUnavailable=1))
-    status = await world.status()
+    status = await harness.status()
     (failed,) = status["conditions"]
     assert (failed["status"], failed["reason"]) == ("False", "SyncFailed")
     assert failed["message"] == "jobs.batch does not implement the scale subresource"
     assert status["disruptionsAllowed"] == 0
     assert (await cluster.events("budget"))[-1] == (
-        "Warning", "CalculateExpectedPodCountFailed",
+        "Warning",
+        "CalculateExpectedPodCountFailed",
         "Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource",
-    )  # fmt: skip
+    )
     assert "observedGeneration" not in status
-    await world.run_all()
+    await harness.run_all()
     with pytest.raises(TooManyRequests):
-        await world.evict("a")
+        await harness.evict("a")
 
 
 @bare
-async def test_pods_without_a_controller_are_complained_about(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_unmanaged_pods_are_reported(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_pod("a"))
     await cluster.client.create(a_budget(maxUnavailable="10%"))
-    assert await world.numbers() == (0, 0, 0, 0)
+    assert await harness.numbers() == (0, 0, 0, 0)
     ((kind, reason, text),) = await cluster.events("budget")
     assert (kind, reason) == ("Warning", "UnmanagedPods")
     shown = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}"
@@ -154,62 +157,62 @@ async def test_pods_without_a_controller_are_complained_about(cluster: VirtualCl
 
 
 @bare
-async def test_who_is_not_in_a_cache_is_asked_for_its_scale(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_the_scale_of_custom_controllers_is_requested(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     replica_set = a_workload("ReplicaSet", 5)
     gone = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone", "uid": "1-2", "controller": True}
     replica_set["metadata"]["ownerReferences"] = [gone]
     await cluster.client.create(replica_set)
     await cluster.sleep(0.5)
     await cluster.client.create(a_budget(maxUnavailable=2))
-    assert await world.numbers() == (5, 0, 3, 0)
+    assert await harness.numbers() == (5, 0, 3, 0)
 
 
 @bare
-async def test_evictions_use_the_budget_up_and_replacements_fill_it_again(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_evictions_consume_the_budget_and_replacements_restore_it(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_workload("ReplicaSet", 3))
     await cluster.client.create(a_budget(minAvailable=2))
-    pods = await world.run_all()
-    assert (await world.numbers())[3] == 1
+    pods = await harness.run_all()
+    assert (await harness.numbers())[3] == 1
     first, second = pods[0]["metadata"]["name"], pods[1]["metadata"]["name"]
-    await world.evict(first)
+    await harness.evict(first)
     with pytest.raises(TooManyRequests) as refused:
-        await world.evict(second)
+        await harness.evict(second)
     (cause,) = (refused.value.details or {})["causes"]
     assert cause["message"].startswith("The disruption budget budget needs 2 healthy pods and has ")
-    status = await world.status()
+    status = await harness.status()
     assert "disruptedPods" not in status, "it is on its way out: no need to remember"
     assert (status["currentHealthy"], status["disruptionsAllowed"]) == (2, 0)
-    await world.kubelet.bury(pods[0])
-    await world.run_all()
-    assert (await world.numbers())[1:] == (3, 2, 1)
-    await world.evict(second)
+    await harness.kubelet.bury(pods[0])
+    await harness.run_all()
+    assert (await harness.numbers())[1:] == (3, 2, 1)
+    await harness.evict(second)
 
 
 @bare
-async def test_a_pod_that_was_evicted_and_stays_counts_again_after_two_minutes(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_an_evicted_pod_that_stays_counts_again_after_two_minutes(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_pod("a"))
     await cluster.client.create(a_budget(minAvailable=0))
-    await world.run_all()
+    await harness.run_all()
     await cluster.sleep(1)
     noted = {"status": {"disruptedPods": {"a": format_time(cluster.clock.now()), "gone": "2026-01-01T00:00:00Z"}}}
     await cluster.client.patch(BUDGETS, "budget", noted, "default", subresource="status")
-    status = await world.status()
+    status = await harness.status()
     assert list(status["disruptedPods"]) == ["a"]
     assert status["currentHealthy"] == 0
     await cluster.sleep(118)
-    assert (await world.status())["currentHealthy"] == 0
+    assert (await harness.status())["currentHealthy"] == 0
     await cluster.sleep(3)
-    status = await world.status()
+    status = await harness.status()
     assert (status["currentHealthy"], status.get("disruptedPods")) == (1, None)
     text = "Pod was expected by PDB default/default to be deleted but it wasn't"
     assert await cluster.events("a") == [("Warning", "NotDeleted", text)]
 
 
 @bare
-async def test_two_budgets_for_one_pod_are_complained_about(cluster: VirtualCluster) -> None:
+async def test_two_budgets_for_one_pod_are_reported(cluster: VirtualCluster) -> None:
     for name in ("budget", "another"):
         budget = a_budget(minAvailable=0)
         budget["metadata"]["name"] = name
@@ -223,12 +226,17 @@ async def test_two_budgets_for_one_pod_are_complained_about(cluster: VirtualClus
 
 
 @bare
-async def test_a_disruption_that_did_not_happen_is_taken_back(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_stale_disruption_condition_is_cleared(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(a_pod("a"))
-    (pod,) = await world.run_all()
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "m",
-              "lastTransitionTime": format_time(cluster.clock.now())}  # fmt: skip
+    (pod,) = await harness.run_all()
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "m",
+        "lastTransitionTime": format_time(cluster.clock.now()),
+    }
     pod = await cluster.client.get(PODS, "a", "default")
     conditions = [*pod["status"]["conditions"], target]
     await cluster.client.patch(PODS, "a", {"status": {"conditions": conditions}}, "default", subresource="status")

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.controllers.endpoints.controller import is_equivalent, wanted_endpoints
-from setpoint.controllers.endpoints.subsets import CAPACITY, repacked, subsets_of, truncated
-
-Obj = dict[str, Any]
+from setpoint.controllers.endpoints import CAPACITY, is_equivalent, repacked, subsets_of, truncated, wanted_endpoints
+from setpoint.meta.objects import Obj
 
 
-def service(ports: list[Obj], **spec: Any) -> Obj:
+def service(ports: list[Obj], **spec: Any) -> Any:
     spec = {"selector": {"a": "b"}, "clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"], "ports": ports, **spec}
     return {"metadata": {"name": "s", "namespace": "d", "labels": {"l": "1"}}, "spec": spec}
 
 
-def pod(number: int, *, ready: bool = True, port: int = 8080, **more: Any) -> Obj:
+def pod(number: int, *, ready: bool = True, port: int = 8080, **more: Any) -> Any:
     ip = f"10.1.{number >> 8}.{number & 255}"
     container = {"name": "c", "ports": [{"name": "web", "containerPort": port}]}
     return {
         "metadata": {"name": f"p{number}", "namespace": "d", "uid": f"u{number}", **more},
         "spec": {"nodeName": "n", "containers": [container]},
         "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
             "conditions": [{"type": "Ready", "status": str(ready)}],
         },
-    }  # fmt: skip
+    }
 
 
 def shown(subsets: list[Obj]) -> list[tuple[list[str], list[str], list[int]]]:
@@ -64,7 +64,7 @@ def test_addresses_with_the_same_ports_are_one_subset() -> None:
     ]
 
 
-def test_who_is_left_out() -> None:
+def test_which_pods_are_left_out() -> None:
     going = pod(1, deletionTimestamp="x")
     over = pod(2)
     over["status"]["phase"] = "Failed"
@@ -78,7 +78,7 @@ def test_headless_services_need_no_ports() -> None:
     assert subsets_of(service([]), [pod(1)]) == []
 
 
-def test_more_than_fit_are_cut_ready_ones_last() -> None:
+def test_addresses_beyond_the_capacity_are_truncated_unready_ones_first() -> None:
     one = service([{"port": 80, "targetPort": 80}])
     pods = [pod(number, ready=number % 2 == 0) for number in range(1500)]
     (cut,) = truncated(subsets_of(one, pods))
@@ -91,7 +91,7 @@ def test_more_than_fit_are_cut_ready_ones_last() -> None:
     assert fewer["metadata"]["annotations"] == {"endpoints.kubernetes.io/last-change-trigger-time": "t"}
 
 
-def test_what_says_the_same_is_not_written_again() -> None:
+def test_equivalent_endpoints_are_not_written_again() -> None:
     one = service([{"port": 80, "targetPort": 80}])
     wanted = wanted_endpoints(one, subsets_of(one, [pod(1)]), None, "t")
     assert wanted["metadata"]["labels"] == {"l": "1", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
@@ -101,7 +101,7 @@ def test_what_says_the_same_is_not_written_again() -> None:
     assert not is_equivalent(wanted, wanted_endpoints(headless, subsets_of(headless, [pod(1)]), wanted, "u"))
 
 
-def test_what_people_wrote_is_packed_anew() -> None:
+def test_existing_subsets_are_repacked() -> None:
     port = {"port": 80, "protocol": "TCP"}
     apart = [{"addresses": [{"ip": ip}], "ports": [port]} for ip in ("10.0.0.2", "10.0.0.1")]
     both = [{"addresses": [{"ip": "10.0.0.3"}], "notReadyAddresses": [{"ip": "10.0.0.3"}], "ports": [port]}]

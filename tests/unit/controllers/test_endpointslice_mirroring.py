@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.endpointslice_mirroring.mirroring import mirror_of
+from setpoint.controllers.endpointslice_mirroring import mirror_of
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 SERVICES, ENDPOINTS = builtin("services"), builtin("endpoints")
 SLICES = builtin("endpointslices", "discovery.k8s.io")
 MANAGER = "endpointslicemirroring-controller.k8s.io"
-
-Obj = dict[str, Any]
 
 
 def service(**spec: Any) -> Obj:
@@ -38,15 +37,17 @@ async def addresses(cluster: VirtualCluster) -> set[str]:
 
 
 @virtual(nodes=0)
-async def test_endpoints_are_mirrored_and_followed(cluster: VirtualCluster) -> None:
+async def test_changes_of_endpoints_are_mirrored(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(endpoints("10.1.0.1", "10.1.0.2", labels={"team": "x"}, annotations={"note": "y"}))
     await cluster.instant()
     (found,) = await mirrored(cluster)
     meta = found["metadata"]
     assert meta["labels"] == {
-        "team": "x", "kubernetes.io/service-name": "db", "endpointslice.kubernetes.io/managed-by": MANAGER
-    }  # fmt: skip
+        "team": "x",
+        "kubernetes.io/service-name": "db",
+        "endpointslice.kubernetes.io/managed-by": MANAGER,
+    }
     assert meta["annotations"] == {"note": "y"}
     assert meta["ownerReferences"][0]["kind"] == "Endpoints" and meta["generateName"] == "db-"
     assert found["ports"] == [{"name": "", "port": 5432, "protocol": "TCP"}]
@@ -64,7 +65,7 @@ async def test_endpoints_are_mirrored_and_followed(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=0)
-async def test_only_what_is_meant_to_be_is_mirrored(cluster: VirtualCluster) -> None:
+async def test_which_endpoints_are_mirrored(cluster: VirtualCluster) -> None:
     await cluster.client.create(endpoints("10.1.0.1"))
     await cluster.instant()
     assert not await mirrored(cluster)
@@ -85,7 +86,7 @@ async def test_only_what_is_meant_to_be_is_mirrored(cluster: VirtualCluster) -> 
 
 
 @virtual(nodes=0, controller_options=ControllerOptions(mirroring_max_endpoints_per_subset=2))
-async def test_too_many_are_told_of(cluster: VirtualCluster) -> None:
+async def test_addresses_beyond_the_limit_are_reported(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(endpoints("10.1.0.1", "10.1.0.2", "10.1.0.3"))
     await cluster.sleep(1)
@@ -94,7 +95,7 @@ async def test_too_many_are_told_of(cluster: VirtualCluster) -> None:
     assert ("Warning", "TooManyAddressesToMirror", message) in await cluster.events("db")
 
 
-def test_what_is_no_address_is_counted_and_left_out() -> None:
+def test_invalid_addresses_are_counted_and_left_out() -> None:
     mirror = mirror_of(endpoints("10.1.0.1", "nonsense"), 1000)
     assert (mirror.invalid, mirror.skipped) == (1, 1)
     assert [len(found) for _, found in mirror.groups.values()] == [1]

@@ -9,39 +9,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from setpoint.controllers.endpointslice.endpoints import families_of
-from setpoint.controllers.endpointslice.hints import hint_close, remove_hints
 from setpoint.controllers.endpointslice.planning import Plan, plan, reuse
-
-Obj = dict[str, Any]
+from setpoint.controllers.endpointslice.topology import hint_close, remove_hints
+from setpoint.meta.objects import Obj
 
 MANAGER = "endpointslice-controller.k8s.io"
-NODE: Obj = {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}}}
+NODE: Any = {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}}}
 
 
-def service(**spec: Any) -> Obj:
+def service(**spec: Any) -> Any:
     base = {"selector": {"a": "b"}, "clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"]}
     ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
     return {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "d", "uid": "service"},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "namespace": "d", "uid": "service"},
         "spec": {**base, "ports": ports, **spec},
-    }  # fmt: skip
+    }
 
 
-def pod(number: int, *, ready: bool = True, going: bool = False, **spec: Any) -> Obj:
+def pod(number: int, *, ready: bool = True, going: bool = False, **spec: Any) -> Any:
     ip = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
     meta = {"name": f"p{number}", "namespace": "d", "uid": f"u{number}"}
     return {
         "metadata": {**meta, **({"deletionTimestamp": "x"} if going else {})},
         "spec": {"nodeName": "n", "containers": [{"name": "c"}], **spec},
         "status": {
-            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         },
-    }  # fmt: skip
+    }
 
 
 class Server:
-    """Carries plans out, and counts what that took."""
+    """Executes plans and counts the writes."""
 
     def __init__(self, most: int = 100) -> None:
         self.most = most
@@ -49,7 +52,7 @@ class Server:
         self.writes = 0
         self._made = 0
 
-    def follow(self, pods: list[Obj], found: Obj | None = None) -> Plan:
+    def follow(self, pods: list[Any], found: Any = None) -> Plan:
         owner = found or service()
         result = plan(owner, pods, lambda _: NODE, list(self.slices.values()), "IPv4", self.most, MANAGER)
         remove_hints(result)
@@ -76,7 +79,7 @@ def ips(pods: list[Obj]) -> list[str]:
     return sorted(each["status"]["podIP"] for each in pods)
 
 
-def test_a_hundred_go_into_one_and_one_more_makes_another() -> None:
+def test_a_slice_holds_a_hundred_endpoints() -> None:
     server = Server()
     pods = [pod(number) for number in range(250)]
     server.follow(pods)
@@ -101,7 +104,7 @@ def test_one_change_is_one_write() -> None:
     assert unready["conditions"] == {"ready": False, "serving": False, "terminating": False}
 
 
-def test_newcomers_go_where_something_is_written_anyway() -> None:
+def test_new_endpoints_go_to_slices_that_are_updated_anyway() -> None:
     server = Server()
     pods = [pod(number) for number in range(200)]
     server.follow(pods)
@@ -111,7 +114,7 @@ def test_newcomers_go_where_something_is_written_anyway() -> None:
     assert sorted(len(found["endpoints"]) for found in server.slices.values()) == [100, 100]
 
 
-def test_newcomers_fill_the_fullest_slice_that_has_room_for_all_of_them() -> None:
+def test_new_endpoints_fill_the_fullest_slice_with_space_for_all() -> None:
     server = Server(most=10)
     server.follow([pod(number) for number in range(18)])
     (small,) = [found for found in server.slices.values() if len(found["endpoints"]) == 8]
@@ -134,7 +137,7 @@ def test_without_pods_there_is_an_empty_slice_and_it_stays() -> None:
     assert list(server.slices) == [found["metadata"]["name"]] and server.addresses() == []
 
 
-def test_pods_with_other_ports_have_slices_of_their_own() -> None:
+def test_pods_with_other_ports_have_separate_slices() -> None:
     found = service(ports=[{"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"}])
     containers = [[{"name": "c", "ports": [{"name": "web", "containerPort": port}]}] for port in (1000, 2000)]
     pods = [pod(number, containers=containers[number % 2]) for number in range(6)]
@@ -182,7 +185,7 @@ def test_conditions(going: bool, ready: bool, publish: bool, conditions: tuple[b
     assert endpoint["zone"] == "z"
 
 
-def test_labels_of_the_service_are_followed_and_reserved_ones_are_not() -> None:
+def test_labels_of_the_service_are_copied_except_reserved_ones() -> None:
     server = Server()
     server.follow([pod(1)])
     found = service(clusterIP="None")
@@ -190,12 +193,14 @@ def test_labels_of_the_service_are_followed_and_reserved_ones_are_not() -> None:
     server.follow([pod(1)], found)
     (labelled,) = server.slices.values()
     assert labelled["metadata"]["labels"] == {
-        "team": "x", "service.kubernetes.io/headless": "", "kubernetes.io/service-name": "s",
+        "team": "x",
+        "service.kubernetes.io/headless": "",
+        "kubernetes.io/service-name": "s",
         "endpointslice.kubernetes.io/managed-by": MANAGER,
-    }  # fmt: skip
+    }
 
 
-def test_a_pod_whose_node_is_unknown_is_left_out_and_told_of() -> None:
+def test_a_pod_whose_node_is_unknown_is_skipped_and_reported() -> None:
     result = plan(service(), [pod(1)], lambda _: None, [], "IPv4", 100, MANAGER)
     assert result.problems == ["skipping Pod p1 for Service d/s: Node n Not Found"]
     assert not any(made["endpoints"] for made in result.create)
@@ -203,7 +208,7 @@ def test_a_pod_whose_node_is_unknown_is_left_out_and_told_of() -> None:
     assert not published.problems and len(published.create[0]["endpoints"]) == 1
 
 
-def test_slices_of_a_service_that_is_gone_are_not_touched_up_but_deleted() -> None:
+def test_slices_of_a_replaced_service_are_deleted() -> None:
     server = Server()
     server.follow([pod(1)])
     again = service()
@@ -252,7 +257,7 @@ def test_hints_follow_the_traffic_distribution() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 40)), max_size=8), st.integers(1, 7))
-def test_slices_always_say_what_there_is(steps: list[set[int]], most: int) -> None:
+def test_slices_always_match_the_pods(steps: list[set[int]], most: int) -> None:
     server = Server(most)
     for step in steps:
         pods = [pod(number) for number in sorted(step)]

@@ -10,10 +10,8 @@ import pytest
 from setpoint.controllers.endpointslice.planning import Plan
 from setpoint.controllers.endpointslice.topology import Topology, cpu_shares, topology_mode
 
-Obj = dict[str, Any]
 
-
-def node(name: str, zone: str, cpu: str = "4", ready: str = "True", **labels: str) -> Obj:
+def node(name: str, zone: str, cpu: str = "4", ready: str = "True", **labels: str) -> Any:
     found = {**labels, **({"topology.kubernetes.io/zone": zone} if zone else {})}
     conditions = [{"type": "Ready", "status": ready}]
     return {
@@ -22,7 +20,7 @@ def node(name: str, zone: str, cpu: str = "4", ready: str = "True", **labels: st
     }
 
 
-def endpoints(**zones: int) -> list[Obj]:
+def endpoints(**zones: int) -> list[Any]:
     return [
         {"addresses": [f"{zone}{number}"], "conditions": {"ready": True}, "zone": zone}
         for zone, count in zones.items()
@@ -39,7 +37,7 @@ def hinted(result: Plan) -> Counter[str]:
     )
 
 
-def test_shares_need_a_zone_and_cpu_of_every_node_that_works() -> None:
+def test_shares_need_zone_and_cpu_of_every_ready_node() -> None:
     two = [node("a", "x"), node("b", "y", "12")]
     assert cpu_shares(two) == {"x": 0.25, "y": 0.75}
     assert cpu_shares([*two, node("c", "")]) is None
@@ -48,7 +46,7 @@ def test_shares_need_a_zone_and_cpu_of_every_node_that_works() -> None:
     assert cpu_shares([node("a", "x")]) is None
 
 
-def test_endpoints_go_to_their_own_zone_where_that_is_fair() -> None:
+def test_endpoints_serve_their_own_zone_if_shares_allow() -> None:
     topology = Topology()
     topology.update_nodes([node("a", "x"), node("b", "y")])
     result = Plan(create=[{"endpoints": endpoints(x=2, y=2)}])
@@ -58,7 +56,7 @@ def test_endpoints_go_to_their_own_zone_where_that_is_fair() -> None:
     assert not topology.hint(result, "d/s", "IPv4")
 
 
-def test_a_zone_with_too_many_gives_some_away() -> None:
+def test_a_zone_with_too_many_endpoints_gives_some_to_others() -> None:
     topology = Topology()
     topology.update_nodes([node("a", "x"), node("b", "y")])
     result = Plan(create=[{"endpoints": endpoints(x=5, y=1)}])
@@ -73,7 +71,7 @@ def test_a_zone_with_too_many_gives_some_away() -> None:
         ({"x": 2, "": 2}, "One or more endpoints do not have a zone specified, addressType: IPv4"),
     ],
 )
-def test_what_cannot_be_done_well_is_not_done(zones: dict[str, int], problem: str) -> None:
+def test_no_hints_if_the_overload_would_be_too_high(zones: dict[str, int], problem: str) -> None:
     topology = Topology()
     topology.update_nodes([node("a", "x"), node("b", "y")])
     result = Plan(create=[{"endpoints": endpoints(**zones)}])
@@ -82,7 +80,7 @@ def test_what_cannot_be_done_well_is_not_done(zones: dict[str, int], problem: st
     assert not hinted(result)
 
 
-def test_a_change_of_the_nodes_concerns_those_whose_hints_it_makes_wrong() -> None:
+def test_a_change_of_nodes_affects_services_with_outdated_hints() -> None:
     topology = Topology()
     topology.update_nodes([node("a", "x"), node("b", "y")])
     topology.hint(Plan(create=[{"endpoints": endpoints(x=3, y=3)}]), "d/s", "IPv4")
@@ -101,6 +99,6 @@ def test_a_change_of_the_nodes_concerns_those_whose_hints_it_makes_wrong() -> No
         ({}, False),
     ],
 )
-def test_who_asks_for_hints(annotations: dict[str, str], on: bool) -> None:
+def test_which_services_request_hints(annotations: dict[str, str], on: bool) -> None:
     found = {f"service.kubernetes.io/{name}": value for name, value in annotations.items()}
     assert topology_mode({"metadata": {"annotations": found}}) is on

@@ -12,9 +12,9 @@ from setpoint.client.resources import builtin
 from setpoint.controllers.builtin import CONTROLLERS
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.podautoscaler.controller import autoscaler
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 HPAS, DEPLOYMENTS = builtin("horizontalpodautoscalers", "autoscaling", "v2"), builtin("deployments", "apps")
 NAME = "horizontal-pod-autoscaler-controller"
 OWN = (NAME, "deployment-controller", "replicaset-controller", "serviceaccount-controller")
@@ -59,7 +59,7 @@ def an_hpa(*metrics: Obj, name: str = "hpa", target: str = "web", **spec: Any) -
     }
 
 
-class World:
+class Harness:
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
         self.kubelet = Kubelet(cluster.client, cluster.clock)
@@ -96,201 +96,227 @@ class World:
 
 
 @bare
-async def test_up_at_once_and_down_after_five_minutes(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(2)
+async def test_scales_up_at_once_and_down_after_five_minutes(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
+    harness = Harness(cluster)
+    await harness.deploy(2)
     numbers.usage["cpu"] = 1000
     await cluster.client.create(an_hpa(CPU))
     await cluster.sleep(1)
-    assert await world.replicas() == 4
-    conditions = await world.conditions()
+    assert await harness.replicas() == 4
+    conditions = await harness.conditions()
     assert conditions["AbleToScale"] == (
-        "True", "SucceededRescale", "the HPA controller was able to update the target scale to 4"
-    )  # fmt: skip
+        "True",
+        "SucceededRescale",
+        "the HPA controller was able to update the target scale to 4",
+    )
     metric = "cpu resource utilization (percentage of request)"
     assert conditions["ScalingActive"] == (
-        "True", "ValidMetricFound", f"the HPA was able to successfully calculate a replica count from {metric}"
-    )  # fmt: skip
+        "True",
+        "ValidMetricFound",
+        f"the HPA was able to successfully calculate a replica count from {metric}",
+    )
     in_range = ("False", "DesiredWithinRange", "the desired count is within the acceptable range")
     assert conditions["ScalingLimited"] == in_range
-    status = await world.status()
+    status = await harness.status()
     assert (status["currentReplicas"], status["desiredReplicas"], status["observedGeneration"]) == (2, 4, 1)
     assert status["currentMetrics"] == [
         {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 100, "averageValue": "1"}}}
     ]
     assert "lastScaleTime" in status
-    assert await world.said("SuccessfulRescale") == [f"New size: 4; reason: {metric} above target"]
+    assert await harness.said("SuccessfulRescale") == [f"New size: 4; reason: {metric} above target"]
     numbers.usage["cpu"] = 500
-    await world.pass_time(30)
+    await harness.pass_time(30)
     numbers.usage["cpu"] = 250
-    await world.pass_time(240)
-    assert await world.replicas() == 4
-    assert (await world.conditions())["AbleToScale"] == (
-        "True", "ScaleDownStabilized",
+    await harness.pass_time(240)
+    assert await harness.replicas() == 4
+    assert (await harness.conditions())["AbleToScale"] == (
+        "True",
+        "ScaleDownStabilized",
         "recent recommendations were higher than current one, applying the highest recent recommendation",
-    )  # fmt: skip
-    await world.pass_time(120)
-    assert await world.replicas() == 2
-    assert (await world.said("SuccessfulRescale"))[-1] == "New size: 2; reason: All metrics below target"
+    )
+    await harness.pass_time(120)
+    assert await harness.replicas() == 2
+    assert (await harness.said("SuccessfulRescale"))[-1] == "New size: 2; reason: All metrics below target"
     numbers.usage["cpu"] = 100
-    await world.pass_time(400)
-    assert await world.replicas() == 2
+    await harness.pass_time(400)
+    assert await harness.replicas() == 2
     too_few = "the desired replica count is less than the minimum replica count"
-    assert (await world.conditions())["ScalingLimited"] == ("True", "TooFewReplicas", too_few)
+    assert (await harness.conditions())["ScalingLimited"] == ("True", "TooFewReplicas", too_few)
 
 
 @bare
-async def test_bounds_go_before_metrics(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(1)
+async def test_bounds_take_precedence_over_metrics(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
+    harness = Harness(cluster)
+    await harness.deploy(1)
     await cluster.client.create(an_hpa(CPU))
     await cluster.sleep(1)
-    assert await world.replicas() == 2
-    assert await world.said("SuccessfulRescale") == [
+    assert await harness.replicas() == 2
+    assert await harness.said("SuccessfulRescale") == [
         "New size: 2; reason: Current number of replicas below Spec.MinReplicas"
     ]
     await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 20}}, "default")
     await cluster.sleep(16)
-    assert await world.replicas() == 10
+    assert await harness.replicas() == 10
     await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, "default")
     await cluster.sleep(31)
-    assert await world.replicas() == 0
+    assert await harness.replicas() == 0
     text = "scaling is disabled since the replica count of the target is zero"
-    assert (await world.conditions())["ScalingActive"] == ("False", "ScalingDisabled", text)
+    assert (await harness.conditions())["ScalingActive"] == ("False", "ScalingDisabled", text)
 
 
 @bare
-async def test_without_metrics_nothing_moves(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(3)
+async def test_without_metrics_nothing_is_scaled(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
+    harness = Harness(cluster)
+    await harness.deploy(3)
     await cluster.client.create(an_hpa(CPU))
     await cluster.sleep(1)
     cause = "unable to get metrics for resource cpu: no metrics returned from resource metrics API"
-    assert (await world.conditions())["ScalingActive"] == (
-        "False", "FailedGetResourceMetric",
+    assert (await harness.conditions())["ScalingActive"] == (
+        "False",
+        "FailedGetResourceMetric",
         f"the HPA was unable to compute the replica count: failed to get cpu utilization: {cause}",
-    )  # fmt: skip
-    assert await world.said("FailedGetResourceMetric") == [f"failed to get cpu utilization: {cause}"]
-    assert await world.said("FailedComputeMetricsReplicas") == [
+    )
+    assert await harness.said("FailedGetResourceMetric") == [f"failed to get cpu utilization: {cause}"]
+    assert await harness.said("FailedComputeMetricsReplicas") == [
         "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: failed to get "
         f"cpu utilization: {cause}"
     ]
-    status = await world.status()
+    status = await harness.status()
     assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 0)
-    assert await world.replicas() == 3
+    assert await harness.replicas() == 3
 
 
 @bare
-async def test_the_most_of_all_metrics_and_with_some_missing_only_up(
+async def test_the_maximum_of_all_metrics_and_with_missing_ones_only_up(
     cluster: VirtualCluster, numbers: MetricsByHand
 ) -> None:
-    world = World(cluster)
-    await world.deploy(3)
+    harness = Harness(cluster)
+    await harness.deploy(3)
     queue = {
         "type": "External",
         "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"}},
     }
     numbers.usage["cpu"] = 100
     await cluster.client.create(an_hpa(CPU, queue))
-    await world.pass_time(400)
-    assert await world.replicas() == 3, "the queue might ask for more"
-    assert (await world.conditions())["ScalingActive"][:2] == ("False", "FailedGetExternalMetric")
+    await harness.pass_time(400)
+    assert await harness.replicas() == 3, "the queue might ask for more"
+    assert (await harness.conditions())["ScalingActive"][:2] == ("False", "FailedGetExternalMetric")
     numbers.outside["queue"] = [30000, 40000]
-    await world.pass_time(15)
-    assert await world.replicas() == 6, "at most twice as many in one go"
-    assert (await world.conditions())["ScalingLimited"][1] == "ScaleUpLimit"
-    await world.pass_time(15)
-    assert await world.replicas() == 7
+    await harness.pass_time(15)
+    assert await harness.replicas() == 6, "at most twice as many in one go"
+    assert (await harness.conditions())["ScalingLimited"][1] == "ScaleUpLimit"
+    await harness.pass_time(15)
+    assert await harness.replicas() == 7
     # For each replica that there was when it was looked at.
-    assert (await world.status())["currentMetrics"][1] == {
-        "type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "11667m"}},
-    }  # fmt: skip
-    assert (await world.said("SuccessfulRescale"))[-1] == "New size: 7; reason: external metric queue(nil) above target"
+    assert (await harness.status())["currentMetrics"][1] == {
+        "type": "External",
+        "external": {"metric": {"name": "queue"}, "current": {"averageValue": "11667m"}},
+    }
+    assert (await harness.said("SuccessfulRescale"))[
+        -1
+    ] == "New size: 7; reason: external metric queue(nil) above target"
 
 
 @bare
 async def test_objects_pods_memory_and_containers(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(2)
+    harness = Harness(cluster)
+    await harness.deploy(2)
     numbers.usage.update(memory=512 * 2**20 * 1000, cpu=400)
     numbers.custom.update(requests=6000, depth=5000)
     described = {"apiVersion": "v1", "kind": "Service", "name": "web"}
     value = {"type": "Value", "value": "2"}
     metrics = (
         {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
-        {"type": "ContainerResource", "containerResource": {
-            "name": "cpu", "container": "c", "target": {"type": "Utilization", "averageUtilization": 40}}},
-        {"type": "Pods", "pods": {
-            "metric": {"name": "depth"}, "target": {"type": "AverageValue", "averageValue": "5"}}},
+        {
+            "type": "ContainerResource",
+            "containerResource": {
+                "name": "cpu",
+                "container": "c",
+                "target": {"type": "Utilization", "averageUtilization": 40},
+            },
+        },
+        {
+            "type": "Pods",
+            "pods": {"metric": {"name": "depth"}, "target": {"type": "AverageValue", "averageValue": "5"}},
+        },
         {"type": "Object", "object": {"metric": {"name": "requests"}, "describedObject": described, "target": value}},
-    )  # fmt: skip
+    )
     await cluster.client.create(an_hpa(*metrics))
     await cluster.sleep(1)
-    assert await world.said("SuccessfulRescale") == ["New size: 4; reason: Service metric requests above target"]
-    assert (await world.conditions())["ScalingLimited"][1] == "ScaleUpLimit", "six were asked for"
-    assert (await world.status())["currentMetrics"] == [
+    assert await harness.said("SuccessfulRescale") == ["New size: 4; reason: Service metric requests above target"]
+    assert (await harness.conditions())["ScalingLimited"][1] == "ScaleUpLimit", "six were asked for"
+    assert (await harness.status())["currentMetrics"] == [
         {"type": "Resource", "resource": {"name": "memory", "current": {"averageValue": "512Mi"}}},
-        {"type": "ContainerResource", "containerResource": {
-            "name": "cpu", "container": "c", "current": {"averageUtilization": 40, "averageValue": "400m"}}},
+        {
+            "type": "ContainerResource",
+            "containerResource": {
+                "name": "cpu",
+                "container": "c",
+                "current": {"averageUtilization": 40, "averageValue": "400m"},
+            },
+        },
         {"type": "Pods", "pods": {"metric": {"name": "depth"}, "current": {"averageValue": "5"}}},
-        {"type": "Object", "object": {
-            "metric": {"name": "requests"}, "describedObject": described, "current": {"value": "6"}}},
-    ]  # fmt: skip
+        {
+            "type": "Object",
+            "object": {"metric": {"name": "requests"}, "describedObject": described, "current": {"value": "6"}},
+        },
+    ]
 
 
 @bare
-async def test_the_behaviour_rules(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(8)
+async def test_behavior_policies_limit_the_rate(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
+    harness = Harness(cluster)
+    await harness.deploy(8)
     numbers.usage["cpu"] = 100
     behavior = {
         "scaleDown": {
-            "stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}],
+            "stabilizationWindowSeconds": 0,
+            "policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}],
         },
         "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}], "tolerance": "0.5"},
-    }  # fmt: skip
+    }
     await cluster.client.create(an_hpa(CPU, behavior=behavior))
     seen = []
     for _ in range(13):
-        await world.pass_time(15)
-        seen.append(await world.replicas())
+        await harness.pass_time(15)
+        seen.append(await harness.replicas())
     assert seen == [6, 6, 6, 6, 4, 4, 4, 4, 2, 2, 2, 2, 2]
     numbers.usage["cpu"] = 700
-    await world.pass_time(60)
-    assert await world.replicas() == 2, "within the tolerance of the way up"
+    await harness.pass_time(60)
+    assert await harness.replicas() == 2, "within the tolerance of the way up"
     numbers.usage["cpu"] = 900
     seen = []
     for _ in range(6):
-        await world.pass_time(15)
-        seen.append(await world.replicas())
+        await harness.pass_time(15)
+        seen.append(await harness.replicas())
     assert seen[0] == 3 and seen[-1] <= 5 and sorted(seen) == seen
 
 
 @bare
 async def test_to_zero_and_back(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(1)
+    harness = Harness(cluster)
+    await harness.deploy(1)
     numbers.outside["queue"] = [0]
     queue = {
         "type": "External",
         "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"}},
     }
     await cluster.client.create(an_hpa(queue, minReplicas=0))
-    await world.pass_time(330)
-    assert await world.replicas() == 0
-    assert (await world.conditions())["ScaledToZero"][:2] == ("True", "ScaledToZero")
+    await harness.pass_time(330)
+    assert await harness.replicas() == 0
+    assert (await harness.conditions())["ScaledToZero"][:2] == ("True", "ScaledToZero")
     numbers.outside["queue"] = [25000]
-    await world.pass_time(30)
-    assert await world.replicas() == 3
-    assert (await world.conditions())["ScaledToZero"][:2] == ("False", "NotScaledToZero")
+    await harness.pass_time(30)
+    assert await harness.replicas() == 3
+    assert (await harness.conditions())["ScaledToZero"][:2] == ("False", "NotScaledToZero")
 
 
 @bare
-async def test_what_cannot_be_scaled_is_said(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
+async def test_a_target_without_scale_is_reported(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
+    harness = Harness(cluster)
     await cluster.client.create(an_hpa(CPU, target="gone"))
     await cluster.sleep(1)
-    (status, reason, text) = (await world.conditions())["AbleToScale"]
+    (status, reason, text) = (await harness.conditions())["AbleToScale"]
     assert (status, reason) == ("False", "FailedGetScale")
     assert text.startswith("the HPA controller was unable to get the target's current scale: ")
     assert text.endswith('"gone" not found')
@@ -298,16 +324,16 @@ async def test_what_cannot_be_scaled_is_said(cluster: VirtualCluster, numbers: M
     foreign["spec"]["scaleTargetRef"] = {"apiVersion": "example.com/v1", "kind": "Crowd", "name": "x"}
     await cluster.client.create(foreign)
     await cluster.sleep(1)
-    assert (await world.conditions("foreign"))["AbleToScale"][2] == (
+    assert (await harness.conditions("foreign"))["AbleToScale"][2] == (
         'the HPA controller was unable to get the target\'s current scale: no matches for kind "Crowd" in group '
         '"example.com"'
     )
 
 
 @bare
-async def test_two_for_the_same_pods_do_nothing(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
-    world = World(cluster)
-    await world.deploy(2)
+async def test_two_autoscalers_of_the_same_pods_do_nothing(cluster: VirtualCluster, numbers: MetricsByHand) -> None:
+    harness = Harness(cluster)
+    await harness.deploy(2)
     numbers.usage["cpu"] = 500
     await cluster.client.create(an_hpa(CPU))
     await cluster.sleep(1)
@@ -315,20 +341,21 @@ async def test_two_for_the_same_pods_do_nothing(cluster: VirtualCluster, numbers
     await cluster.sleep(20)
     text = "pods by selector app=web are controlled by more than one HPA (e.g. [default/hpa default/other])"
     for name in ("hpa", "other"):
-        assert (await world.conditions(name))["ScalingActive"] == ("False", "AmbiguousSelector", text)
+        assert (await harness.conditions(name))["ScalingActive"] == ("False", "AmbiguousSelector", text)
     await cluster.client.delete(HPAS, "other", "default")
     await cluster.sleep(20)
-    assert (await world.conditions())["ScalingActive"][1] == "ValidMetricFound"
+    assert (await harness.conditions())["ScalingActive"][1] == "ValidMetricFound"
 
 
 @virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
-async def test_a_server_without_metrics_says_so(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.deploy(2)
+async def test_a_missing_metrics_api_is_reported(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.deploy(2)
     custom = {
-        "type": "Pods", "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"}}
-    }  # fmt: skip
+        "type": "Pods",
+        "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"}},
+    }
     await cluster.client.create(an_hpa(custom))
     await cluster.sleep(1)
     text = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
-    assert await world.said("FailedGetPodsMetric") == [f"unable to get metric x: {text}"]
+    assert await harness.said("FailedGetPodsMetric") == [f"unable to get metric x: {text}"]

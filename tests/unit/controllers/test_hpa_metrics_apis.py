@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.podautoscaler.metrics import MetricsFailure, PodMetric
-from setpoint.controllers.podautoscaler.metrics_apis import MetricsApis
+from setpoint.controllers.podautoscaler.metrics import MetricsApis, MetricsFailure, PodMetric
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import Forbidden, NotFound
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 STAMP = "2026-01-01T00:00:00Z"
 
@@ -46,12 +45,13 @@ async def test_the_containers_of_a_pod_are_added_up() -> None:
     metrics = apis({"/apis/metrics.k8s.io/v1beta1/namespaces/n/pods?labelSelector=app%3Dweb": {"items": items}})
     assert await metrics.resource("cpu", "n", "app=web") == {"a": PodMetric(1250, AT, 10.0)}
     assert await metrics.resource("cpu", "n", "app=web", "c") == {
-        "a": PodMetric(250, AT, 10.0), "b": PodMetric(1000, AT, 10.0),
-    }  # fmt: skip
+        "a": PodMetric(250, AT, 10.0),
+        "b": PodMetric(1000, AT, 10.0),
+    }
     assert (await metrics.resource("memory", "n", "app=web"))["a"].value == 2 * 2**20 * 1000
 
 
-async def test_what_is_said_without_resource_metrics() -> None:
+async def test_errors_without_resource_metrics() -> None:
     start = "unable to fetch metrics from resource metrics API: "
     with pytest.raises(MetricsFailure) as nothing:
         await apis({}).resource("cpu", "n", "")
@@ -87,8 +87,9 @@ async def test_custom_metrics_are_read_in_the_newest_version() -> None:
     }
     metrics = apis(answers, *CUSTOM)
     assert await metrics.pods("depth", "n", "app=web", "a=b") == {
-        "a": PodMetric(5000, AT, 60.0), "b": PodMetric(1500, AT, 20.0),
-    }  # fmt: skip
+        "a": PodMetric(5000, AT, 60.0),
+        "b": PodMetric(1500, AT, 20.0),
+    }
     ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"}
     assert await metrics.object("hits", "n", ingress, "") == 10_000_000
     assert await metrics.object("quiet", "n", {"apiVersion": "v1", "kind": "Namespace", "name": "n"}, "") == 3000

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.podautoscaler.behavior import History, highest_recent, limit, limit_rate, stabilize
 from setpoint.controllers.podautoscaler.metrics import MetricsFailure, PodMetric
 from setpoint.controllers.podautoscaler.replicas import (
+    Bounds,
+    History,
     StartupGrace,
     Tolerances,
     by_average_value,
@@ -17,40 +18,54 @@ from setpoint.controllers.podautoscaler.replicas import (
     by_utilization,
     by_value,
     group_pods,
+    highest_recent,
+    limit,
+    limit_rate,
     requests_of,
+    stabilize,
 )
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 
-Obj = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-PATIENCE = StartupGrace(120, 10)
+STARTUP_GRACE = StartupGrace(120, 10)
 TOLERANCES = Tolerances()
 
 
-def a_pod(name: str, request: str = "1", *, phase: str = "Running", ready: str = "True", started: float = 7200,
-          since: float = 7200, **meta: Any) -> Obj:  # fmt: skip
+def a_pod(
+    name: str,
+    request: str = "1",
+    *,
+    phase: str = "Running",
+    ready: str = "True",
+    started: float = 7200,
+    since: float = 7200,
+    **meta: Any,
+) -> Any:
     condition = {"type": "Ready", "status": ready, "lastTransitionTime": format_time(NOW - timedelta(seconds=since))}
     resources = {"requests": {"cpu": request}} if request else {}
     return {
         "metadata": {"name": name, **meta},
         "spec": {"containers": [{"name": "c", "resources": resources}]},
         "status": {
-            "phase": phase, "startTime": format_time(NOW - timedelta(seconds=started)), "conditions": [condition],
+            "phase": phase,
+            "startTime": format_time(NOW - timedelta(seconds=started)),
+            "conditions": [condition],
         },
-    }  # fmt: skip
+    }
 
 
 def metrics(*values: int | None) -> dict[str, PodMetric]:
     return {f"p{i}": PodMetric(value, NOW, 60) for i, value in enumerate(values) if value is not None}
 
 
-def utilization(current: int, target: int, pods: list[Obj], *values: int | None) -> tuple[int, int, int]:
+def utilization(current: int, target: int, pods: list[Any], *values: int | None) -> tuple[int, int, int]:
     measured = metrics(*values)
-    groups = group_pods(pods, measured, "cpu", PATIENCE, NOW)
+    groups = group_pods(pods, measured, "cpu", STARTUP_GRACE, NOW)
     return by_utilization(current, target, measured, groups, requests_of(pods, "cpu", ""), TOLERANCES)
 
 
-def pods(count: int, **each: Any) -> list[Obj]:
+def pods(count: int, **each: Any) -> list[Any]:
     return [a_pod(f"p{i}", **each) for i in range(count)]
 
 
@@ -82,7 +97,7 @@ def test_utilization_needs_requests() -> None:
         requests_of(pods(1), "cpu", "x")
 
 
-def test_pods_that_have_just_started_do_not_count_yet() -> None:
+def test_starting_pods_are_not_counted() -> None:
     hot = pods(3)
     hot[0] = a_pod("p0", ready="False", started=60, since=60)
     assert utilization(3, 30, hot, 300, 500, 700)[0] == 4
@@ -94,15 +109,15 @@ def test_pods_that_have_just_started_do_not_count_yet() -> None:
         utilization(3, 30, hot, 400, 500, 600)
 
 
-def test_pods_that_are_on_their_way_out_or_have_failed_are_not_there() -> None:
+def test_terminating_and_failed_pods_are_ignored() -> None:
     some = [*pods(2), a_pod("p2", phase="Failed"), a_pod("p3", deletionTimestamp="2026-01-01T12:00:00Z")]
     assert utilization(2, 50, some, 500, 500, 5000, 5000) == (2, 50, 500)
 
 
-def test_a_pod_that_was_ready_once_counts_when_it_is_not() -> None:
-    groups = group_pods([a_pod("p0", ready="False", started=3600, since=60)], metrics(1), "cpu", PATIENCE, NOW)
+def test_a_pod_that_was_ready_before_counts() -> None:
+    groups = group_pods([a_pod("p0", ready="False", started=3600, since=60)], metrics(1), "cpu", STARTUP_GRACE, NOW)
     assert groups.ready == 1
-    groups = group_pods([a_pod("p0", ready="False", started=3600, since=3595)], metrics(1), "cpu", PATIENCE, NOW)
+    groups = group_pods([a_pod("p0", ready="False", started=3600, since=3595)], metrics(1), "cpu", STARTUP_GRACE, NOW)
     assert groups.unready == {"p0"}
 
 
@@ -117,11 +132,11 @@ def test_a_pod_that_was_ready_once_counts_when_it_is_not() -> None:
 )
 def test_usage(current: int, target: int, values: tuple[int | None, ...], expected: Any) -> None:
     measured = metrics(*values)
-    groups = group_pods(pods(len(values)), measured, "", PATIENCE, NOW)
+    groups = group_pods(pods(len(values)), measured, "", STARTUP_GRACE, NOW)
     assert by_usage(current, target, measured, groups, TOLERANCES) == expected
 
 
-def test_one_value_that_all_share_in() -> None:
+def test_a_value_shared_by_all_pods() -> None:
     assert by_value(3, 20000, 15000, pods(3), TOLERANCES) == 4
     assert by_value(3, 16000, 15000, pods(3), TOLERANCES) == 3
     assert by_value(0, 20000, 15000, [], TOLERANCES) == 2
@@ -129,7 +144,7 @@ def test_one_value_that_all_share_in() -> None:
         by_value(3, 20000, 15000, [], TOLERANCES)
 
 
-def test_a_value_for_each() -> None:
+def test_an_average_value_per_pod() -> None:
     assert by_average_value(4, 17000, 5000, TOLERANCES) == (4, 4250)
     assert by_average_value(3, 1100000, 100000, TOLERANCES) == (11, 366667)
     assert by_average_value(0, 1000, 100, TOLERANCES) == (10, 1000)
@@ -138,7 +153,7 @@ def test_a_value_for_each() -> None:
 # -- how fast ---------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_behaviour_the_highest_of_five_minutes_stays() -> None:
+def test_without_behavior_the_highest_recommendation_of_five_minutes_applies() -> None:
     history = History()
     history.begin("k", 8, 0)
     assert highest_recent(history, "k", 3, 300, 300) == 8
@@ -156,11 +171,11 @@ def test_without_a_behaviour_the_highest_of_five_minutes_stays() -> None:
         (9, 20, 10, "TooManyReplicas"),
     ],
 )
-def test_limits_without_a_behaviour(current: int, wanted: int, replicas: int, reason: str) -> None:
+def test_limits_without_behavior(current: int, wanted: int, replicas: int, reason: str) -> None:
     assert limit(current, wanted, 2, 10)[:2] == (replicas, reason)
 
 
-def rules(*policies: tuple[str, int, int], select: str = "Max", window: int = 0) -> Obj:
+def rules(*policies: tuple[str, int, int], select: str = "Max", window: int = 0) -> Any:
     return {
         "selectPolicy": select,
         "stabilizationWindowSeconds": window,
@@ -168,7 +183,7 @@ def rules(*policies: tuple[str, int, int], select: str = "Max", window: int = 0)
     }
 
 
-def test_up_to_the_lowest_and_down_to_the_highest_that_was_recommended_lately() -> None:
+def test_stabilization_uses_the_lowest_and_highest_recent_recommendations() -> None:
     history = History()
     for at, replicas in ((0, 10), (50, 4), (90, 6)):
         history.recommend("k", replicas, at)
@@ -194,7 +209,7 @@ def test_policies_count_from_the_start_of_their_period(up: Obj, replicas: int, r
     history.rescaled("k", 4, 50)
     history.rescaled("k", 100, 0)
     # Six when the minute began, four more since: ten now.
-    found = limit_rate(history, "k", 10, 90, 1, 50, up, rules(), 100)
+    found = limit_rate(history, "k", 10, 90, Bounds(1, 50, up, rules()), 100)
     assert found[:2] == (replicas, reason)
 
 
@@ -208,7 +223,7 @@ def test_policies_count_from_the_start_of_their_period(up: Obj, replicas: int, r
         (rules(("Percent", 100, 60)), 2, "TooFewReplicas"),
     ],
 )
-def test_policies_for_the_way_down(down: Obj, replicas: int, reason: str) -> None:
+def test_policies_for_scaling_down(down: Obj, replicas: int, reason: str) -> None:
     history = History()
     history.rescaled("k", -2, 50)
-    assert limit_rate(history, "k", 18, 1, 2, 50, rules(), down, 100)[:2] == (replicas, reason)
+    assert limit_rate(history, "k", 18, 1, Bounds(2, 50, rules(), down), 100)[:2] == (replicas, reason)

@@ -8,10 +8,10 @@ from kubelet_by_hand import Kubelet
 
 from setpoint.client import Unreachable
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.link import Proceed, Write
 
-Obj = dict[str, Any]
 JOBS, PODS = builtin("jobs", "batch"), builtin("pods")
 OWN = ("job-controller", "serviceaccount-controller", "garbage-collector-controller")
 bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
@@ -28,7 +28,7 @@ def a_job(name: str = "work", **spec: Any) -> Obj:
     }
 
 
-class World:
+class Harness:
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
         self.kubelet = Kubelet(cluster.client, cluster.clock)
@@ -58,21 +58,25 @@ class World:
 
 @bare
 async def test_a_job_runs_one_pod_to_completion(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create()
-    (pod,) = await world.running()
+    harness = Harness(cluster)
+    await harness.create()
+    (pod,) = await harness.running()
     assert pod["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
     assert pod["metadata"]["generateName"] == "work-"
-    status = await world.status()
+    status = await harness.status()
     assert status == {
-        "active": 1, "ready": 0, "terminating": 0, "startTime": status["startTime"], "uncountedTerminatedPods": {},
-    }  # fmt: skip
-    await world.kubelet.run(pod)
-    await world.settle()
-    assert (await world.status())["ready"] == 1
-    await world.kubelet.succeed(pod)
-    await world.settle()
-    status = await world.status()
+        "active": 1,
+        "ready": 0,
+        "terminating": 0,
+        "startTime": status["startTime"],
+        "uncountedTerminatedPods": {},
+    }
+    await harness.kubelet.run(pod)
+    await harness.settle()
+    assert (await harness.status())["ready"] == 1
+    await harness.kubelet.succeed(pod)
+    await harness.settle()
+    status = await harness.status()
     assert (status["succeeded"], status.get("active"), status["ready"]) == (1, None, 0)
     assert [(each["type"], each["reason"], each["message"]) for each in status["conditions"]] == [
         ("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods"),
@@ -90,39 +94,40 @@ async def test_a_job_runs_one_pod_to_completion(cluster: VirtualCluster) -> None
 
 @bare
 async def test_parallelism_and_completions(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(parallelism=2, completions=5)
+    harness = Harness(cluster)
+    await harness.create(parallelism=2, completions=5)
     for done in range(5):
-        pods = await world.running()
+        pods = await harness.running()
         assert len(pods) == min(2, 5 - done)
-        await world.kubelet.succeed(pods[0])
-        await world.settle(2)
-    await world.settle()
-    status = await world.status()
+        await harness.kubelet.succeed(pods[0])
+        await harness.settle(2)
+    await harness.settle()
+    status = await harness.status()
     assert status["succeeded"] == 5
-    assert await world.conditions() == [
-        ("SuccessCriteriaMet", "True", "CompletionsReached"), ("Complete", "True", "CompletionsReached")
-    ]  # fmt: skip
+    assert await harness.conditions() == [
+        ("SuccessCriteriaMet", "True", "CompletionsReached"),
+        ("Complete", "True", "CompletionsReached"),
+    ]
 
 
 @bare
-async def test_failures_wait_longer_each_time_and_end_at_the_limit(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(backoffLimit=2)
+async def test_failures_back_off_and_end_at_the_limit(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(backoffLimit=2)
     start = cluster.clock.monotonic()
     for wait in (10, 20):
-        (pod,) = await world.running()
-        await world.kubelet.fail(pod)
+        (pod,) = await harness.running()
+        await harness.kubelet.fail(pod)
         failed_at = cluster.clock.monotonic()
-        await world.settle(wait - 2)
-        assert await world.running() == []
-        await cluster.until(world.running, within=4)
+        await harness.settle(wait - 2)
+        assert await harness.running() == []
+        await cluster.until(harness.running, within=4)
         assert wait - 1 <= cluster.clock.monotonic() - failed_at <= wait + 2
     assert cluster.clock.monotonic() - start > 25
-    (pod,) = await world.running()
-    await world.kubelet.fail(pod)
-    await world.settle()
-    status = await world.status()
+    (pod,) = await harness.running()
+    await harness.kubelet.fail(pod)
+    await harness.settle()
+    status = await harness.status()
     assert status["failed"] == 3
     assert [(each["type"], each["reason"], each["message"]) for each in status["conditions"]] == [
         ("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
@@ -135,9 +140,9 @@ async def test_failures_wait_longer_each_time_and_end_at_the_limit(cluster: Virt
 
 @bare
 async def test_an_indexed_job_gives_every_index_one_pod(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(completionMode="Indexed", completions=4, parallelism=3)
-    pods = await world.running()
+    harness = Harness(cluster)
+    await harness.create(completionMode="Indexed", completions=4, parallelism=3)
+    pods = await harness.running()
     name = "batch.kubernetes.io/job-completion-index"
     assert [pod["metadata"]["annotations"][name] for pod in pods] == ["0", "1", "2"]
     assert [pod["metadata"]["labels"][name] for pod in pods] == ["0", "1", "2"]
@@ -149,123 +154,127 @@ async def test_an_indexed_job_gives_every_index_one_pod(cluster: VirtualCluster)
         "name": "JOB_COMPLETION_INDEX",
         "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}},
     }
-    await world.kubelet.succeed(pods[0], pods[2])
-    await world.settle()
-    status = await world.status()
+    await harness.kubelet.succeed(pods[0], pods[2])
+    await harness.settle()
+    status = await harness.status()
     assert (status["completedIndexes"], status["succeeded"]) == ("0,2", 2)
-    pods = await world.running()
+    pods = await harness.running()
     assert [pod["spec"]["hostname"] for pod in pods] == ["work-1", "work-3"]
-    await world.kubelet.succeed(*pods)
-    await world.settle()
-    status = await world.status()
+    await harness.kubelet.succeed(*pods)
+    await harness.settle()
+    status = await harness.status()
     assert (status["completedIndexes"], status["succeeded"]) == ("0-3", 4)
-    assert (await world.conditions())[-1] == ("Complete", "True", "CompletionsReached")
+    assert (await harness.conditions())[-1] == ("Complete", "True", "CompletionsReached")
 
 
 @bare
 async def test_each_index_has_its_own_failures(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=1)
+    harness = Harness(cluster)
+    await harness.create(completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=1)
     count = "batch.kubernetes.io/job-index-failure-count"
-    first, second = await world.running()
+    first, second = await harness.running()
     assert first["metadata"]["annotations"][count] == "0"
-    await world.kubelet.fail(first)
-    await world.kubelet.succeed(second)
-    await world.settle(8)
-    status = await world.status()
+    await harness.kubelet.fail(first)
+    await harness.kubelet.succeed(second)
+    await harness.settle(8)
+    status = await harness.status()
     assert (status["completedIndexes"], status["failedIndexes"]) == ("1", "")
-    assert await world.running() == []
-    await world.settle(5)
-    (again,) = await world.running()
+    assert await harness.running() == []
+    await harness.settle(5)
+    (again,) = await harness.running()
     assert again["metadata"]["annotations"][count] == "1"
-    assert (await world.status())["failed"] == 1, "counted once its replacement is there"
-    await world.kubelet.fail(again)
-    await world.settle()
-    status = await world.status()
+    assert (await harness.status())["failed"] == 1, "counted once its replacement is there"
+    await harness.kubelet.fail(again)
+    await harness.settle()
+    status = await harness.status()
     assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("1", "0", 2)
-    assert await world.conditions() == [("FailureTarget", "True", "FailedIndexes"), ("Failed", "True", "FailedIndexes")]
+    assert await harness.conditions() == [
+        ("FailureTarget", "True", "FailedIndexes"),
+        ("Failed", "True", "FailedIndexes"),
+    ]
     assert (await cluster.events("work"))[-1] == ("Warning", "FailedIndexes", "Job has failed indexes")
 
 
 @bare
 async def test_too_many_failed_indexes_end_the_job(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+    harness = Harness(cluster)
     indexed = {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
-    await world.create(**indexed, backoffLimitPerIndex=0, maxFailedIndexes=0)
-    pods = await world.running()
-    await world.kubelet.run(*pods)
-    await world.kubelet.fail(pods[1])
-    await world.settle()
-    assert await world.conditions() == [("FailureTarget", "True", "MaxFailedIndexesExceeded")]
-    status = await world.status()
+    await harness.create(**indexed, backoffLimitPerIndex=0, maxFailedIndexes=0)
+    pods = await harness.running()
+    await harness.kubelet.run(*pods)
+    await harness.kubelet.fail(pods[1])
+    await harness.settle()
+    assert await harness.conditions() == [("FailureTarget", "True", "MaxFailedIndexesExceeded")]
+    status = await harness.status()
     assert (status["failedIndexes"], status["terminating"], status.get("active", 0)) == ("1", 2, 0)
-    await world.kubelet.bury(pods[0], pods[2])
-    await world.settle()
-    assert (await world.conditions())[-1] == ("Failed", "True", "MaxFailedIndexesExceeded")
-    assert (await world.status())["terminating"] == 0
+    await harness.kubelet.bury(pods[0], pods[2])
+    await harness.settle()
+    assert (await harness.conditions())[-1] == ("Failed", "True", "MaxFailedIndexesExceeded")
+    assert (await harness.status())["terminating"] == 0
 
 
 @bare
 async def test_the_failure_policy_decides(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+    harness = Harness(cluster)
     rules = [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
     ]
-    await world.create(podFailurePolicy={"rules": rules}, backoffLimit=0)
-    (pod,) = await world.running()
-    await world.kubelet.end(pod, 1, [{"type": "DisruptionTarget", "status": "True"}])
-    await world.settle(13)
-    assert (await world.status()).get("failed", 0) == 0
-    (pod,) = await world.running()
-    await world.kubelet.fail(pod, code=42)
-    await world.settle()
-    status = await world.status()
+    await harness.create(podFailurePolicy={"rules": rules}, backoffLimit=0)
+    (pod,) = await harness.running()
+    await harness.kubelet.end(pod, 1, [{"type": "DisruptionTarget", "status": "True"}])
+    await harness.settle(13)
+    assert (await harness.status()).get("failed", 0) == 0
+    (pod,) = await harness.running()
+    await harness.kubelet.fail(pod, code=42)
+    await harness.settle()
+    status = await harness.status()
     name = f"default/{pod['metadata']['name']}"
     text = f"Container c for pod {name} failed with exit code 42 matching FailJob rule at index 1"
     assert [(each["type"], each["reason"], each["message"]) for each in status["conditions"]] == [
-        ("FailureTarget", "PodFailurePolicy", text), ("Failed", "PodFailurePolicy", text),
-    ]  # fmt: skip
+        ("FailureTarget", "PodFailurePolicy", text),
+        ("Failed", "PodFailurePolicy", text),
+    ]
     assert status["failed"] == 1
 
 
 @bare
-async def test_the_success_policy_ends_the_rest(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_the_success_policy_terminates_remaining_pods(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     indexed = {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
-    await world.create(**indexed, successPolicy={"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]})
-    pods = await world.running()
-    await world.kubelet.run(*pods)
-    await world.kubelet.succeed(pods[2])
-    await world.settle()
-    assert await world.conditions() == [("SuccessCriteriaMet", "True", "SuccessPolicy")]
-    await world.kubelet.bury(pods[0], pods[1])
-    await world.settle()
-    status = await world.status()
+    await harness.create(**indexed, successPolicy={"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]})
+    pods = await harness.running()
+    await harness.kubelet.run(*pods)
+    await harness.kubelet.succeed(pods[2])
+    await harness.settle()
+    assert await harness.conditions() == [("SuccessCriteriaMet", "True", "SuccessPolicy")]
+    await harness.kubelet.bury(pods[0], pods[1])
+    await harness.settle()
+    status = await harness.status()
     assert status["conditions"][-1]["message"] == "Matched rules at index 0"
-    assert (await world.conditions())[-1] == ("Complete", "True", "SuccessPolicy")
+    assert (await harness.conditions())[-1] == ("Complete", "True", "SuccessPolicy")
     assert (status["succeeded"], status.get("failed", 0), status["completedIndexes"]) == (1, 0, "2")
 
 
 @bare
 async def test_a_suspended_job_has_no_pods(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(suspend=True, parallelism=2, completions=2, activeDeadlineSeconds=30)
-    await world.settle(60)
-    status = await world.status()
+    harness = Harness(cluster)
+    await harness.create(suspend=True, parallelism=2, completions=2, activeDeadlineSeconds=30)
+    await harness.settle(60)
+    status = await harness.status()
     assert "startTime" not in status
-    assert await world.conditions() == [("Suspended", "True", "JobSuspended")]
+    assert await harness.conditions() == [("Suspended", "True", "JobSuspended")]
     await cluster.client.patch(JOBS, "work", {"spec": {"suspend": False}}, "default")
-    await world.settle(3)
-    pods = await world.running()
+    await harness.settle(3)
+    pods = await harness.running()
     assert len(pods) == 2
-    assert await world.conditions() == [("Suspended", "False", "JobResumed")]
-    assert "startTime" in await world.status()
-    await world.kubelet.run(*pods)
+    assert await harness.conditions() == [("Suspended", "False", "JobResumed")]
+    assert "startTime" in await harness.status()
+    await harness.kubelet.run(*pods)
     await cluster.client.patch(JOBS, "work", {"spec": {"suspend": True}}, "default")
-    await world.settle(3)
-    assert await world.running() == []
-    status = await world.status()
+    await harness.settle(3)
+    assert await harness.running() == []
+    status = await harness.status()
     assert (status.get("active", 0), status["terminating"], status.get("failed", 0)) == (0, 2, 0)
     assert "startTime" not in status
     job_events = {event for event in await cluster.events("work") if "pod" not in event[2]}
@@ -273,19 +282,19 @@ async def test_a_suspended_job_has_no_pods(cluster: VirtualCluster) -> None:
 
 
 @bare
-async def test_a_job_that_takes_too_long_is_stopped(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(activeDeadlineSeconds=60)
-    (pod,) = await world.running()
-    await world.kubelet.run(pod)
-    await world.settle(58)
-    assert await world.conditions() == []
-    await world.settle(4)
-    assert await world.conditions() == [("FailureTarget", "True", "DeadlineExceeded")]
-    await world.kubelet.bury(pod)
-    await world.settle()
-    assert (await world.conditions())[-1] == ("Failed", "True", "DeadlineExceeded")
-    assert (await world.status())["failed"] == 1
+async def test_a_job_past_its_deadline_is_stopped(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(activeDeadlineSeconds=60)
+    (pod,) = await harness.running()
+    await harness.kubelet.run(pod)
+    await harness.settle(58)
+    assert await harness.conditions() == []
+    await harness.settle(4)
+    assert await harness.conditions() == [("FailureTarget", "True", "DeadlineExceeded")]
+    await harness.kubelet.bury(pod)
+    await harness.settle()
+    assert (await harness.conditions())[-1] == ("Failed", "True", "DeadlineExceeded")
+    assert (await harness.status())["failed"] == 1
     assert (await cluster.events("work"))[-1][1:] == (
         "DeadlineExceeded",
         "Job was active longer than specified deadline",
@@ -293,25 +302,25 @@ async def test_a_job_that_takes_too_long_is_stopped(cluster: VirtualCluster) -> 
 
 
 @bare
-async def test_restarts_on_the_node_are_failures_too(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(backoffLimit=3, pod={"restartPolicy": "OnFailure"})
-    (pod,) = await world.running()
-    await world.kubelet.run(pod, restarts=2)
-    await world.settle()
-    assert await world.conditions() == []
-    await world.kubelet.run(pod, restarts=3)
-    await world.settle()
-    assert await world.conditions() == [("FailureTarget", "True", "BackoffLimitExceeded")]
+async def test_container_restarts_count_as_failures(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(backoffLimit=3, pod={"restartPolicy": "OnFailure"})
+    (pod,) = await harness.running()
+    await harness.kubelet.run(pod, restarts=2)
+    await harness.settle()
+    assert await harness.conditions() == []
+    await harness.kubelet.run(pod, restarts=3)
+    await harness.settle()
+    assert await harness.conditions() == [("FailureTarget", "True", "BackoffLimitExceeded")]
 
 
 @bare
-async def test_a_pod_on_its_way_out_is_replaced_at_once_or_when_it_has_ended(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+async def test_a_terminating_pod_is_replaced_according_to_the_replacement_policy(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
     for policy, replaced in (("TerminatingOrFailed", 1), ("Failed", 0)):
         await cluster.client.create(a_job(policy.lower(), podReplacementPolicy=policy))
-        await world.settle(1)
-        (pod,) = await world.kubelet.pods(f"job-name={policy.lower()}")
+        await harness.settle(1)
+        (pod,) = await harness.kubelet.pods(f"job-name={policy.lower()}")
         # A finalizer of the test's own and the node keep it in sight.
         await cluster.client.patch(
             PODS,
@@ -319,82 +328,83 @@ async def test_a_pod_on_its_way_out_is_replaced_at_once_or_when_it_has_ended(clu
             {"metadata": {"finalizers": ["a/b", *pod["metadata"]["finalizers"]]}},
             "default",
         )
-        await world.kubelet.run(pod)
+        await harness.kubelet.run(pod)
         await cluster.client.delete(PODS, pod["metadata"]["name"], "default")
-        await world.settle(40)
-        status = await world.status(policy.lower())
-        assert len(await world.kubelet.pods(f"job-name={policy.lower()}")) == replaced
+        await harness.settle(40)
+        status = await harness.status(policy.lower())
+        assert len(await harness.kubelet.pods(f"job-name={policy.lower()}")) == replaced
         assert (status.get("failed", 0), status["terminating"]) == (replaced, 1)
 
 
 @bare
-async def test_somebody_elses_job_is_left_alone(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(managedBy="example.com/other")
-    await world.settle(30)
-    assert await world.running() == []
-    assert await world.status() == {}
+async def test_a_job_managed_by_another_controller_is_ignored(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(managedBy="example.com/other")
+    await harness.settle(30)
+    assert await harness.running() == []
+    assert await harness.status() == {}
 
 
 @bare
-async def test_scaling_down_deletes_and_does_not_count(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(parallelism=3, completions=3)
+async def test_pods_deleted_by_scaling_down_are_not_counted(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(parallelism=3, completions=3)
     await cluster.client.patch(JOBS, "work", {"spec": {"parallelism": 1}}, "default")
-    await world.settle()
-    assert len(await world.running()) == 1
-    status = await world.status()
+    await harness.settle()
+    assert len(await harness.running()) == 1
+    status = await harness.status()
     assert (status["active"], status.get("failed", 0), status["uncountedTerminatedPods"]) == (1, 0, {})
 
 
 @bare
-async def test_deleting_a_job_lets_its_pods_go(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(parallelism=2, completions=2)
-    pods = await world.running()
-    await world.kubelet.run(*pods)
+async def test_deleting_a_job_releases_its_pods(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(parallelism=2, completions=2)
+    pods = await harness.running()
+    await harness.kubelet.run(*pods)
     await cluster.client.delete(JOBS, "work", "default", propagation="Background")
-    await world.settle()
+    await harness.settle()
     assert all("finalizers" not in pod["metadata"] for pod in await cluster.all(PODS))
-    await world.create()
-    (pod,) = await world.running()
+    await harness.create()
+    (pod,) = await harness.running()
     await cluster.client.delete(JOBS, "work", "default", propagation="Orphan")
-    await world.settle()
+    await harness.settle()
     pod = await cluster.client.get(PODS, pod["metadata"]["name"], "default")
     assert "finalizers" not in pod["metadata"] and "ownerReferences" not in pod["metadata"]
 
 
 @bare
 async def test_pods_are_adopted_with_a_finalizer_and_released_without(cluster: VirtualCluster) -> None:
-    world = World(cluster)
+    harness = Harness(cluster)
     pod = {
-        "apiVersion": "v1", "kind": "Pod",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": "orphan", "namespace": "default", "labels": {"task": "x"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
-    }  # fmt: skip
+    }
     await cluster.client.create(pod)
     job = a_job(manualSelector=True, selector={"matchLabels": {"task": "x"}})
     job["spec"]["template"]["metadata"] = {"labels": {"task": "x"}}
     await cluster.client.create(job)
-    await world.settle()
+    await harness.settle()
     (found,) = await cluster.all(PODS)
     assert found["metadata"]["ownerReferences"][0]["name"] == "work"
     assert found["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
     await cluster.client.patch(PODS, "orphan", {"metadata": {"labels": {"task": "y"}}}, "default")
-    await world.settle()
+    await harness.settle()
     found = await cluster.client.get(PODS, "orphan", "default")
     assert "ownerReferences" not in found["metadata"] and "finalizers" not in found["metadata"]
     assert len(await cluster.all(PODS)) == 2
 
 
 @bare
-async def test_pods_that_end_while_nobody_looks_are_counted_once(cluster: VirtualCluster) -> None:
-    world = World(cluster)
-    await world.create(parallelism=6, completions=6, backoffLimit=10)
-    pods = await world.running()
+async def test_pods_that_end_while_the_controller_is_down_are_counted_once(cluster: VirtualCluster) -> None:
+    harness = Harness(cluster)
+    await harness.create(parallelism=6, completions=6, backoffLimit=10)
+    pods = await harness.running()
     await cluster.kill("controllers")
-    await world.kubelet.succeed(*pods[:4])
-    await world.kubelet.fail(*pods[4:])
+    await harness.kubelet.succeed(*pods[:4])
+    await harness.kubelet.fail(*pods[4:])
     link, writes = cluster.links["controllers"], 0
 
     async def lost(write: Write, proceed: Proceed) -> Any:
@@ -412,10 +422,10 @@ async def test_pods_that_end_while_nobody_looks_are_counted_once(cluster: Virtua
         await cluster.kill("controllers")
     link.write_interceptor = None
     await cluster.start("controllers")
-    await world.settle(30)
-    status = await world.status()
+    await harness.settle(30)
+    status = await harness.status()
     assert (status["succeeded"], status["failed"], status["active"]) == (4, 2, 2)
     assert status["uncountedTerminatedPods"] == {}
-    await world.kubelet.succeed(*await world.running())
-    await world.settle()
-    assert (await world.status())["succeeded"] == 6
+    await harness.kubelet.succeed(*await harness.running())
+    await harness.settle()
+    assert (await harness.status())["succeeded"] == 6

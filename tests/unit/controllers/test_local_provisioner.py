@@ -5,22 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
-from setpoint.cluster.default_storage import ensure_default_storage
+from setpoint.cluster.components import ensure_default_storage
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 CLASSES, PODS, NODES = builtin("storageclasses", "storage.k8s.io"), builtin("pods"), builtin("nodes")
 STORAGE: Obj = {
     "nodes": 0,
     "scheduler": False,
     "controllers": [
-        "persistentvolume-binder-controller", "persistentvolume-protection-controller",
-        "persistentvolumeclaim-protection-controller", "setpoint-local-provisioner-controller",
-        "ephemeral-volume-controller", "garbage-collector-controller", "serviceaccount-controller",
-        "namespace-controller", "persistentvolume-expander-controller",
+        "persistentvolume-binder-controller",
+        "persistentvolume-protection-controller",
+        "persistentvolumeclaim-protection-controller",
+        "setpoint-local-provisioner-controller",
+        "ephemeral-volume-controller",
+        "garbage-collector-controller",
+        "serviceaccount-controller",
+        "namespace-controller",
+        "persistentvolume-expander-controller",
     ],
-}  # fmt: skip
+}
 
 
 def a_claim(name: str = "data", size: str = "1Gi", **spec: Any) -> Obj:
@@ -40,9 +45,12 @@ def a_pod(name: str = "user", claim: str = "data", **more: Any) -> Obj:
 
 def immediate(name: str = "now", **more: Any) -> Obj:
     return {
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": "setpoint.dev/local", **more,
-    }  # fmt: skip
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "setpoint.dev/local",
+        **more,
+    }
 
 
 async def a_node(cluster: VirtualCluster, name: str = "n1") -> None:
@@ -51,7 +59,7 @@ async def a_node(cluster: VirtualCluster, name: str = "n1") -> None:
 
 
 async def bound(cluster: VirtualCluster, name: str = "data") -> Obj | None:
-    """The volume of the claim."""
+    """Return the volume that the claim is bound to."""
     claim = await cluster.client.get(CLAIMS, name, "default")
     if claim["status"]["phase"] != "Bound":
         return None
@@ -59,13 +67,13 @@ async def bound(cluster: VirtualCluster, name: str = "data") -> Obj | None:
 
 
 async def select_node(cluster: VirtualCluster, node: str, claim: str = "data") -> None:
-    """As the scheduler does."""
+    """Select a node for a claim, as the scheduler does."""
     noted = {"volume.kubernetes.io/selected-node": node}
     await cluster.client.patch(CLAIMS, claim, {"metadata": {"annotations": noted}}, "default")
 
 
 @virtual(**STORAGE)
-async def test_a_volume_is_made_on_the_node_that_the_scheduler_chose(cluster: VirtualCluster) -> None:
+async def test_a_volume_is_provisioned_on_the_selected_node(cluster: VirtualCluster) -> None:
     await a_node(cluster)
     await cluster.client.create(a_claim())
     await cluster.sleep(20)
@@ -80,8 +88,9 @@ async def test_a_volume_is_made_on_the_node_that_the_scheduler_chose(cluster: Vi
     assert volume["metadata"]["name"] == name
     assert volume["metadata"]["annotations"] == {"pv.kubernetes.io/provisioned-by": "setpoint.dev/local"}
     assert volume["metadata"]["finalizers"] == [
-        "external-provisioner.volume.kubernetes.io/finalizer", "kubernetes.io/pv-protection",
-    ]  # fmt: skip
+        "external-provisioner.volume.kubernetes.io/finalizer",
+        "kubernetes.io/pv-protection",
+    ]
     spec = volume["spec"]
     assert (spec["capacity"], spec["persistentVolumeReclaimPolicy"]) == ({"storage": "1Gi"}, "Delete")
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-of-n1"]}
@@ -95,7 +104,7 @@ async def test_a_volume_is_made_on_the_node_that_the_scheduler_chose(cluster: Vi
 
 
 @virtual(**STORAGE)
-async def test_a_class_may_keep_its_volumes(cluster: VirtualCluster) -> None:
+async def test_a_class_may_retain_its_volumes(cluster: VirtualCluster) -> None:
     await cluster.client.create(immediate(reclaimPolicy="Retain"))
     await cluster.client.create(a_claim(storageClassName="now"))
     await cluster.until(lambda: bound(cluster), within=1)
@@ -109,7 +118,7 @@ async def test_a_class_may_keep_its_volumes(cluster: VirtualCluster) -> None:
 
 
 @virtual(**STORAGE)
-async def test_a_node_that_is_gone_is_chosen_again(cluster: VirtualCluster) -> None:
+async def test_provisioning_is_rescheduled_if_the_selected_node_is_gone(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_claim())
     await select_node(cluster, "gone")
     await cluster.sleep(1)
@@ -120,7 +129,7 @@ async def test_a_node_that_is_gone_is_chosen_again(cluster: VirtualCluster) -> N
 
 
 @virtual(**STORAGE)
-async def test_what_a_directory_is_not(cluster: VirtualCluster) -> None:
+async def test_unsupported_volumes_are_not_provisioned(cluster: VirtualCluster) -> None:
     await cluster.client.create(immediate())
     await cluster.client.create(a_claim(storageClassName="now", volumeMode="Block"))
     await cluster.sleep(1)
@@ -131,7 +140,7 @@ async def test_what_a_directory_is_not(cluster: VirtualCluster) -> None:
 
 
 @virtual(**STORAGE)
-async def test_a_claim_grows(cluster: VirtualCluster) -> None:
+async def test_a_claim_is_expanded(cluster: VirtualCluster) -> None:
     await cluster.client.create(immediate(allowVolumeExpansion=True))
     await cluster.client.create(a_claim(storageClassName="now"))
     await cluster.until(lambda: bound(cluster), within=5)
@@ -152,7 +161,7 @@ async def test_a_claim_grows(cluster: VirtualCluster) -> None:
 
 
 @virtual(**STORAGE)
-async def test_a_claim_stays_while_a_pod_uses_it(cluster: VirtualCluster) -> None:
+async def test_a_claim_is_protected_while_a_pod_uses_it(cluster: VirtualCluster) -> None:
     await a_node(cluster)
     await cluster.client.create(immediate())
     await cluster.client.create(a_claim(storageClassName="now"))
@@ -172,7 +181,7 @@ async def test_a_claim_stays_while_a_pod_uses_it(cluster: VirtualCluster) -> Non
 
 
 @virtual(**STORAGE)
-async def test_a_claim_knows_whether_it_is_used(cluster: VirtualCluster) -> None:
+async def test_the_unused_condition_of_a_claim(cluster: VirtualCluster) -> None:
     await cluster.client.create(immediate())
     await cluster.client.create(a_claim(storageClassName="now"))
 
@@ -195,7 +204,7 @@ async def test_a_claim_knows_whether_it_is_used(cluster: VirtualCluster) -> None
 
 
 @virtual(**STORAGE)
-async def test_a_pod_without_a_node_holds_no_claim(cluster: VirtualCluster) -> None:
+async def test_an_unscheduled_pod_does_not_protect_its_claim(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_claim())
     await cluster.client.create(a_pod())
     await cluster.client.delete(CLAIMS, "data", "default")
@@ -204,7 +213,7 @@ async def test_a_pod_without_a_node_holds_no_claim(cluster: VirtualCluster) -> N
 
 
 @virtual(**STORAGE)
-async def test_an_ephemeral_volume_comes_and_goes_with_its_pod(cluster: VirtualCluster) -> None:
+async def test_an_ephemeral_volume_is_created_and_deleted_with_its_pod(cluster: VirtualCluster) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": a_claim()["spec"]}
     pod = a_pod(volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
     made = await cluster.client.create(pod)
@@ -223,7 +232,7 @@ async def test_an_ephemeral_volume_comes_and_goes_with_its_pod(cluster: VirtualC
 
 
 @virtual(**STORAGE)
-async def test_a_claim_of_the_name_is_not_the_pods_own(cluster: VirtualCluster) -> None:
+async def test_a_foreign_claim_with_the_name_of_an_ephemeral_volume_is_reported(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_claim("user-scratch"))
     template = {"spec": a_claim()["spec"]}
     await cluster.client.create(a_pod(volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]))
@@ -233,7 +242,7 @@ async def test_a_claim_of_the_name_is_not_the_pods_own(cluster: VirtualCluster) 
 
 
 @virtual(**STORAGE)
-async def test_a_namespace_with_claims_goes(cluster: VirtualCluster) -> None:
+async def test_a_namespace_with_claims_is_deleted(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     await cluster.client.create(immediate())
     claim = a_claim(storageClassName="now")
@@ -248,7 +257,7 @@ async def test_a_namespace_with_claims_goes(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, scheduler=False, controllers=[])
-async def test_the_default_class_is_its_users(cluster: VirtualCluster) -> None:
+async def test_users_may_change_the_default_class(cluster: VirtualCluster) -> None:
     standard = await cluster.client.get(CLASSES, "standard")
     assert standard["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
     assert (standard["provisioner"], standard["volumeBindingMode"]) == ("setpoint.dev/local", "WaitForFirstConsumer")

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from setpoint.client import Resource
 from setpoint.client.resources import builtin
-from setpoint.controllers.namespace.conditions import conditions_of
-from setpoint.controllers.namespace.content import Remainder, deletable, gap, grace
+from setpoint.controllers.namespace import Remainder, deletable, deletion_conditions, gap, grace
+from setpoint.meta.objects import ObjView
 
-Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def by_type(conditions: list[Obj]) -> dict[str, tuple[str, str]]:
+def by_type(conditions: Sequence[ObjView]) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["message"]) for one in conditions}
 
 
-def test_the_conditions_are_there_even_when_all_is_well_and_in_order() -> None:
-    made = conditions_of([], Remainder(), NOW)
+def test_all_conditions_are_present_in_order_without_failures() -> None:
+    made = deletion_conditions([], Remainder(), NOW)
     assert [one["type"] for one in made] == [
         "NamespaceDeletionDiscoveryFailure",
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -29,15 +29,15 @@ def test_the_conditions_are_there_even_when_all_is_well_and_in_order() -> None:
         "NamespaceFinalizersRemaining",
     ]
     assert {one["status"] for one in made} == {"False"}
-    assert conditions_of(made, Remainder(), NOW + timedelta(hours=1)) == made, "no news, no change"
+    assert deletion_conditions(made, Remainder(), NOW + timedelta(hours=1)) == made, "no news, no change"
 
 
-def test_a_condition_keeps_its_time_until_its_status_turns() -> None:
+def test_the_transition_time_changes_with_the_status() -> None:
     two = Remainder(counts={builtin("configmaps"): 2})
     one = Remainder(counts={builtin("configmaps"): 1, builtin("deployments", "apps"): 1})
-    first = conditions_of([], two, NOW)
-    second = conditions_of(first, one, NOW + timedelta(minutes=1))
-    third = conditions_of(second, Remainder(), NOW + timedelta(minutes=2))
+    first = deletion_conditions([], two, NOW)
+    second = deletion_conditions(first, one, NOW + timedelta(minutes=1))
+    third = deletion_conditions(second, Remainder(), NOW + timedelta(minutes=2))
     assert by_type(second)["NamespaceContentRemaining"][1] == (
         "Some resources are remaining: configmaps. has 1 resource instances, deployments.apps has 1 resource instances"
     )
@@ -45,29 +45,30 @@ def test_a_condition_keeps_its_time_until_its_status_turns() -> None:
     assert times == ["2030-01-01T00:00:00Z", "2030-01-01T00:00:00Z", "2030-01-01T00:02:00Z"]
 
 
-def test_conditions_of_others_stay() -> None:
+def test_foreign_conditions_stay() -> None:
     theirs = {"type": "example.com/Mine", "status": "True", "reason": "R", "message": ""}
-    assert conditions_of([theirs], Remainder(), NOW)[0] == theirs
+    assert deletion_conditions([theirs], Remainder(), NOW)[0] == theirs
 
 
 def test_failures_are_counted_and_sorted() -> None:
     found = Remainder(failures=["b failed", "a failed"], finalizers=Counter({"z/f": 1, "a/f": 2}))
-    seen = by_type(conditions_of([], found, NOW))
+    seen = by_type(deletion_conditions([], found, NOW))
     assert seen["NamespaceDeletionContentFailure"] == (
-        "True", "Failed to delete all resource types, 2 remaining: a failed, b failed",
-    )  # fmt: skip
+        "True",
+        "Failed to delete all resource types, 2 remaining: a failed, b failed",
+    )
     assert seen["NamespaceFinalizersRemaining"][1].endswith(
         "remaining: a/f in 2 resource instances, z/f in 1 resource instances"
     )
 
 
-def test_while_pods_end_nothing_is_said_about_the_rest() -> None:
+def test_remaining_content_is_not_reported_while_pods_terminate() -> None:
     found = Remainder(estimate=30, counts={builtin("pods"): 1}, only_pods=True)
-    assert by_type(conditions_of([], found, NOW))["NamespaceContentRemaining"][0] == "False"
+    assert by_type(deletion_conditions([], found, NOW))["NamespaceContentRemaining"][0] == "False"
     assert not found.done
 
 
-def test_a_group_that_does_not_answer_is_named() -> None:
+def test_an_unavailable_group_is_reported() -> None:
     missing = {"metrics.k8s.io/v1": "stale GroupVersion discovery: metrics.k8s.io/v1"}
     assert gap(missing) == (
         "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
@@ -86,8 +87,8 @@ def test_each_resource_is_deleted_once_in_the_preferred_version() -> None:
     assert deletable(known) == known[:1]
 
 
-def test_pods_are_given_the_longest_grace_among_them_once() -> None:
-    def pod(seconds: int, phase: str = "Running") -> Obj:
+def test_the_longest_grace_period_of_pods_applies_once() -> None:
+    def pod(seconds: int, phase: str = "Running") -> Any:
         return {"spec": {"terminationGracePeriodSeconds": seconds}, "status": {"phase": phase}}
 
     pods = [pod(30), pod(5), pod(600, "Succeeded")]

@@ -1,4 +1,4 @@
-"""Pod CIDRs of nodes."""
+"""Nodes get Pod CIDRs from the cluster's ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODES = builtin("nodes")
 ON = ControllerOptions(allocate_node_cidrs=True, cluster_cidr="10.244.0.0/16")
 
 
-def test_parts_are_handed_out_in_turn_and_those_that_are_free_again_last() -> None:
+def test_cidrs_are_allocated_in_order_and_released_ones_last() -> None:
     pool = CidrPool(ip_network("10.0.0.0/30"), 32)
     assert [pool.allocate("a"), pool.allocate("b")] == ["10.0.0.0/32", "10.0.0.1/32"]
     pool.release(ip_network("10.0.0.0/32"), "a")
@@ -27,7 +27,7 @@ def test_parts_are_handed_out_in_turn_and_those_that_are_free_again_last() -> No
         pool.allocate("f")
 
 
-def test_what_services_take_is_left_out() -> None:
+def test_service_cidrs_are_excluded() -> None:
     options = ControllerOptions(
         cluster_cidr="10.0.0.0/8,fd00::/48", node_cidr_mask_size_ipv4=10, service_cluster_ip_range="10.64.0.0/12"
     )
@@ -41,7 +41,7 @@ def test_what_services_take_is_left_out() -> None:
 
 
 @given(st.lists(st.integers(0, 15)))
-def test_nothing_is_held_by_two(steps: list[int]) -> None:
+def test_no_cidr_is_allocated_twice(steps: list[int]) -> None:
     pool = CidrPool(ip_network("10.0.0.0/28"), 31)
     held: dict[int, str] = {}
     for step in steps:
@@ -75,7 +75,7 @@ async def test_each_node_gets_a_range_and_keeps_it(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=1, controller_options=ControllerOptions(allocate_node_cidrs=True, cluster_cidr="10.244.0.0/24"))
-async def test_when_all_is_given_out_it_is_told_and_waited_for(cluster: VirtualCluster) -> None:
+async def test_an_exhausted_range_is_reported_and_retried(cluster: VirtualCluster) -> None:
     await cluster.until(lambda: _range(cluster, "node-1"), within=5)
     await cluster.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}})
     await cluster.sleep(1)

@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.node_lifecycle.health import Health, observe, unknown_conditions
-from setpoint.controllers.node_lifecycle.taints import changed_taints, missing_labels, scheduling_changes
-from setpoint.controllers.node_lifecycle.zones import Change, Limiter, State, Zones, state_of, zone_of
+from setpoint.controllers.node_lifecycle.controller import Health, observe, unknown_conditions
+from setpoint.controllers.node_lifecycle.taints import (
+    Change,
+    Limiter,
+    State,
+    Zones,
+    changed_taints,
+    missing_labels,
+    scheduling_changes,
+    state_of,
+    zone_of,
+)
 from setpoint.controllers.options import ControllerOptions
 
-Obj = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PREFIX = "node.kubernetes.io/"
 
@@ -31,17 +39,17 @@ class Clock:
         raise AssertionError
 
 
-def node(*conditions: tuple[str, str], **spec: Any) -> Obj:
+def node(*conditions: tuple[str, str], **spec: Any) -> Any:
     made = [{"type": kind, "status": status, "lastHeartbeatTime": "1"} for kind, status in conditions]
     meta = {"name": "n", "creationTimestamp": "2026-01-01T11:59:00Z"}
     return {"metadata": meta, "spec": spec, "status": {"conditions": made}}
 
 
-def lease(renewed: str) -> Obj:
+def lease(renewed: str) -> Any:
     return {"spec": {"renewTime": renewed}}
 
 
-def test_a_node_is_heard_by_its_lease_or_its_status() -> None:
+def test_lease_and_status_are_heartbeats() -> None:
     ready = node(("Ready", "True"))
     health = observe(None, ready, None, 100.0, NOW)
     assert health.last_heartbeat == 100.0
@@ -56,11 +64,11 @@ def test_a_node_is_heard_by_its_lease_or_its_status() -> None:
     assert observe(health, later, lease("b"), 140.0, NOW).last_heartbeat == 140.0
 
 
-def test_one_that_never_said_anything_counts_from_its_creation() -> None:
+def test_a_node_without_status_counts_from_its_creation() -> None:
     assert observe(None, node(), None, 100.0, NOW).last_heartbeat == 40.0
 
 
-def test_what_the_controller_wrote_itself_is_no_sign_of_life() -> None:
+def test_the_controllers_own_writes_are_no_heartbeat() -> None:
     health = Health(40.0, {"type": "Ready", "lastHeartbeatTime": "1", "status": "Unknown"})
     assert observe(health, node(("Ready", "Unknown")), None, 200.0, NOW).last_heartbeat == 40.0
 
@@ -91,12 +99,12 @@ def test_conditions_become_unknown() -> None:
         (node(("Ready", "True"), taints=[{"key": "mine", "effect": "NoSchedule"}]), [], []),
     ],
 )
-def test_taints_by_condition(found: Obj, add: list[str], remove: list[str]) -> None:
+def test_taints_by_condition(found: Any, add: list[str], remove: list[str]) -> None:
     expected = [(PREFIX + key, "NoSchedule") for key in add], [(PREFIX + key, "NoSchedule") for key in remove]
     assert scheduling_changes(found) == expected
 
 
-def test_taints_of_others_stay() -> None:
+def test_foreign_taints_stay() -> None:
     mine = {"key": "mine", "effect": "NoExecute", "value": "x"}
     old = {"key": "old", "effect": "NoExecute"}
     changed = changed_taints([mine, old], [("new", "NoExecute")], [("old", "NoExecute")], NOW)
@@ -104,9 +112,9 @@ def test_taints_of_others_stay() -> None:
     assert changed_taints([mine], [("mine", "NoExecute")], [("old", "NoExecute")], NOW) is None
 
 
-def test_old_names_of_labels_follow_the_new() -> None:
+def test_deprecated_labels_follow_the_current_ones() -> None:
     labels = {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "plan9", "kubernetes.io/arch": "arm64"}
-    found = {"metadata": {"labels": labels}}
+    found: Any = {"metadata": {"labels": labels}}
     assert missing_labels(found) == {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "arm64"}
     assert missing_labels({"metadata": {}}) == {}
 
@@ -114,15 +122,20 @@ def test_old_names_of_labels_follow_the_new() -> None:
 @pytest.mark.parametrize(
     ("ready", "ill", "state"),
     [
-        (0, 0, State.NORMAL), (0, 1, State.FULL), (1, 2, State.NORMAL), (2, 3, State.PARTIAL),
-        (3, 3, State.NORMAL), (9, 11, State.PARTIAL), (10, 11, State.NORMAL),
+        (0, 0, State.NORMAL),
+        (0, 1, State.FULL),
+        (1, 2, State.NORMAL),
+        (2, 3, State.PARTIAL),
+        (3, 3, State.NORMAL),
+        (9, 11, State.PARTIAL),
+        (10, 11, State.NORMAL),
     ],
-)  # fmt: skip
+)
 def test_state_of_a_zone(ready: int, ill: int, state: State) -> None:
     assert state_of([True] * ready + [False] * ill, 0.55) is state
 
 
-def test_zones_go_by_their_state() -> None:
+def test_eviction_rates_depend_on_the_state_of_zones() -> None:
     zones = Zones(Clock(), ControllerOptions())
     assert zones.assess({"a": [True] * 4, "b": [True] * 4}) is Change.NONE
     assert zones.assess({"a": [False] * 4, "b": [True] * 4}) is Change.NONE
@@ -137,7 +150,7 @@ def test_zones_go_by_their_state() -> None:
     assert Zones(Clock(), ControllerOptions()).assess({}) is Change.NONE
 
 
-def test_one_after_the_other() -> None:
+def test_the_limiter_spaces_evictions() -> None:
     clock = Clock()
     limiter = Limiter(clock, 0.1)
     assert limiter.wait() == 0.0
@@ -154,8 +167,8 @@ def test_one_after_the_other() -> None:
     assert limiter.wait() == 0.0
 
 
-def test_zones_have_names() -> None:
-    def labelled(**labels: str) -> Obj:
+def test_names_of_zones() -> None:
+    def labelled(**labels: str) -> Any:
         return {
             "metadata": {"labels": {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}}
         }

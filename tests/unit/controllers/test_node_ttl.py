@@ -1,4 +1,4 @@
-"""The annotation that says how long nodes may cache ConfigMaps and Secrets."""
+"""Nodes are annotated with the time for which they may cache ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from setpoint.testing import VirtualCluster, virtual
         ([5000, 0], [300, 0]),
     ],
 )
-def test_steps_overlap(sizes: list[int], seconds: list[int]) -> None:
+def test_thresholds_overlap(sizes: list[int], seconds: list[int]) -> None:
     steps = accumulate(sizes, lambda step, size: step_for(size, step), initial=0)
     assert [STEPS[step].seconds for step in list(steps)[1:]] == seconds
 
 
 @virtual(nodes=2)
-async def test_every_node_is_told(cluster: VirtualCluster) -> None:
+async def test_every_node_is_annotated(cluster: VirtualCluster) -> None:
     async def annotated() -> bool:
         nodes = await cluster.all(builtin("nodes"), "")
         return {node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] for node in nodes} == {"0"}

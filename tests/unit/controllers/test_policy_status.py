@@ -1,5 +1,4 @@
-"""What the status of a ValidatingAdmissionPolicy says about its expressions, in the words of a real
-kube-controller-manager."""
+"""The status of a ValidatingAdmissionPolicy has the warnings of kube-controller-manager about its expressions."""
 
 from __future__ import annotations
 
@@ -8,15 +7,14 @@ from typing import Any
 import pytest
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.policy_status.matched_kinds import matched_kinds
-from setpoint.controllers.policy_status.schemas import resolved
+from setpoint.controllers.policy_status import matched_kinds, resolved
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 POLICIES = builtin("validatingadmissionpolicies", "admissionregistration.k8s.io")
 DEFINITIONS = builtin("customresourcedefinitions", "apiextensions.k8s.io")
 
-Obj = dict[str, Any]
 Rule = tuple[list[str], list[str], list[str]]
 APPS: Rule = (["apps"], ["v1"], ["deployments"])
 
@@ -31,10 +29,11 @@ def policy(*validations: str | tuple[str, str], rules: tuple[Rule, ...] = (APPS,
         for groups, versions, resources in rules
     ]
     return {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "p"},
         "spec": {"matchConstraints": {"resourceRules": matched}, "validations": written, **more},
-    }  # fmt: skip
+    }
 
 
 async def warned(cluster: VirtualCluster, wanted: Obj) -> dict[str, str]:
@@ -84,10 +83,15 @@ async def test_variables_and_parameters_have_types_too(cluster: VirtualCluster) 
         {"name": "unknown", "expression": "object.nothing"},
     ]
     wanted = policy(
-        "variables.name > 1", "variables.spec.nothing == 1", "variables.unknown == 1", "params.data['x'] == 1",
-        "authorizer.group('').resource('pods').check('get').allowed()", "dyn(object).nothing == 1",
-        variables=variables, paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
-    )  # fmt: skip
+        "variables.name > 1",
+        "variables.spec.nothing == 1",
+        "variables.unknown == 1",
+        "params.data['x'] == 1",
+        "authorizer.group('').resource('pods').check('get').allowed()",
+        "dyn(object).nothing == 1",
+        variables=variables,
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+    )
     found = await warned(cluster, wanted)
     assert list(found) == ["spec.validations[0].expression", "spec.validations[3].expression"]
     assert "'_>_' applied to '(string, int)'" in found["spec.validations[0].expression"]
@@ -97,23 +101,26 @@ async def test_variables_and_parameters_have_types_too(cluster: VirtualCluster) 
 
 
 @virtual(nodes=0)
-async def test_custom_kinds_are_known_by_their_schemas(cluster: VirtualCluster) -> None:
+async def test_custom_kinds_are_checked_with_their_schemas(cluster: VirtualCluster) -> None:
     spec = {
         "type": "object",
         "properties": {"size": {"type": "integer"}, "port": {"x-kubernetes-int-or-string": True}},
     }
     version = {
-        "name": "v1", "served": True, "storage": True,
+        "name": "v1",
+        "served": True,
+        "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-    }  # fmt: skip
+    }
     names = {"plural": "gizmos", "singular": "gizmo", "kind": "Gizmo", "listKind": "GizmoList"}
     await cluster.client.create(
         {
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
             "metadata": {"name": "gizmos.example.com"},
             "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
         }
-    )  # fmt: skip
+    )
     await cluster.instant()
     rules: tuple[Rule, ...] = ((["example.com"], ["v1", "v2"], ["gizmos"]),)
     found = await warned(cluster, policy("object.spec.size == 'x'", "object.spec.port == 'x'", rules=rules))
@@ -122,7 +129,7 @@ async def test_custom_kinds_are_known_by_their_schemas(cluster: VirtualCluster) 
 
 
 @virtual(nodes=0)
-async def test_a_policy_is_looked_at_again_when_it_changed(cluster: VirtualCluster) -> None:
+async def test_a_changed_policy_is_checked_again(cluster: VirtualCluster) -> None:
     await cluster.client.create(policy("object.nothing == 1"))
     await cluster.instant()
     before = await cluster.client.get(POLICIES, "p")
@@ -164,7 +171,7 @@ MANY = ["many"], ["v1"], [f"kind{number:02}s" for number in range(12)]
         ([(["nobody"], ["v1"], ["pods"])], []),
         ([MANY, APPS], [f"many/v1, Kind=Kind{number:02}" for number in range(10)]),
     ],
-)  # fmt: skip
+)
 async def test_which_kinds_are_checked(rules: list[Rule], wanted: list[str]) -> None:
     asked: list[bool] = []
 
@@ -177,7 +184,7 @@ async def test_which_kinds_are_checked(rules: list[Rule], wanted: list[str]) -> 
     assert asked.count(True) <= 1
 
 
-def test_a_schema_that_refers_to_itself_is_cut_off() -> None:
+def test_a_recursive_schema_is_cut_off() -> None:
     schemas: Obj = {
         "Tree": {
             "type": "object",

@@ -9,9 +9,9 @@ from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Forbidden
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 QUOTAS, PODS, MAPS = builtin("resourcequotas"), builtin("pods"), builtin("configmaps")
 OWN = ("resourcequota-controller", "serviceaccount-controller")
 bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
@@ -38,9 +38,10 @@ def an_object(kind: str, name: str, **rest: Any) -> Obj:
 
 def a_claim(name: str, storage: str, storage_class: str) -> Obj:
     spec = {
-        "accessModes": ["ReadWriteOnce"], "storageClassName": storage_class,
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": storage_class,
         "resources": {"requests": {"storage": storage}},
-    }  # fmt: skip
+    }
     return an_object("PersistentVolumeClaim", name, spec=spec)
 
 
@@ -51,7 +52,7 @@ async def used(cluster: VirtualCluster, name: str = "quota") -> dict[str, str]:
 
 
 @bare
-async def test_what_is_there_already_counts(cluster: VirtualCluster) -> None:
+async def test_existing_objects_count(cluster: VirtualCluster) -> None:
     client = cluster.client
     await client.create(
         a_pod(
@@ -70,30 +71,62 @@ async def test_what_is_there_already_counts(cluster: VirtualCluster) -> None:
     await client.create(a_claim("gold", "10Gi", "gold"))
     await client.create(a_claim("tin", "5Gi", "tin"))
     hard = dict.fromkeys(
-        ("pods", "count/pods", "cpu", "requests.cpu", "limits.cpu", "requests.memory", "limits.memory",
-         "requests.ephemeral-storage", "requests.example.com/gpu", "services", "services.nodeports",
-         "services.loadbalancers", "configmaps", "count/secrets", "persistentvolumeclaims", "requests.storage",
-         "gold.storageclass.storage.k8s.io/requests.storage",
-         "gold.storageclass.storage.k8s.io/persistentvolumeclaims", "count/deployments.apps",
-         "replicationcontrollers", "resourcequotas"), "100"
-    )  # fmt: skip
+        (
+            "pods",
+            "count/pods",
+            "cpu",
+            "requests.cpu",
+            "limits.cpu",
+            "requests.memory",
+            "limits.memory",
+            "requests.ephemeral-storage",
+            "requests.example.com/gpu",
+            "services",
+            "services.nodeports",
+            "services.loadbalancers",
+            "configmaps",
+            "count/secrets",
+            "persistentvolumeclaims",
+            "requests.storage",
+            "gold.storageclass.storage.k8s.io/requests.storage",
+            "gold.storageclass.storage.k8s.io/persistentvolumeclaims",
+            "count/deployments.apps",
+            "replicationcontrollers",
+            "resourcequotas",
+        ),
+        "100",
+    )
     await client.create(a_quota(hard))
     found = await used(cluster)
     assert found == {
-        "pods": "2", "count/pods": "2", "cpu": "750m", "requests.cpu": "750m", "limits.cpu": "1",
-        "requests.memory": "1Gi", "limits.memory": "2Gi", "requests.ephemeral-storage": "1Gi",
-        "requests.example.com/gpu": "2", "services": "4", "services.nodeports": "4", "services.loadbalancers": "1",
-        "configmaps": "1", "count/secrets": "1", "persistentvolumeclaims": "2", "requests.storage": "15Gi",
+        "pods": "2",
+        "count/pods": "2",
+        "cpu": "750m",
+        "requests.cpu": "750m",
+        "limits.cpu": "1",
+        "requests.memory": "1Gi",
+        "limits.memory": "2Gi",
+        "requests.ephemeral-storage": "1Gi",
+        "requests.example.com/gpu": "2",
+        "services": "4",
+        "services.nodeports": "4",
+        "services.loadbalancers": "1",
+        "configmaps": "1",
+        "count/secrets": "1",
+        "persistentvolumeclaims": "2",
+        "requests.storage": "15Gi",
         "gold.storageclass.storage.k8s.io/requests.storage": "10Gi",
-        "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "1", "count/deployments.apps": "0",
-        "replicationcontrollers": "0", "resourcequotas": "1",
-    }  # fmt: skip
+        "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
+        "count/deployments.apps": "0",
+        "replicationcontrollers": "0",
+        "resourcequotas": "1",
+    }
     status = (await client.get(QUOTAS, "quota", "default"))["status"]
     assert status["hard"] == hard
 
 
 @bare
-async def test_what_is_deleted_or_has_ended_is_given_back(cluster: VirtualCluster) -> None:
+async def test_deleted_and_finished_objects_are_released(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     await cluster.client.create(a_quota({"pods": "2", "cpu": "1", "configmaps": "1"}))
     assert await used(cluster) == {"pods": "0", "cpu": "0", "configmaps": "0"}
@@ -113,7 +146,7 @@ async def test_what_is_deleted_or_has_ended_is_given_back(cluster: VirtualCluste
 
 
 @bare
-async def test_a_new_limit_counts_at_once_and_an_old_one_is_forgotten(cluster: VirtualCluster) -> None:
+async def test_changed_limits_apply_at_once(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_quota({"pods": "2"}))
     await cluster.client.create(an_object("ConfigMap", "m"))
     assert await used(cluster) == {"pods": "0"}
@@ -126,15 +159,22 @@ async def test_a_new_limit_counts_at_once_and_an_old_one_is_forgotten(cluster: V
 async def test_scopes(cluster: VirtualCluster) -> None:
     client = cluster.client
     priority = {
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10
-    }  # fmt: skip
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 10,
+    }
     await client.create(priority)
     selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
-    for name, spec in {
-        "best": {"scopes": ["BestEffort"]}, "not-best": {"scopes": ["NotBestEffort"]},
-        "ending": {"scopes": ["Terminating"]}, "lasting": {"scopes": ["NotTerminating"]},
-        "high": {"scopeSelector": selector}, "all": {},
-    }.items():  # fmt: skip
+    specs: dict[str, Obj] = {
+        "best": {"scopes": ["BestEffort"]},
+        "not-best": {"scopes": ["NotBestEffort"]},
+        "ending": {"scopes": ["Terminating"]},
+        "lasting": {"scopes": ["NotTerminating"]},
+        "high": {"scopeSelector": selector},
+        "all": {},
+    }
+    for name, spec in specs.items():
         await client.create(a_quota({"pods": "10"}, name, **spec))
     await cluster.sleep(0.5)
     await client.create(a_pod("best"))
@@ -154,7 +194,7 @@ async def test_scopes(cluster: VirtualCluster) -> None:
 
 
 @bare
-async def test_what_admission_charged_in_vain_is_corrected(cluster: VirtualCluster) -> None:
+async def test_unused_charges_of_admission_are_corrected(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_quota({"configmaps": "5"}))
     await used(cluster)
     wrong = {"status": {"used": {"configmaps": "4"}}}
@@ -165,7 +205,7 @@ async def test_what_admission_charged_in_vain_is_corrected(cluster: VirtualClust
 
 
 @bare
-async def test_a_pod_that_should_be_gone_by_now_is_no_longer_charged(cluster: VirtualCluster) -> None:
+async def test_an_overdue_terminating_pod_is_not_charged(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     await cluster.client.create(a_quota({"pods": "1"}))
     await used(cluster)
@@ -178,7 +218,7 @@ async def test_a_pod_that_should_be_gone_by_now_is_no_longer_charged(cluster: Vi
 
 
 @bare
-async def test_many_at_once_never_exceed_it(cluster: VirtualCluster) -> None:
+async def test_concurrent_creations_never_exceed_the_quota(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_quota({"configmaps": "10"}))
     await used(cluster)
     made = 0

@@ -6,9 +6,9 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 GROUP, NAME = "example.com", "foos.example.com"
 CRDS, QUOTAS = builtin("customresourcedefinitions", "apiextensions.k8s.io"), builtin("resourcequotas")
 QUOTA = ("resourcequota-controller", "serviceaccount-controller")
@@ -20,9 +20,11 @@ LONGEST_LOOK = 65.0
 async def _define(client: Client, kind: str = "Foo", version: str = "v1", scope: str = "Namespaced") -> None:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     spec = {
-        "group": GROUP, "scope": scope, "names": {"plural": "foos", "kind": kind},
+        "group": GROUP,
+        "scope": scope,
+        "names": {"plural": "foos", "kind": kind},
         "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
-    }  # fmt: skip
+    }
     meta = {"name": NAME}
     await client.create(
         {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
@@ -39,7 +41,7 @@ async def _used(cluster: VirtualCluster) -> Any:
 
 
 @virtual(nodes=0, scheduler=False, controllers=QUOTA, leader_elect=False)
-async def test_a_quota_counts_objects_of_a_definition_made_again_in_another_version(cluster: VirtualCluster) -> None:
+async def test_a_quota_counts_objects_of_a_definition_recreated_in_another_version(cluster: VirtualCluster) -> None:
     client = cluster.client
     await _define(client)
     await cluster.sleep(2)
@@ -61,7 +63,7 @@ async def test_a_quota_counts_objects_of_a_definition_made_again_in_another_vers
 
 
 @virtual(nodes=0, scheduler=False, controllers=COLLECTOR, leader_elect=False)
-async def test_dependents_of_a_definition_made_again_with_another_kind_are_collected(cluster: VirtualCluster) -> None:
+async def test_dependents_of_a_definition_recreated_with_another_kind_are_collected(cluster: VirtualCluster) -> None:
     client = cluster.client
     await _define(client)
     await cluster.sleep(LONGEST_LOOK)
@@ -79,7 +81,7 @@ async def test_dependents_of_a_definition_made_again_with_another_kind_are_colle
 
 
 @virtual(nodes=0, scheduler=False, controllers=(), leader_elect=False)
-async def test_clients_notice_that_a_kind_has_the_other_scope_now(cluster: VirtualCluster) -> None:
+async def test_clients_notice_that_a_kind_was_recreated_with_the_other_scope(cluster: VirtualCluster) -> None:
     client, ref = cluster.client, (f"{GROUP}/v1", "Foo")
     for scope, meta in (("Namespaced", {"namespace": "default"}), ("Cluster", {}), ("Namespaced", {"namespace": "x"})):
         await _define(client, scope=scope)

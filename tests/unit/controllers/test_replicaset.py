@@ -11,10 +11,10 @@ from setpoint.client.resources import builtin
 from setpoint.controllers.expectations import Expectations
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.replicaset import replicaset_controller
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, Manager
 from setpoint.system import RandomIds
 
-Obj = dict[str, Any]
 PODS, SETS = builtin("pods"), builtin("replicasets", "apps")
 SPACE = "default"
 
@@ -78,7 +78,7 @@ class Loop:
         return found
 
 
-async def test_missing_pods_are_made_once_even_when_the_cache_is_behind(local_server: Any) -> None:
+async def test_missing_pods_are_created_once_even_with_a_stale_cache(local_server: Any) -> None:
     async with Loop(local_server) as loop:
         await loop.client.create(a_set(3))
         await settle()
@@ -97,7 +97,7 @@ async def test_missing_pods_are_made_once_even_when_the_cache_is_behind(local_se
         assert (await loop.status())["replicas"] == 3
 
 
-async def test_the_status_says_which_spec_it_is_about(local_server: Any) -> None:
+async def test_the_status_has_the_observed_generation(local_server: Any) -> None:
     async with Loop(local_server) as loop:
         await loop.client.create(a_set(2))
         await loop.reconcile()
@@ -112,7 +112,7 @@ async def test_the_status_says_which_spec_it_is_about(local_server: Any) -> None
         assert (status["observedGeneration"], status["replicas"]) == (2, 1)
 
 
-async def test_too_many_pods_the_newest_and_least_ready_go(local_server: Any) -> None:
+async def test_surplus_pods_are_deleted_newest_and_least_ready_first(local_server: Any) -> None:
     async with Loop(local_server) as loop:
         await loop.client.create(a_set(2))
         await loop.reconcile()
@@ -124,10 +124,10 @@ async def test_too_many_pods_the_newest_and_least_ready_go(local_server: Any) ->
         assert [pod["metadata"]["name"] for pod in await loop.pods()] == [kept]
 
 
-async def test_orphans_that_match_are_adopted_and_those_that_no_longer_match_released(local_server: Any) -> None:
+async def test_matching_orphans_are_adopted_and_others_released(local_server: Any) -> None:
     async with Loop(local_server) as loop:
         await loop.client.create(a_pod("orphan", app="web"))
-        await loop.client.create(a_pod("stranger", app="other"))
+        await loop.client.create(a_pod("unrelated", app="other"))
         made = await loop.client.create(a_set(1))
         await loop.reconcile()
         await settle()
@@ -141,12 +141,14 @@ async def test_orphans_that_match_are_adopted_and_those_that_no_longer_match_rel
         assert len(await loop.pods()) == 3, "a replacement was made"
 
 
-async def test_what_cannot_be_made_is_said(local_server: Any) -> None:
+async def test_a_failed_creation_is_reported(local_server: Any) -> None:
     async with Loop(local_server) as loop:
         quota = {
-            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": SPACE},
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q", "namespace": SPACE},
             "spec": {"hard": {"pods": "1"}},
-        }  # fmt: skip
+        }
         await loop.client.create(quota)
         status = {"status": {"hard": {"pods": "1"}, "used": {"pods": "0"}}}
         await loop.client.patch(builtin("resourcequotas"), "q", status, SPACE, subresource="status")
@@ -159,7 +161,7 @@ async def test_what_cannot_be_made_is_said(local_server: Any) -> None:
         assert "exceeded quota" in condition["message"]
 
 
-async def test_a_pod_counts_as_available_after_its_time(local_server: Any) -> None:
+async def test_a_pod_is_available_after_min_ready_seconds(local_server: Any) -> None:
     async with Loop(local_server) as loop:
         await loop.client.create(a_set(1, minReadySeconds=10))
         await loop.reconcile()
@@ -175,7 +177,7 @@ async def test_a_pod_counts_as_available_after_its_time(local_server: Any) -> No
         assert (await loop.status())["availableReplicas"] == 1
 
 
-def test_expectations_are_met_or_forgotten() -> None:
+def test_expectations_are_met_or_expire() -> None:
     clock = StoppedClock()
     expected = Expectations(clock)
     assert expected.satisfied("a")

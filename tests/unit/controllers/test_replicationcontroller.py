@@ -1,13 +1,11 @@
-"""What ReplicationControllers do differently from ReplicaSets."""
+"""ReplicationControllers differ from ReplicaSets in their selector."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS, CONTROLLERS = builtin("pods"), builtin("replicationcontrollers")
 
 
@@ -27,7 +25,7 @@ def web(replicas: int = 2) -> Obj:
 
 
 @virtual(nodes=0, scheduler=False)
-async def test_as_many_pods_as_asked_for(cluster: VirtualCluster) -> None:
+async def test_the_desired_number_of_pods_is_created(cluster: VirtualCluster) -> None:
     made = await cluster.client.create(web(2))
     assert made["spec"]["selector"] == {"app": "web"}
     await cluster.instant()
@@ -59,7 +57,7 @@ async def test_as_many_pods_as_asked_for(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, scheduler=False)
-async def test_a_quota_that_is_used_up_is_said_and_gone_when_it_is_raised(cluster: VirtualCluster) -> None:
+async def test_an_exhausted_quota_is_reported_until_it_is_raised(cluster: VirtualCluster) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"}}
     hard = {"hard": {"pods": "1"}}
     await cluster.client.create({**quota, "spec": hard})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.resourceclaim.facts import claim_from
+from setpoint.controllers.resourceclaim import claim_from
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS = builtin("pods")
 CLAIMS = builtin("resourceclaims", "resource.k8s.io")
 ALONE = virtual(nodes=0, scheduler=False, controllers=["resourceclaim-controller", "serviceaccount-controller"])
@@ -16,33 +16,35 @@ REQUESTS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassNam
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
-def template(name: str = "one-gpu") -> Obj:
+def template(name: str = "one-gpu") -> Any:
     spec = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "n"}}, "spec": REQUESTS}
     meta = {"name": name, "namespace": "default"}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": meta, "spec": spec}
 
 
-def claim(name: str) -> Obj:
+def claim(name: str) -> Any:
     meta = {"name": name, "namespace": "default"}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta, "spec": REQUESTS}
 
 
-def a_pod(name: str, **entry: str) -> Obj:
+def a_pod(name: str, **entry: str) -> Any:
     container = {"name": "c", "image": "nginx", "resources": {"claims": [{"name": "gpu"}]}}
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [container], "resourceClaims": [{"name": "gpu", **entry}]},
-    }  # fmt: skip
+    }
 
 
-async def claim_statuses(cluster: VirtualCluster, pod: str) -> list[Obj]:
+async def claim_statuses(cluster: VirtualCluster, pod: str) -> list[Any]:
     found = await cluster.client.get(PODS, pod, "default")
     statuses: list[Obj] = found["status"].get("resourceClaimStatuses") or []
     return statuses
 
 
 async def allocate(cluster: VirtualCluster, name: str, *pods: Obj) -> None:
-    """As a scheduler does it."""
+    """Allocate a claim, as a scheduler does."""
     current = await cluster.client.get(CLAIMS, name, "default")
     current["metadata"]["finalizers"] = [FINALIZER]
     current = await cluster.client.update(current, resource=CLAIMS)
@@ -57,7 +59,7 @@ async def finish(cluster: VirtualCluster, pod: str) -> None:
 
 
 @ALONE
-async def test_a_claim_is_made_from_a_template_and_told(cluster: VirtualCluster) -> None:
+async def test_a_claim_is_created_from_a_template_and_recorded(cluster: VirtualCluster) -> None:
     await cluster.client.create(template())
     pod = await cluster.client.create(a_pod("p", resourceClaimTemplateName="one-gpu"))
     await cluster.sleep(1)
@@ -77,7 +79,7 @@ async def test_a_claim_is_made_from_a_template_and_told(cluster: VirtualCluster)
 
 
 @ALONE
-async def test_a_template_that_is_missing_is_said_and_waited_for(cluster: VirtualCluster) -> None:
+async def test_a_missing_template_is_reported_and_retried(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("p", resourceClaimTemplateName="one-gpu"))
     await cluster.sleep(1)
     warnings = [
@@ -93,7 +95,7 @@ async def test_a_template_that_is_missing_is_said_and_waited_for(cluster: Virtua
 
 
 @ALONE
-async def test_a_claim_is_given_back_when_nobody_uses_it_any_more(cluster: VirtualCluster) -> None:
+async def test_an_unused_claim_is_deallocated(cluster: VirtualCluster) -> None:
     await cluster.client.create(claim("shared"))
     pods = [await cluster.client.create(a_pod(name, resourceClaimName="shared")) for name in "ab"]
     await allocate(cluster, "shared", *pods)
@@ -109,7 +111,7 @@ async def test_a_claim_is_given_back_when_nobody_uses_it_any_more(cluster: Virtu
 
 
 @ALONE
-async def test_a_claim_made_for_a_pod_goes_when_the_pod_has_ended(cluster: VirtualCluster) -> None:
+async def test_a_claim_created_for_a_pod_is_deleted_when_the_pod_has_ended(cluster: VirtualCluster) -> None:
     await cluster.client.create(template())
     pod = await cluster.client.create(a_pod("p", resourceClaimTemplateName="one-gpu"))
     await cluster.sleep(1)
@@ -121,7 +123,7 @@ async def test_a_claim_made_for_a_pod_goes_when_the_pod_has_ended(cluster: Virtu
 
 
 @ALONE
-async def test_what_a_pod_on_a_node_uses_is_reserved_for_it(cluster: VirtualCluster) -> None:
+async def test_claims_of_a_bound_pod_are_reserved_for_it(cluster: VirtualCluster) -> None:
     await cluster.client.create(claim("mine"))
     await allocate(cluster, "mine")
     pod = a_pod("p", resourceClaimName="mine")
@@ -138,7 +140,7 @@ async def test_what_a_pod_on_a_node_uses_is_reserved_for_it(cluster: VirtualClus
     assert await cluster.find(CLAIMS, "mine") is None
 
 
-def test_long_names_are_cut_in_proportion() -> None:
-    pod = {"metadata": {"name": "p" * 60, "namespace": "n", "uid": "u"}}
+def test_long_names_are_truncated_proportionally() -> None:
+    pod: Any = {"metadata": {"name": "p" * 60, "namespace": "n", "uid": "u"}}
     made = claim_from(template(), pod, {"name": "c" * 20})
     assert made["metadata"]["generateName"] == "p" * 41 + "-" + "c" * 13

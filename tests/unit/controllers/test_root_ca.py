@@ -16,7 +16,7 @@ async def data(cluster: VirtualCluster, namespace: str) -> object:
 
 
 @virtual(nodes=0, controller_options=ON)
-async def test_every_namespace_has_it_and_gets_it_back(cluster: VirtualCluster) -> None:
+async def test_the_config_map_is_created_and_restored_in_every_namespace(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
     await cluster.instant()
     for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "new"):
@@ -32,7 +32,7 @@ async def test_every_namespace_has_it_and_gets_it_back(cluster: VirtualCluster) 
 
 
 @virtual(nodes=0, controller_options=ON)
-async def test_a_namespace_can_go_all_the_same(cluster: VirtualCluster) -> None:
+async def test_a_namespace_with_the_config_map_can_be_deleted(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
     await cluster.instant()
     await cluster.client.delete(NAMESPACES, "new")

@@ -1,9 +1,8 @@
-"""Service account tokens in Secrets."""
+"""Service account tokens are stored in Secrets."""
 
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Any
 
 import orjson
 from cryptography.hazmat.primitives import serialization
@@ -11,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
-from setpoint.meta.token_key import TokenKey
+from setpoint.meta.jose import TokenKey
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 ACCOUNTS, SECRETS = builtin("serviceaccounts"), builtin("secrets")
@@ -20,8 +20,6 @@ PEM = ec.generate_private_key(ec.SECP256R1()).private_bytes(
 )
 KEY = TokenKey(lambda: PEM)
 ON = ControllerOptions(root_ca="certificate", service_account_private_key=PEM.decode())
-
-Obj = dict[str, Any]
 
 
 def account(name: str) -> Obj:
@@ -34,7 +32,7 @@ def secret(name: str, of: str) -> Obj:
 
 
 @virtual(nodes=0, controller_options=ON)
-async def test_a_secret_for_an_account_is_filled(cluster: VirtualCluster) -> None:
+async def test_a_token_secret_gets_its_token(cluster: VirtualCluster) -> None:
     made = await cluster.client.create(account("robot"))
     await cluster.client.create(secret("robot-token", "robot"))
     await cluster.instant()
@@ -57,7 +55,7 @@ async def test_a_secret_for_an_account_is_filled(cluster: VirtualCluster) -> Non
 
 
 @virtual(nodes=0, controller_options=ON)
-async def test_tokens_go_with_their_account(cluster: VirtualCluster) -> None:
+async def test_token_secrets_are_deleted_with_their_account(cluster: VirtualCluster) -> None:
     await cluster.client.create(account("robot"))
     await cluster.client.create(secret("robot-token", "robot"))
     await cluster.client.create(secret("nobodys", "ghost"))
@@ -69,7 +67,7 @@ async def test_tokens_go_with_their_account(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controller_options=ON)
-async def test_an_account_forgets_a_secret_that_is_gone(cluster: VirtualCluster) -> None:
+async def test_a_deleted_secret_is_removed_from_its_account(cluster: VirtualCluster) -> None:
     await cluster.client.create({**account("robot"), "secrets": [{"name": "robot-token"}, {"name": "other"}]})
     await cluster.client.create(secret("robot-token", "robot"))
     await cluster.instant()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
-from typing import Any
 
 import pytest
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.conditions import condition
 from setpoint.controllers.service_cidr import FINALIZER, can_be_deleted, holds
+from setpoint.meta.conditions import condition_of
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
 CIDRS, SERVICES = builtin("servicecidrs", "networking.k8s.io"), builtin("services")
-
-Obj = dict[str, Any]
 
 
 def cidr(name: str, *ranges: str) -> Obj:
@@ -26,11 +24,11 @@ def cidr(name: str, *ranges: str) -> Obj:
     ("address", "held"),
     [("10.0.0.0", False), ("10.0.0.1", True), ("10.0.0.255", False), ("10.0.1.1", False), ("::1", False)],
 )
-def test_first_and_last_are_nobodys(address: str, held: bool) -> None:
+def test_network_and_broadcast_addresses_are_excluded(address: str, held: bool) -> None:
     assert holds(ip_network("10.0.0.0/24"), ip_address(address)) is held
 
 
-def test_it_can_go_when_another_range_has_all_its_addresses() -> None:
+def test_a_range_may_be_deleted_if_another_contains_its_addresses() -> None:
     small, large, apart = cidr("small", "10.0.0.0/28"), cidr("large", "10.0.0.0/24"), cidr("apart", "10.1.0.0/24")
     used = [ip_address("10.0.0.5")]
     assert can_be_deleted(small, [small, large], used)
@@ -41,19 +39,19 @@ def test_it_can_go_when_another_range_has_all_its_addresses() -> None:
 
 
 @virtual(nodes=0)
-async def test_a_range_in_use_stays_until_it_is_free(cluster: VirtualCluster) -> None:
+async def test_a_range_in_use_is_protected(cluster: VirtualCluster) -> None:
     await cluster.client.create(cidr("more", "10.77.0.0/24"))
     await cluster.instant()
     made = await cluster.client.get(CIDRS, "more")
     assert made["metadata"]["finalizers"] == [FINALIZER]
-    ready = condition(made, "Ready")
+    ready = condition_of(made, "Ready")
     assert ready and (ready["status"], ready["message"]) == ("True", "Kubernetes Service CIDR is ready")
     spec = {"clusterIP": "10.77.0.9", "ports": [{"port": 80}]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": spec}
     await cluster.client.create(service)
     await cluster.client.delete(CIDRS, "more")
     await cluster.sleep(60)
-    ready = condition(await cluster.client.get(CIDRS, "more"), "Ready")
+    ready = condition_of(await cluster.client.get(CIDRS, "more"), "Ready")
     assert ready and (ready["status"], ready["reason"]) == ("False", "Terminating")
     await cluster.client.delete(SERVICES, "s", "default")
 
@@ -64,7 +62,7 @@ async def test_a_range_in_use_stays_until_it_is_free(cluster: VirtualCluster) ->
 
 
 @virtual(nodes=0)
-async def test_a_range_that_is_free_goes_after_a_moment(cluster: VirtualCluster) -> None:
+async def test_an_unused_range_is_deleted_after_the_grace_period(cluster: VirtualCluster) -> None:
     await cluster.client.create(cidr("more", "10.77.0.0/24"))
     await cluster.instant()
     await cluster.client.delete(CIDRS, "more")

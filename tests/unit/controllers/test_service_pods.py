@@ -6,26 +6,24 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.service_pods import ServicePods
-from setpoint.controllers.trigger_times import TriggerTimes
+from setpoint.controllers.service_pods import ServicePods, TriggerTimes
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 
-Obj = dict[str, Any]
 
-
-def informer(*objects: Obj) -> Informer:
-    found = Informer(None, ("v1", "X"), None)  # type: ignore[arg-type]
+def informer(*objects: Obj) -> Informer[Any]:
+    found: Informer[Any] = Informer(None, ("v1", "X"), None)  # type: ignore[arg-type]
     for obj in objects:
         found._put(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", obj)
     return found
 
 
-def service(name: str, **selector: str) -> Obj:
+def service(name: str, **selector: str) -> Any:
     meta = {"name": name, "namespace": "d", "uid": name, "resourceVersion": "1"}
     return {"metadata": meta, "spec": {"selector": selector} if selector else {}}
 
 
-def pod(ready: bool = True, going: bool = False, phase: str = "Running", ip: str = "1", **labels: str) -> Obj:
+def pod(ready: bool = True, going: bool = False, phase: str = "Running", ip: str = "1", **labels: str) -> Any:
     meta: Obj = {"name": "p", "namespace": "d", "uid": "p", "resourceVersion": "1", "labels": labels}
     if going:
         meta["deletionTimestamp"] = "x"
@@ -52,22 +50,23 @@ SERVICES = [service("a", app="x"), service("both", app="x", tier="y"), service("
         (None, pod(), set()),
     ],
 )
-def test_concerned(old: Obj | None, new: Obj | None, keys: set[str]) -> None:
+def test_affected_services(old: Any, new: Any, keys: set[str]) -> None:
     found = ServicePods(informer(*SERVICES), informer()).affected_services(old, new)
     assert set(found) == {f"d/{key}" for key in keys} and len(found) == len(keys)
 
 
-def test_behind() -> None:
+def test_pods_of_services() -> None:
     pods = ServicePods(informer(*SERVICES), informer(pod(app="x")))
     assert [len(pods.pods_of(each)) for each in SERVICES[:3]] == [1, 0, 0]
 
 
-def test_since_when_endpoints_are_out_of_date() -> None:
-    def ready_since(name: str, stamp: str) -> Obj:
+def test_trigger_times() -> None:
+    def ready_since(name: str, stamp: str) -> Any:
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": stamp}
         return {"metadata": {"name": name}, "status": {"conditions": [condition]}}
 
-    times, made = TriggerTimes(), {"metadata": {"creationTimestamp": "1"}}
+    times = TriggerTimes()
+    made: Any = {"metadata": {"creationTimestamp": "1"}}
     assert times.since("k", made, [ready_since("a", "5")]) == "1"
     assert times.since("k", made, [ready_since("a", "5")]) == ""
     assert times.since("k", made, [ready_since("a", "7"), ready_since("b", "6")]) == "6"

@@ -7,19 +7,23 @@ from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 PODS, SETS, CLAIMS = builtin("pods"), builtin("statefulsets", "apps"), builtin("persistentvolumeclaims")
 REVISIONS = builtin("controllerrevisions", "apps")
-ALONE = {"nodes": 0, "scheduler": False}
+ALONE: dict[str, Any] = {"nodes": 0, "scheduler": False}
 """Nobody but the controllers: what becomes of a Pod is up to the test."""
 
 
 def web(replicas: int = 3, image: str = "one", *, claims: bool = False, **spec: Any) -> Obj:
-    template = {"metadata": {"name": "data"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-    }}  # fmt: skip
+    template = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -65,7 +69,7 @@ async def image_of(cluster: VirtualCluster, name: str) -> str:
 
 
 @virtual(**ALONE)
-async def test_pods_are_made_one_after_the_other(cluster: VirtualCluster) -> None:
+async def test_pods_are_created_in_order(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(3))
     assert await names(cluster) == ["web-0"]
     await make_ready(cluster, "web-0", ready=False)
@@ -118,7 +122,7 @@ async def test_a_pod_has_an_identity(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ALONE)
-async def test_in_parallel_nobody_waits(cluster: VirtualCluster) -> None:
+async def test_parallel_management_creates_all_pods_at_once(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(4, podManagementPolicy="Parallel"))
     assert await names(cluster) == ["web-0", "web-1", "web-2", "web-3"]
     await cluster.client.patch(SETS, "web", {"spec": {"replicas": 1}}, "default")
@@ -133,7 +137,7 @@ async def up(cluster: VirtualCluster, count: int, **options: Any) -> None:
 
 
 @virtual(**ALONE)
-async def test_scaling_down_goes_from_the_top_and_waits_for_those_that_stay(cluster: VirtualCluster) -> None:
+async def test_scaling_down_starts_with_the_highest_ordinal_and_waits_for_the_others(cluster: VirtualCluster) -> None:
     await up(cluster, 3)
     await make_ready(cluster, "web-0", ready=False)
     await cluster.client.patch(SETS, "web", {"spec": {"replicas": 1}}, "default")
@@ -147,7 +151,7 @@ async def test_scaling_down_goes_from_the_top_and_waits_for_those_that_stay(clus
 
 
 @virtual(**ALONE)
-async def test_a_pod_that_has_ended_is_made_anew(cluster: VirtualCluster) -> None:
+async def test_an_ended_pod_is_recreated(cluster: VirtualCluster) -> None:
     await up(cluster, 2)
     before = (await cluster.client.get(PODS, "web-0", "default"))["metadata"]["uid"]
     await make_ready(cluster, "web-0", ready=False, phase="Failed")
@@ -156,7 +160,7 @@ async def test_a_pod_that_has_ended_is_made_anew(cluster: VirtualCluster) -> Non
 
 
 @virtual(**ALONE)
-async def test_an_update_goes_from_the_top_down_to_the_partition(cluster: VirtualCluster) -> None:
+async def test_an_update_proceeds_from_the_highest_ordinal_to_the_partition(cluster: VirtualCluster) -> None:
     await up(cluster, 3)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
     change = {"spec": {"template": pod_template("two"), "updateStrategy": strategy}}
@@ -187,7 +191,7 @@ async def test_an_update_goes_from_the_top_down_to_the_partition(cluster: Virtua
 
 
 @virtual(**ALONE)
-async def test_going_back_makes_the_old_revision_the_newest(cluster: VirtualCluster) -> None:
+async def test_a_rollback_makes_the_old_revision_the_newest(cluster: VirtualCluster) -> None:
     await up(cluster, 1, revisionHistoryLimit=1)
     first = (await status(cluster))["currentRevision"]
     for image in ("two", "one"):
@@ -206,7 +210,7 @@ async def test_going_back_makes_the_old_revision_the_newest(cluster: VirtualClus
 
 
 @virtual(**ALONE)
-async def test_several_at_once_when_several_may_be_unavailable(cluster: VirtualCluster) -> None:
+async def test_max_unavailable_updates_several_pods_at_once(cluster: VirtualCluster) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
     await up(cluster, 4, updateStrategy=strategy, podManagementPolicy="Parallel")
     await cluster.client.patch(SETS, "web", {"spec": {"template": pod_template("two")}}, "default")
@@ -228,7 +232,7 @@ async def test_on_delete_waits_for_the_user(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ALONE)
-async def test_a_pod_counts_as_available_after_its_time(cluster: VirtualCluster) -> None:
+async def test_a_pod_is_available_after_min_ready_seconds(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(2, minReadySeconds=30))
     await cluster.instant()
     await make_ready(cluster, "web-0")
@@ -243,7 +247,7 @@ async def test_a_pod_counts_as_available_after_its_time(cluster: VirtualCluster)
 
 
 @virtual(**ALONE)
-async def test_claims_go_with_the_pod_when_the_set_is_scaled_down(cluster: VirtualCluster) -> None:
+async def test_claims_are_deleted_when_the_set_is_scaled_down(cluster: VirtualCluster) -> None:
     policy = {"whenDeleted": "Retain", "whenScaled": "Delete"}
     await up(cluster, 2, claims=True, persistentVolumeClaimRetentionPolicy=policy)
     assert len(await cluster.all(CLAIMS)) == 2
@@ -258,7 +262,7 @@ async def test_claims_go_with_the_pod_when_the_set_is_scaled_down(cluster: Virtu
 
 
 @virtual(**ALONE)
-async def test_claims_go_with_the_set_when_it_is_deleted(cluster: VirtualCluster) -> None:
+async def test_claims_are_deleted_with_the_set(cluster: VirtualCluster) -> None:
     await up(cluster, 2, claims=True)
     policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
     change = {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}
@@ -274,7 +278,8 @@ async def test_claims_go_with_the_set_when_it_is_deleted(cluster: VirtualCluster
 
 
 async def claims_are(cluster: VirtualCluster, *expected: str) -> bool:
-    """Those on their way out are let go: that nobody uses them any more is for another controller to find out."""
+    """Remove the finalizers of terminating claims, because no controller does it here, and return whether exactly these
+    claims exist."""
     for claim in await cluster.all(CLAIMS):
         if "deletionTimestamp" in claim["metadata"]:
             with suppress(NotFound):
@@ -310,7 +315,7 @@ async def _owners_are(cluster: VirtualCluster, uid: str | None) -> bool:
 
 
 @virtual(**ALONE)
-async def test_nothing_happens_twice_when_the_controllers_start_again(cluster: VirtualCluster) -> None:
+async def test_a_restart_of_the_controllers_changes_nothing(cluster: VirtualCluster) -> None:
     await up(cluster, 2)
     version = (await cluster.client.get(SETS, "web", "default"))["metadata"]["resourceVersion"]
     await cluster.kill("controllers")
@@ -321,7 +326,7 @@ async def test_nothing_happens_twice_when_the_controllers_start_again(cluster: V
 
 
 @virtual(nodes=3)
-async def test_a_set_comes_up_on_nodes_and_goes_down_again(cluster: VirtualCluster) -> None:
+async def test_a_set_starts_and_stops_on_simulated_nodes(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(3))
 
     async def all_ready() -> bool:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.statefulset.claims import (
+from setpoint.controllers.statefulset.controller import max_unavailable, to_replace
+from setpoint.controllers.statefulset.identity import (
     belongs_to_predecessor,
     claims_for,
     has_conflicting_controller,
     owners_up_to_date,
+    parent_and_ordinal,
     with_owners,
 )
-from setpoint.controllers.statefulset.identity import parent_and_ordinal
-from setpoint.controllers.statefulset.rollout import max_unavailable, to_replace
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 NOW: Any = None
 
 
@@ -34,7 +34,7 @@ def stateful_set(deleted: str = "Retain", scaled: str = "Retain", **spec: Any) -
     }
 
 
-POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "default", "uid": "pod"}}
+POD: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "default", "uid": "pod"}}
 
 
 def reference(kind: str, name: str, uid: str, *, controller: bool = True) -> Obj:
@@ -45,7 +45,7 @@ def reference(kind: str, name: str, uid: str, *, controller: bool = True) -> Obj
 OF_SET, OF_POD = reference("StatefulSet", "web", "set"), reference("Pod", "web-0", "pod")
 
 
-def claim(*references: Obj) -> Obj:
+def claim(*references: Obj) -> Any:
     return {"metadata": {"name": "data-web-0", "ownerReferences": list(references)}}
 
 
@@ -66,18 +66,20 @@ def owners(found: Obj) -> list[str]:
         ("Delete", "Delete", True, ["pod"]),
     ],
 )
-def test_a_claim_belongs_to_whose_end_is_its_own(deleted: str, scaled: str, beyond: bool, expected: list[str]) -> None:
+def test_the_retention_policy_determines_the_owners_of_a_claim(
+    deleted: str, scaled: str, beyond: bool, expected: list[str]
+) -> None:
     web = stateful_set(deleted, scaled)
     for before in ([], [OF_SET], [OF_POD], [OF_SET, OF_POD]):
         found = claim(*before)
         right = sorted(owners(found)) == sorted(expected)
         assert owners_up_to_date(found, web, POD, beyond=beyond) is right
-        after = with_owners(found, web, POD, beyond=beyond)
+        after: Any = with_owners(found, web, POD, beyond=beyond)
         assert owners(after) == expected
         assert owners_up_to_date(after, web, POD, beyond=beyond)
 
 
-def test_the_claims_of_others_are_left_alone() -> None:
+def test_claims_with_another_controller_are_ignored() -> None:
     web, other = stateful_set("Delete", "Delete"), reference("Operator", "o", "other")
     assert has_conflicting_controller(claim(other), web, POD)
     assert owners_up_to_date(claim(other), web, POD, beyond=False)
@@ -113,11 +115,11 @@ def test_a_claim_has_the_labels_of_template_and_selector() -> None:
         ("web-99999999999", ("web", -1)),
     ],
 )
-def test_ordinals_are_in_the_name(name: str, expected: tuple[str, int]) -> None:
+def test_ordinals_are_parsed_from_names(name: str, expected: tuple[str, int]) -> None:
     assert parent_and_ordinal({"metadata": {"name": name}}) == expected
 
 
-def pod(ordinal: int, revision: str, *, ready: bool = True, leaving: bool = False) -> Obj:
+def pod(ordinal: int, revision: str, *, ready: bool = True, leaving: bool = False) -> Any:
     meta: Obj = {"name": f"web-{ordinal}", "labels": {"controller-revision-hash": revision}}
     if leaving:
         meta["deletionTimestamp"] = "2030-01-01T00:00:00Z"
@@ -134,17 +136,18 @@ def updating(count: int, policy: str = "OrderedReady", unavailable: int | str | 
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"), [(None, 1), (3, 3), ("50%", 2), ("10%", 1), ("100%", 5)],
-)  # fmt: skip
+    ("asked", "expected"),
+    [(None, 1), (3, 3), ("50%", 2), ("10%", 1), ("100%", 5)],
+)
 def test_at_least_one_may_be_unavailable(asked: int | str | None, expected: int) -> None:
     assert max_unavailable(updating(5, unavailable=asked)) == expected
 
 
-def replaced(web: Obj, *pods: Obj) -> list[str]:
+def replaced(web: Obj, *pods: Any) -> list[str]:
     return [found["metadata"]["name"] for found in to_replace(web, pods, "new", NOW)]
 
 
-def test_in_order_the_highest_gives_way_and_nobody_else_until_it_is_back() -> None:
+def test_ordered_updates_replace_one_pod_at_a_time_from_the_highest_ordinal() -> None:
     web = updating(3)
     assert replaced(web, pod(0, "old"), pod(1, "old"), pod(2, "old")) == ["web-2"]
     assert replaced(web, pod(0, "old"), pod(1, "old"), pod(2, "old", leaving=True)) == []
@@ -154,7 +157,7 @@ def test_in_order_the_highest_gives_way_and_nobody_else_until_it_is_back() -> No
     assert replaced(updating(3, unavailable=2), pod(0, "old"), pod(1, "old"), pod(2, "old")) == ["web-2", "web-1"]
 
 
-def test_in_parallel_what_is_broken_goes_first_and_costs_nothing() -> None:
+def test_parallel_updates_replace_unavailable_pods_first() -> None:
     web = updating(4, "Parallel", 2)
     broken = [pod(0, "old", ready=False), pod(1, "old", ready=False), pod(2, "old"), pod(3, "old")]
     assert replaced(web, *broken) == ["web-1", "web-0"]

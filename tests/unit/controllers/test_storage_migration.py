@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.client.resources import builtin
-from setpoint.controllers.storage_migration.conditions import progress
+from setpoint.controllers.storage_migration import progress
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 MIGRATIONS = builtin("storageversionmigrations", "storagemigration.k8s.io")
 ALONE = virtual(nodes=0, scheduler=False, controllers=["storage-version-migrator-controller"])
 
 
 def migration(name: str, resource: str, group: str = "") -> Obj:
     return {
-        "apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration", "metadata": {"name": name},
+        "apiVersion": "storagemigration.k8s.io/v1",
+        "kind": "StorageVersionMigration",
+        "metadata": {"name": name},
         "spec": {"resource": {"group": group, "resource": resource}},
-    }  # fmt: skip
+    }
 
 
 async def conditions(cluster: VirtualCluster, name: str) -> dict[str, tuple[str, str, str]]:
@@ -29,7 +29,7 @@ async def conditions(cluster: VirtualCluster, name: str) -> dict[str, tuple[str,
 
 
 @ALONE
-async def test_a_migration_runs_and_says_so(cluster: VirtualCluster) -> None:
+async def test_a_migration_runs_and_reports_its_progress(cluster: VirtualCluster) -> None:
     for number in range(3):
         meta = {"name": f"m{number}", "namespace": "default"}
         await cluster.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
@@ -43,7 +43,7 @@ async def test_a_migration_runs_and_says_so(cluster: VirtualCluster) -> None:
 
 
 @ALONE
-async def test_two_for_one_resource_run_one_after_the_other(cluster: VirtualCluster) -> None:
+async def test_two_migrations_of_one_resource_run_in_sequence(cluster: VirtualCluster) -> None:
     await cluster.client.create(migration("first", "configmaps"))
     await cluster.client.create(migration("second", "configmaps"))
     await cluster.sleep(5)
@@ -56,7 +56,7 @@ async def test_two_for_one_resource_run_one_after_the_other(cluster: VirtualClus
 
 
 @ALONE
-async def test_a_resource_that_there_is_not_is_waited_for_and_given_up(cluster: VirtualCluster) -> None:
+async def test_a_migration_of_an_unknown_resource_fails_after_a_grace_period(cluster: VirtualCluster) -> None:
     await cluster.client.create(migration("none", "gadgets", "example.com"))
     await cluster.sleep(30)
     assert set(await conditions(cluster, "none")) == {"Running"}
@@ -67,7 +67,7 @@ async def test_a_resource_that_there_is_not_is_waited_for_and_given_up(cluster: 
 
 
 @ALONE
-async def test_what_cannot_be_written_cannot_be_migrated(cluster: VirtualCluster) -> None:
+async def test_a_read_only_resource_cannot_be_migrated(cluster: VirtualCluster) -> None:
     await cluster.client.create(migration("none", "componentstatuses"))
     await cluster.sleep(5)
     assert (await conditions(cluster, "none"))["Failed"][2] == (
@@ -75,7 +75,7 @@ async def test_what_cannot_be_written_cannot_be_migrated(cluster: VirtualCluster
     )
 
 
-def test_progress_as_people_read_it() -> None:
+def test_progress_messages() -> None:
     assert progress() == progress(0, 0) == "The migration is running"
     assert progress(2, 5) == "The migration is running, 2/5 objects not yet migrated"
     assert progress(0, 5) == "The migration is running, 5 objects verified migrated"
@@ -83,23 +83,25 @@ def test_progress_as_people_read_it() -> None:
 
 
 def definition(*versions: str, stored: str) -> Obj:
-    """The versions are served; one of them is stored."""
+    """Return a definition that serves these versions and stores one of them."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
         "metadata": {"name": "gadgets.example.com"},
         "spec": {
-            "group": "example.com", "scope": "Namespaced",
+            "group": "example.com",
+            "scope": "Namespaced",
             "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
             "versions": [
                 {"name": name, "served": True, "storage": name == stored, "schema": schema} for name in versions
             ],
         },
-    }  # fmt: skip
+    }
 
 
 @ALONE
-async def test_a_definition_forgets_the_versions_that_nothing_is_stored_in_any_more(cluster: VirtualCluster) -> None:
+async def test_stored_versions_of_a_definition_are_pruned_after_a_migration(cluster: VirtualCluster) -> None:
     definitions = builtin("customresourcedefinitions", "apiextensions.k8s.io")
     await cluster.client.create(definition("v1", stored="v1"))
     await cluster.sleep(5)

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 CLASSES = builtin("storageclasses", "storage.k8s.io")
 ONLY: Obj = {"nodes": 0, "scheduler": False, "controllers": ["persistentvolume-binder-controller"]}
@@ -42,8 +42,12 @@ def a_class(name: str, provisioner: str = "example.com/disks", default: bool = F
     if default:
         meta["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
     return {
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": provisioner, **more,
-    }  # fmt: skip
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": meta,
+        "provisioner": provisioner,
+        **more,
+    }
 
 
 async def claim_phase(cluster: VirtualCluster, name: str = "data") -> str:
@@ -60,7 +64,7 @@ async def volume_phase(cluster: VirtualCluster, name: str = "disk") -> str:
 
 
 @virtual(**ONLY)
-async def test_a_claim_gets_the_smallest_volume_that_suits(cluster: VirtualCluster) -> None:
+async def test_a_claim_gets_the_smallest_suitable_volume(cluster: VirtualCluster) -> None:
     for name, size in (("big", "10Gi"), ("fits", "2Gi"), ("small", "512Mi")):
         await cluster.client.create(a_volume(name, size))
     await cluster.client.create(a_volume("elsewhere", "1Gi", storageClassName="fast"))
@@ -85,7 +89,7 @@ async def test_a_claim_gets_the_smallest_volume_that_suits(cluster: VirtualClust
 
 
 @virtual(**ONLY)
-async def test_a_claim_waits_for_a_volume_and_says_so(cluster: VirtualCluster) -> None:
+async def test_a_pending_claim_is_reported(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_claim())
     await cluster.sleep(1)
     assert await claim_phase(cluster) == "Pending"
@@ -96,7 +100,7 @@ async def test_a_claim_waits_for_a_volume_and_says_so(cluster: VirtualCluster) -
 
 
 @virtual(**ONLY)
-async def test_labels_and_volume_mode_decide(cluster: VirtualCluster) -> None:
+async def test_labels_and_volume_mode_must_match(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_volume("slow", labels={"speed": "slow"}))
     await cluster.client.create(a_volume("fast", "5Gi", labels={"speed": "fast"}))
     somewhere = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
@@ -111,7 +115,7 @@ async def test_labels_and_volume_mode_decide(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ONLY)
-async def test_fewest_access_modes_come_before_the_smallest_size(cluster: VirtualCluster) -> None:
+async def test_fewer_access_modes_are_preferred_over_smaller_size(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_volume("more", "1Gi", accessModes=["ReadWriteOnce", "ReadWriteMany"]))
     await cluster.client.create(a_volume("just", "9Gi"))
     await cluster.sleep(1)
@@ -121,7 +125,7 @@ async def test_fewest_access_modes_come_before_the_smallest_size(cluster: Virtua
 
 
 @virtual(**ONLY)
-async def test_a_volume_that_is_reserved_goes_to_nobody_else(cluster: VirtualCluster) -> None:
+async def test_a_reserved_volume_is_bound_to_its_claim_only(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_volume(claimRef={"namespace": "default", "name": "late"}))
     await cluster.client.create(a_claim())
     await cluster.sleep(40)
@@ -137,7 +141,7 @@ async def test_a_volume_that_is_reserved_goes_to_nobody_else(cluster: VirtualClu
 
 
 @virtual(**ONLY)
-async def test_a_claim_that_names_its_volume(cluster: VirtualCluster) -> None:
+async def test_a_claim_with_a_volume_name(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_claim(volumeName="disk"))
     await cluster.sleep(1)
     assert await claim_phase(cluster) == "Pending"
@@ -153,7 +157,7 @@ async def test_a_claim_that_names_its_volume(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ONLY)
-async def test_a_named_volume_must_suit(cluster: VirtualCluster) -> None:
+async def test_a_named_volume_must_match(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_volume("tiny", "1Mi"))
     await cluster.client.create(a_claim(volumeName="tiny"))
     await cluster.sleep(1)
@@ -163,7 +167,7 @@ async def test_a_named_volume_must_suit(cluster: VirtualCluster) -> None:
 
 
 @virtual(**ONLY)
-async def test_who_comes_before_the_default_class_gets_it_later(cluster: VirtualCluster) -> None:
+async def test_a_claim_without_class_gets_the_later_default_class(cluster: VirtualCluster) -> None:
     await cluster.client.delete(CLASSES, "standard")
     await cluster.client.create(a_claim(storage_class=None))
     await cluster.sleep(1)
@@ -179,7 +183,7 @@ async def test_who_comes_before_the_default_class_gets_it_later(cluster: Virtual
 
 
 @virtual(**ONLY)
-async def test_what_cannot_be_provisioned_is_said(cluster: VirtualCluster) -> None:
+async def test_a_failed_provisioning_is_reported(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_class("by-hand", "kubernetes.io/no-provisioner"))
     await cluster.client.create(a_claim("one", storage_class="by-hand"))
     await cluster.client.create(a_claim("two", storage_class="missing"))
@@ -198,7 +202,7 @@ async def test_what_cannot_be_provisioned_is_said(cluster: VirtualCluster) -> No
 
 
 @virtual(**ONLY)
-async def test_the_first_consumer_is_waited_for(cluster: VirtualCluster) -> None:
+async def test_binding_waits_for_the_first_consumer(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_class("lazy", volumeBindingMode="WaitForFirstConsumer"))
     await cluster.client.create(a_volume(storageClassName="lazy"))
     await cluster.client.create(a_claim(storage_class="lazy"))
@@ -212,7 +216,7 @@ async def test_the_first_consumer_is_waited_for(cluster: VirtualCluster) -> None
 
 
 @virtual(**ONLY)
-async def test_the_end_of_a_claim(cluster: VirtualCluster) -> None:
+async def test_reclaim_policies_after_a_claim_was_deleted(cluster: VirtualCluster) -> None:
     kinds: dict[str, Obj] = {
         "kept": {"persistentVolumeReclaimPolicy": "Retain"},
         "deleted": {"persistentVolumeReclaimPolicy": "Delete"},
@@ -220,9 +224,11 @@ async def test_the_end_of_a_claim(cluster: VirtualCluster) -> None:
         "recycled": {"persistentVolumeReclaimPolicy": "Recycle"},
         "nfs": {"persistentVolumeReclaimPolicy": "Delete", "hostPath": None, "nfs": {"server": "s", "path": "/"}},
         "csi": {
-            "persistentVolumeReclaimPolicy": "Delete", "hostPath": None, "csi": {"driver": "a.b", "volumeHandle": "h"},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "hostPath": None,
+            "csi": {"driver": "a.b", "volumeHandle": "h"},
         },
-    }  # fmt: skip
+    }
     for name, spec in kinds.items():
         await cluster.client.create(a_volume(name, **spec))
         await cluster.client.create(a_claim(name, volumeName=name))
@@ -233,9 +239,13 @@ async def test_the_end_of_a_claim(cluster: VirtualCluster) -> None:
     await cluster.sleep(1)
     phases = {name: await volume_phase(cluster, name) for name in kinds}
     assert phases == {
-        "kept": "Released", "deleted": "Released", "refused": "Failed", "recycled": "Failed", "nfs": "Failed",
+        "kept": "Released",
+        "deleted": "Released",
+        "refused": "Failed",
+        "recycled": "Failed",
+        "nfs": "Failed",
         "csi": "Released",
-    }  # fmt: skip
+    }
     # Nobody takes the finalizer off here.
     assert "deletionTimestamp" in (await cluster.client.get(VOLUMES, "deleted"))["metadata"]
     assert "deletionTimestamp" not in (await cluster.client.get(VOLUMES, "csi"))["metadata"]
@@ -261,7 +271,7 @@ async def test_a_claim_whose_volume_is_gone_is_lost(cluster: VirtualCluster) -> 
 
 
 @virtual(**ONLY)
-async def test_a_retained_volume_is_not_given_to_a_claim_of_the_same_name(cluster: VirtualCluster) -> None:
+async def test_a_retained_volume_is_not_bound_to_a_new_claim_of_the_same_name(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_volume())
     await cluster.client.create(a_claim())
     await cluster.until(lambda: bound_to(cluster), within=20)
@@ -276,7 +286,7 @@ async def test_a_retained_volume_is_not_given_to_a_claim_of_the_same_name(cluste
 
 
 @virtual(**ONLY)
-async def test_a_claim_bound_elsewhere_gives_back_the_other_volume(cluster: VirtualCluster) -> None:
+async def test_a_claim_bound_elsewhere_releases_the_other_volume(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_volume("first"))
     await cluster.client.create(a_claim())
     await cluster.until(lambda: bound_to(cluster), within=20)
@@ -292,10 +302,15 @@ async def test_a_claim_bound_elsewhere_gives_back_the_other_volume(cluster: Virt
 
 
 @virtual(nodes=0, scheduler=False, controllers=["volumeattributesclass-protection-controller"])
-async def test_a_class_of_attributes_stays_while_it_is_named(cluster: VirtualCluster) -> None:
+async def test_a_volume_attributes_class_is_protected_while_it_is_referenced(cluster: VirtualCluster) -> None:
     classes = builtin("volumeattributesclasses", "storage.k8s.io")
-    gold = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
-            "driverName": "disks.example", "parameters": {"iops": "9"}}  # fmt: skip
+    gold = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttributesClass",
+        "metadata": {"name": "gold"},
+        "driverName": "disks.example",
+        "parameters": {"iops": "9"},
+    }
     await cluster.client.create(gold)
     await cluster.client.create(a_claim(volumeAttributesClassName="gold"))
     await cluster.client.delete(classes, "gold")

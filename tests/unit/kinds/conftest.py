@@ -1,4 +1,4 @@
-"""An object's way through the hooks of its kind, as the registry walks it, without a registry."""
+"""Run the hooks of a kind's strategy in the order of the registry, without a registry."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from setpoint.kinds.catalog import RESOURCES
 from setpoint.kinds.strategy import Context
 from setpoint.meta.decode import decode
 from setpoint.meta.field import Errors
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 UID = "11111111-1111-1111-1111-111111111111"
 
 
-class Life:
-    """Of objects of one kind. `create` and `update` give the object, what is wrong with it, and the warnings."""
+class Lifecycle:
+    """The life cycle of objects of one kind. `create` and `update` return the object, its errors, and the warnings."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         group, _, version = api_version.rpartition("/")
@@ -29,14 +29,14 @@ class Life:
         self.ctx = Context(now=NOW)
 
     def decoded(self, body: Obj, name: str = "x") -> Obj:
-        """As a body arrives at the registry."""
+        """Return the object as the registry gets it, decoded and defaulted."""
         meta = {"name": name, **body.get("metadata", {})}
         obj: Obj = decode(self.resource.type, {**copy.deepcopy(body), "metadata": meta})
         self.strategy.default(obj)
         return obj
 
     def created(self, body: Obj) -> Obj:
-        """As it is stored; it must be valid."""
+        """Return the object as it is stored; it must be valid."""
         obj, errors, _ = self.create(body)
         assert errors == []
         return obj
@@ -48,14 +48,14 @@ class Life:
         return self.create(body)[2]
 
     def put(self, old: Obj, body: Obj, sub: str = "") -> tuple[Obj, list[str]]:
-        """`body` is all that is sent: what it leaves out is gone, unless the hooks keep it."""
+        """Replace the object by `body`; omitted fields are removed unless the hooks retain them."""
         strategy = self.strategy.subresources[sub] if sub else self.strategy
         before = copy.deepcopy(old)
         obj = self.decoded(body)
         strategy.prepare_for_update(obj, old, self.ctx)
         errs: Errors = []
         strategy.validate_update(obj, old, errs, self.ctx)
-        assert old == before, "what is stored is shared with every reader"
+        assert old == before, "the stored object was modified"
         return obj, [e.message() for e in errs]
 
     def create(self, body: Obj, name: str = "x") -> tuple[Obj, list[str], list[str]]:
@@ -69,7 +69,7 @@ class Life:
         return obj, [e.message() for e in errs], [] if errs else self.strategy.warnings_on_create(obj, self.ctx)
 
     def update(self, old: Obj, sub: str = "", **changes: Any) -> tuple[Obj, list[str], list[str]]:
-        """`changes` replace top-level fields; `spec` and `status` are merged one level deep, None removes."""
+        """Update the object: `changes` replace top-level fields, `spec` and `status` merge one level deep, None removes."""
         strategy = self.strategy.subresources[sub] if sub else self.strategy
         before = copy.deepcopy(old)
         new = copy.deepcopy(old)
@@ -89,7 +89,7 @@ class Life:
         errs: Errors = []
         strategy.validate_update(obj, old, errs, self.ctx)
         warnings = [] if errs else strategy.warnings_on_update(obj, old, self.ctx)
-        assert old == before, "what is stored is shared with every reader"
+        assert old == before, "the stored object was modified"
         return obj, [e.message() for e in errs], warnings
 
     def cells(self, obj: Obj) -> dict[str, Any]:
@@ -97,5 +97,5 @@ class Life:
 
 
 @pytest.fixture
-def life() -> Callable[[str, str], Life]:
-    return Life
+def lifecycle() -> Callable[[str, str], Lifecycle]:
+    return Lifecycle

@@ -1,4 +1,4 @@
-"""What is said about expressions in policies, match conditions and selectors; recorded from upstream."""
+"""Errors of expressions in policies, match conditions and selectors, recorded from upstream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALIDATION = Usage(Purpose.VALIDATION, has_authorizer=True)
         "'%s has %d'.format([object.metadata.name, 3]) != ''",
     ],
 )
-def test_sound_validations(text: str) -> None:
+def test_valid_expressions_have_no_errors(text: str) -> None:
     assert check_expression(text, VALIDATION) == []
 
 
@@ -70,7 +70,7 @@ def test_sound_validations(text: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong(text: str, usage: Usage, problem: str) -> None:
+def test_errors(text: str, usage: Usage, problem: str) -> None:
     assert check_expression(text, usage) == [problem]
 
 
@@ -89,7 +89,7 @@ def test_patches_are_built_of_objects_and_operations() -> None:
     assert check_expression(text, Usage(Purpose.JSON_PATCH)) == []
 
 
-def test_selectors_bind_names_and_are_bounded() -> None:
+def test_selectors_declare_variables_and_have_a_cost_limit() -> None:
     usage = Usage(Purpose.DEVICE_SELECTOR)
     assert check_expression("cel.bind(d, device.attributes['x'], d.a && d.b)", usage) == []
     text = (
@@ -99,10 +99,10 @@ def test_selectors_bind_names_and_are_bounded() -> None:
     assert error.message() == "spec.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit"
 
 
-def test_a_constant_that_cannot_be_computed_is_our_error_not_the_fields() -> None:
+def test_a_constant_that_fails_to_evaluate_is_an_internal_error() -> None:
     (error,) = expression_errors("int('x') == 1", "int('x') == 1", VALIDATION, "spec.x")
     assert error.body() == "Internal error: program instantiation failed: type conversion error from 'string' to 'int'"
 
 
-def test_what_is_stored_may_use_what_is_new() -> None:
+def test_stored_expressions_may_use_newer_libraries() -> None:
     assert check_expression("[1, 2].includes(1)", Usage(Purpose.VALIDATION, stored=True)) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,24 @@ ROOT = Path(__file__).parents[3]
 CORE = "io.k8s.api.core.v1"
 
 
-def test_the_tables_are_what_the_tool_makes() -> None:
-    pytest.importorskip("kubernetes_validate")
-    spec = importlib.util.spec_from_file_location("make_field_tables", ROOT / "tools" / "make_field_tables.py")
+def load_tool(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+def test_field_tables_are_up_to_date() -> None:
+    pytest.importorskip("kubernetes_validate")
+    tool = load_tool("make_field_tables")
     assert tool.make_tables() == tool.OUTPUT.read_bytes(), "run tools/make_field_tables.py"
+
+
+def test_typed_dicts_are_up_to_date() -> None:
+    tool = load_tool("make_typed_kinds")
+    checked_in = {path.name: path.read_text() for path in tool.FOLDER.glob("*.py") if path.name != "__init__.py"}
+    assert tool.make_modules() == checked_in, "run tools/make_typed_kinds.py"
 
 
 def test_kinds_have_definitions() -> None:
@@ -29,7 +41,7 @@ def test_kinds_have_definitions() -> None:
         tables.definition_for("apps", "v1", "Pod")
 
 
-def test_fields_stand_in_their_order_with_their_presence() -> None:
+def test_fields_have_order_and_presence() -> None:
     spec = tables.type_of(f"{CORE}.PodSpec")
     assert list(spec.fields)[:4] == ["volumes", "initContainers", "containers", "ephemeralContainers"]
     assert spec.fields["containers"].presence is Presence.ALWAYS
@@ -40,7 +52,7 @@ def test_fields_stand_in_their_order_with_their_presence() -> None:
     assert pod.fields["spec"].type is spec
 
 
-def test_lists_and_maps_say_how_they_merge() -> None:
+def test_merge_rules_of_lists_and_maps() -> None:
     spec = tables.type_of(f"{CORE}.PodSpec")
     containers = spec.fields["containers"]
     assert containers.type.list_type is ListType.MAP
@@ -85,7 +97,7 @@ def test_every_definition_builds() -> None:
     assert shapes == set(Shape) - {Shape.DURATION}  # no built-in kind has one
 
 
-def test_schemas_contain_themselves() -> None:
+def test_recursive_types_refer_to_themselves() -> None:
     schema = tables.type_of(tables._SCHEMA)
     properties = schema.fields["properties"].type
     assert isinstance(properties.item, Type)

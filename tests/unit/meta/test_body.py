@@ -10,8 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.meta.body import MAX_DEPTH, BodyError, dump_yaml, parse_json, parse_yaml, type_meta
+from setpoint.meta.body import BodyError, dump_yaml, parse_json, parse_yaml, plain_numbers, type_meta
+from setpoint.meta.chunked_json import MAX_DEPTH
 from setpoint.meta.decode import DecodeError
+from setpoint.meta.objects import Obj
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
@@ -61,7 +63,7 @@ def refusal(data: bytes) -> str:
         (b"kind: X", "invalid character 'k' looking for beginning of value"),
     ],
 )
-def test_malformed_json_gets_the_known_words(data: bytes, message: str) -> None:
+def test_errors_of_malformed_json(data: bytes, message: str) -> None:
     assert refusal(data) == message
 
 
@@ -74,7 +76,7 @@ def test_depth_is_bounded() -> None:
     assert time.perf_counter() - started < 2
 
 
-def test_what_is_no_unicode_is_replaced() -> None:
+def test_invalid_unicode_is_replaced() -> None:
     assert parse_json(b'{"a":"\xff"}')[0] == {"a": "\ufffd"}
     assert parse_json(rb'{"a":"\ud800"}')[0] == {"a": "\ufffd"}
     assert parse_json(rb'{"a":"\ud83d\ude00"}')[0] == {"a": "😀"}
@@ -103,7 +105,7 @@ def test_duplicate_keys_are_noticed(data: bytes, duplicates: list[str]) -> None:
 
 
 @given(VALUES, st.sampled_from([None, 1]))
-def test_any_json_is_read_as_it_is(value: Any, indent: int | None) -> None:
+def test_valid_json_is_read_unchanged(value: Any, indent: int | None) -> None:
     for ascii in (True, False):
         data = json.dumps(value, indent=indent, ensure_ascii=ascii).encode()
         assert parse_json(data) == (value, [])
@@ -131,14 +133,37 @@ def test_the_kind_of_a_body() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("yes", True), ("Off", False), ("y", True), ("~", None), ("", None), ("0777", 511), ("08", 8), ("0o17", 15),
-        ("0x1F", 31), ("0b11", 3), ("1_000", 1000), ("1e3", 1000), ("1.50", 1.5), ("+5", 5), (".5", 0.5),
-        ("1e400", "1e400"), ("2024-01-01", "2024-01-01"), ("12:30:45", "12:30:45"), ("<<", "<<"), ('"5"', "5"),
-        ("!!str 5", "5"), ('!!int "5"', 5), ("!foo 5", "5"), ("!!binary aGVsbG8=", "hello"), ("1.0", 1),
-        ("18446744073709551615", 18446744073709551615), ("|\n  x\n  y\n", "x\ny\n"), ("!!python/name:os.system", ""),
+        ("yes", True),
+        ("Off", False),
+        ("y", True),
+        ("~", None),
+        ("", None),
+        ("0777", 511),
+        ("08", 8),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("0b11", 3),
+        ("1_000", 1000),
+        ("1e3", 1000),
+        ("1.50", 1.5),
+        ("+5", 5),
+        (".5", 0.5),
+        ("1e400", "1e400"),
+        ("2024-01-01", "2024-01-01"),
+        ("12:30:45", "12:30:45"),
+        ("<<", "<<"),
+        ('"5"', "5"),
+        ("!!str 5", "5"),
+        ('!!int "5"', 5),
+        ("!foo 5", "5"),
+        ("!!binary aGVsbG8=", "hello"),
+        ("1.0", 1),
+        ("18446744073709551615", 18446744073709551615),
+        ("|\n  x\n  y\n", "x\ny\n"),
+        ("!!python/name:os.system", ""),
     ],
-)  # fmt: skip
-def test_scalars_mean_what_they_mean_upstream(text: str, value: Any) -> None:
+)
+def test_yaml_scalars_resolve_as_upstream(text: str, value: Any) -> None:
     read = parse_yaml(f"a: {text}".encode())[0]["a"]
     assert read == value and type(read) is type(value)
 
@@ -190,13 +215,13 @@ def test_repeated_keys_are_reported_with_their_lines() -> None:
         (b"a: " + b"[" * 100_000, "yaml: line 1: exceeded max depth of 254"),
     ],
 )
-def test_malformed_yaml_gets_the_known_words(data: bytes, message: str) -> None:
+def test_errors_of_malformed_yaml(data: bytes, message: str) -> None:
     with pytest.raises(BodyError) as caught:
         parse_yaml(data)
     assert str(caught.value) == message
 
 
-def test_alias_bombs_are_refused_before_they_cost_anything() -> None:
+def test_alias_bombs_are_rejected_early() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 12)]
     started = time.perf_counter()
@@ -206,7 +231,7 @@ def test_alias_bombs_are_refused_before_they_cost_anything() -> None:
 
 
 def test_yaml_is_written_in_upstreams_style() -> None:
-    value = {
+    value: Obj = {
         "kind": "X",
         "list": ["plain", "5", "yes", "", "a: b", "x\ny\n", {"b": 1, "a": [[1], []]}],
         "a10": None,
@@ -236,7 +261,7 @@ def test_written_yaml_reads_back(value: Any) -> None:
 
 
 def test_the_number_of_values_is_bounded() -> None:
-    """Not the punctuation in texts, and not what is wrong in another way."""
+    """Punctuation in strings does not count, and other errors take precedence."""
     for unit in (b"[],", b"{},", b"1,", b'"",'):
         assert refusal(b"[" + unit * 300_000 + b"0]") == "json: document contains too many values"
     assert refusal(b'["\\\\",' + b"1," * 300_000 + b"0]") == "json: document contains too many values"
@@ -248,9 +273,86 @@ def test_the_number_of_values_is_bounded() -> None:
 
 
 def test_long_texts_are_read_with_the_same_result() -> None:
-    """From some length on, by a reader in Python that lets other threads run."""
+    """Long texts are read by a parser in Python that lets other threads run."""
     part = b'{"a":[1,2.5,-3e2,"x\\n\\u00e9",{"b":null,"b":true}]}'
     for count in (10, 9_000):
         value, duplicates = parse_json(b"[" + b",".join([part] * count) + b"]")
         assert value == [{"a": [1, 2.5, -300.0, "x\n\u00e9", {"b": True}]}] * count
         assert duplicates[0] == 'duplicate field "[0].a[4].b"'
+
+
+def test_the_events_of_a_yaml_document_are_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeing all of them at once would hold the interpreter lock for long."""
+    emit, given = yaml.emit, []
+
+    def recorded(events: Any, **options: Any) -> Any:
+        given.append(events)
+        return emit(events, **options)
+
+    monkeypatch.setattr(yaml, "emit", recorded)
+    assert dump_yaml({"a": [1]}) == b"a:\n- 1\n"
+    assert iter(given[0]) is given[0]
+
+
+# -- large documents --------------------------------------------------------------------------------------------------
+
+
+def test_a_large_document_is_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def loads(data: bytes) -> tuple[Any, bool]:
+        sizes.append(len(data))
+        return orjson.loads(data), False
+
+    monkeypatch.setattr("setpoint.meta.chunked_json.loads", loads)
+    small, large = ({"a": "x" * size} for size in (100_000, 150_000))
+    assert parse_json(orjson.dumps(small)) == (small, [])
+    assert not sizes
+    assert parse_json(orjson.dumps(large)) == (large, [])
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("padding", [0, 200_000])
+@pytest.mark.parametrize(
+    ("text", "value", "duplicates"),
+    [
+        (b'{"a":1,"b":[{"c":1,"c":2}],"a":3}', {"a": 3, "b": [{"c": 2}]}, ["b[0].c", "a"]),
+        (b'{"a":18446744073709551616,"b":"\\ud800"}', {"a": 18446744073709551616.0, "b": "\ufffd"}, []),
+        (b'{"a" : 1.0, "b" : [ ] }', {"a": 1.0, "b": []}, []),
+    ],
+)
+def test_a_large_document_is_read_as_a_small_one(padding: int, text: bytes, value: Any, duplicates: list[str]) -> None:
+    found, reported = parse_json(text[:-1] + b',"z":"%b"}' % (b"z" * padding))
+    assert found == {**value, "z": "z" * padding}
+    assert [type(one) for one in found.values()] == [*(type(one) for one in value.values()), str]
+    assert reported == [f'duplicate field "{name}"' for name in duplicates]
+
+
+@pytest.mark.parametrize("padding", [10, 200_000])
+@pytest.mark.parametrize("text", [b'{"a":1,}', b"[[[1,2],]", b'{"a":1', b'["a\nb"]'])
+def test_a_large_document_is_rejected_as_a_small_one(padding: int, text: bytes) -> None:
+    blank = refusal(text)
+    assert refusal(b" " * padding + text) == blank
+
+
+def test_too_many_values_are_counted_outside_of_strings() -> None:
+    texts = [b"[,{" * 40_000, b'\\"[,{' * 40_000, b"\\\\" * 70_000 + b"," * 100_000, b"," * 65_533 + b'\\",' * 30_000]
+    data = b"[" + b",".join(b'"%b"' % text for text in texts) + b"]"
+    assert len(parse_json(data)[0]) == len(texts)
+    with pytest.raises(BodyError, match="too many values"):
+        parse_json(data[:-1] + b",1" * 250_000 + b"]")
+
+
+@pytest.mark.parametrize("start", range(65_530, 65_540))
+def test_an_escape_between_two_pieces_is_not_the_end_of_a_string(start: int) -> None:
+    text = b'["' + b"x" * (start - 2) + b'\\"' + b"," * 300_000 + b'"]'
+    assert len(parse_json(text)[0]) == 1
+
+
+@pytest.mark.parametrize("start", range(65_515, 65_540))
+def test_an_odd_number_between_two_pieces_is_noticed(start: int) -> None:
+    for number, plain in ((b"1.0", 1), (b"18446744073709551615", 1.8446744073709552e19)):
+        data = b'{"a":"%b","b":%b}' % (b"x" * (start - len(b'{"a":"","b":')), number)
+        assert data.index(number) == start
+        found = plain_numbers(data, orjson.loads(data))["b"]
+        assert (found, type(found)) == (plain, type(plain))

@@ -46,7 +46,7 @@ def upcoming(text: str, start: str, count: int, zone: str = "UTC") -> list[str]:
         ("TZ=UTC", "invalid schedule format: runtime error: slice bounds out of range [:-1]"),
     ],
 )
-def test_what_is_wrong(text: str, message: str) -> None:
+def test_errors(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse(text)
     assert str(caught.value) == message
@@ -75,23 +75,26 @@ def test_upcoming(text: str, expected: list[str]) -> None:
     assert upcoming(text, "2024-03-09T12:00:30", len(expected)) == expected
 
 
-def test_a_time_that_daylight_saving_skips_does_not_come() -> None:
+def test_a_time_that_daylight_saving_skips_does_not_fire() -> None:
     assert upcoming("30 2 * * *", "2024-03-09T12:00:00", 2, "America/New_York") == [
-        "2024-03-11T02:30:00-04:00", "2024-03-12T02:30:00-04:00",
-    ]  # fmt: skip
+        "2024-03-11T02:30:00-04:00",
+        "2024-03-12T02:30:00-04:00",
+    ]
 
 
-def test_a_time_that_the_clock_shows_twice_comes_twice() -> None:
+def test_a_time_that_occurs_twice_fires_twice() -> None:
     assert upcoming("30 1 * * *", "2024-11-02T12:00:00", 3, "America/New_York") == [
-        "2024-11-03T01:30:00-04:00", "2024-11-03T01:30:00-05:00", "2024-11-04T01:30:00-05:00",
-    ]  # fmt: skip
+        "2024-11-03T01:30:00-04:00",
+        "2024-11-03T01:30:00-05:00",
+        "2024-11-04T01:30:00-05:00",
+    ]
 
 
 def test_midnight_may_not_exist() -> None:
     assert upcoming("0 8 9 * *", "2024-09-07T12:00:00", 1, "America/Santiago") == ["2024-09-09T08:00:00-03:00"]
 
 
-def test_a_zone_in_the_text_rules_and_the_answer_is_in_the_askers() -> None:
+def test_a_zone_in_the_schedule_takes_precedence() -> None:
     assert upcoming("TZ=Asia/Tokyo 0 9 * * *", "2024-01-01T00:00:00", 1) == ["2024-01-02T00:00:00+00:00"]
 
 

@@ -67,7 +67,7 @@ def test_null_is_an_empty_object() -> None:
     assert decode(POD, None) == zero(POD)
 
 
-def test_depth_never_breaks_the_decoder() -> None:
+def test_deep_nesting_does_not_break_the_decoder() -> None:
     value: Any = {"type": 1}
     for _ in range(120):
         value = {"additionalProperties": value}
@@ -81,7 +81,7 @@ def test_defaults_of_custom_types_are_not_shared() -> None:
     assert decode(root, {}) == {"a": {"b": []}}
 
 
-def test_zero_is_fresh_each_time() -> None:
+def test_zero_returns_a_new_value_each_time() -> None:
     first = zero(POD)
     first["metadata"]["name"] = "x"
     assert zero(POD)["metadata"] == {}
@@ -102,7 +102,7 @@ def test_nothing_is_shared_with_the_input() -> None:
 # -- values with one form ---------------------------------------------------------------------------------------------
 
 
-def test_quantities_times_and_base64_get_their_one_form() -> None:
+def test_quantities_times_and_base64_become_canonical() -> None:
     limits = {"cpu": 0.5, "memory": "1024Mi", "pods": 3}
     decoded = roundtrip(POD, {"spec": {"containers": [{"resources": {"limits": limits}}]}})
     assert decoded["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "1Gi", "pods": "3"}
@@ -195,17 +195,23 @@ def test_wrong_types(type: Type, text: str, what: str, where: str, go: str) -> N
         (SECRET, '{"data":{"k":"AAA"}}', "illegal base64 data at input byte 0"),
         (SECRET, '{"data":{"k":"AAAA="}}', "illegal base64 data at input byte 4"),
         (SECRET, '{"data":{"k":"AA=A"}}', "illegal base64 data at input byte 2"),
-        (POD, '{"spec":{"overhead":{"cpu":"x"}}}',
-         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
-        (CRD, '{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"additionalProperties":"x"}}}]}}',
-         "boolean or JSON schema expected"),
+        (
+            POD,
+            '{"spec":{"overhead":{"cpu":"x"}}}',
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        (
+            CRD,
+            '{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"additionalProperties":"x"}}}]}}',
+            "boolean or JSON schema expected",
+        ),
     ],
-)  # fmt: skip
-def test_values_that_read_themselves(type: Type, text: str, expected: str) -> None:
+)
+def test_types_with_their_own_decoder(type: Type, text: str, expected: str) -> None:
     assert message(type, text) == expected
 
 
-def test_the_first_error_in_the_document_wins_unless_a_value_reads_itself() -> None:
+def test_precedence_of_errors() -> None:
     first = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
     assert message(CONFIG_MAP, '{"data":{"a":1},"metadata":{"name":2}}') == first
     later = message(CONFIG_MAP, '{"data":{"a":1},"metadata":{"creationTimestamp":"x"}}')
@@ -235,7 +241,7 @@ def test_unknown_fields_are_pruned_and_reported_in_document_order() -> None:
     assert decode(DEPLOYMENT, value) == decoded
 
 
-def test_duplicates_are_reported_where_they_stand() -> None:
+def test_duplicates_are_reported_in_document_order() -> None:
     raw = b'{"metadata":{"name":"x","name":"y","zz":1},"data":{"a":"1","a":"2"},"bogus":{"b":1,"b":2}}'
     strict: list[str] = []
     decoded = decode(CONFIG_MAP, orjson.loads(raw), strict=strict, raw=raw, duplicates=["some"])
@@ -259,7 +265,7 @@ def keep(name: str, type: Type, default: Any = None) -> Field:
     return Field(name, type, Presence.KEEP, default=default)
 
 
-def test_custom_types_prune_and_fill_defaults_but_judge_nothing() -> None:
+def test_custom_types_prune_and_set_defaults_without_validation() -> None:
     text, nullable = Type(Shape.STRING), Type(Shape.STRING, nullable=True)
     inner = custom(a=keep("a", text, default="x"), b=keep("b", nullable), c=keep("c", Type(Shape.INT64)))
     items = Type(Shape.LIST, item=inner)

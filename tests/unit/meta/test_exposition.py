@@ -6,11 +6,13 @@ from setpoint.meta.exposition import Histogram, counter, exponential, gauge, his
 
 
 def test_counters_and_gauges() -> None:
-    shown = text([
-        counter("requests_total", "Requests,\nby verb.", [({"verb": "GET"}, 3), ({"verb": 'a "b" \\'}, 1)]),
-        gauge("load", "How much.", [({}, 0.25)]),
-        gauge("bytes", "Many.", [({}, 123456789012)]),
-    ])  # fmt: skip
+    shown = text(
+        [
+            counter("requests_total", "Requests,\nby verb.", [({"verb": "GET"}, 3), ({"verb": 'a "b" \\'}, 1)]),
+            gauge("load", "How much.", [({}, 0.25)]),
+            gauge("bytes", "Many.", [({}, 123456789012)]),
+        ]
+    )
     assert shown == (
         "# HELP requests_total Requests,\\nby verb.\n# TYPE requests_total counter\n"
         'requests_total{verb="GET"} 3\nrequests_total{verb="a \\"b\\" \\\\"} 1\n'
@@ -20,7 +22,7 @@ def test_counters_and_gauges() -> None:
     assert text([]) == ""
 
 
-def test_histograms_count_all_that_is_not_above_a_bound() -> None:
+def test_histogram_buckets_are_cumulative() -> None:
     found = Histogram((0.1, 1, 10))
     for value in (0.1, 0.5, 1, 7, 100):
         found.observe(value)
@@ -35,6 +37,6 @@ def test_histograms_count_all_that_is_not_above_a_bound() -> None:
     assert exponential(0.001, 2, 4) == (0.001, 0.002, 0.004, 0.008)
 
 
-def test_a_name_is_told_once() -> None:
+def test_a_family_is_declared_once() -> None:
     one, two, other = (gauge(name, "H.", [({"of": of}, 1)]) for name, of in (("a", "x"), ("a", "y"), ("b", "z")))
     assert text(merged([one, other, two])) == text([one._replace(samples=[*one.samples, *two.samples]), other])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.meta.goformat import kind_of, plain, type_name
+from setpoint.meta.goformat import kind_of, parse_integer, plain, type_name
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,21 @@ def test_plain(value: Any, text: str) -> None:
 )
 def test_kinds_and_types(value: Any, kind: str, name: str) -> None:
     assert (kind_of(value), type_name(value)) == (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("", 0),
+        ("-0", 0),
+        ("+7", 7),
+        ("-007", -7),
+        ("0" * 9000 + "5", 5),
+        ("9" * 40, 10**40 - 1),
+        ("1" * 41, 10**40),
+        ("-" + "9" * 9000, -(10**40)),
+    ],
+)
+def test_integers_of_any_length_are_parsed(text: str, number: int) -> None:
+    assert parse_integer(text) == number

@@ -1,4 +1,4 @@
-"""Texts with objects in them."""
+"""Manifests with several objects."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def names(data: bytes) -> list[str]:
         (b"apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: in-a-list}}]", ["in-a-list"]),
     ],
 )
-def test_what_is_in_a_text(data: bytes, found: list[str]) -> None:
+def test_objects_of_a_text(data: bytes, found: list[str]) -> None:
     assert names(data) == found
 
 
-def test_items_of_a_typed_list_say_what_they_are() -> None:
+def test_items_of_a_typed_list_get_kind_and_version() -> None:
     (found,) = manifests(b"apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: x}}]")
     assert (found["apiVersion"], found["kind"]) == ("v1", "ConfigMap")
 
@@ -51,6 +51,6 @@ def test_items_of_a_typed_list_say_what_they_are() -> None:
         (b"[" * 100_000, "depth"),
     ],
 )
-def test_what_is_no_object(data: bytes, problem: str) -> None:
+def test_texts_without_objects_are_rejected(data: bytes, problem: str) -> None:
     with pytest.raises(ManifestProblem, match=problem):
         manifests(data)

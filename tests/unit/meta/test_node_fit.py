@@ -1,15 +1,12 @@
-"""Whether a node will have a Pod: taints and node selectors."""
+"""Rules by which a Pod fits a node: taints and node selectors."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from setpoint.meta.node_selectors import required_nodes
-from setpoint.meta.tolerations import tolerates, untolerated
+from setpoint.meta.node_fit import required_nodes, tolerates, untolerated
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 TAINT = {"key": "team", "value": "blue", "effect": "NoSchedule"}
 
 
@@ -26,11 +23,11 @@ TAINT = {"key": "team", "value": "blue", "effect": "NoSchedule"}
         ({"key": "team", "operator": "Gt", "value": "1"}, False),
     ],
 )
-def test_what_a_toleration_covers(toleration: Obj, expected: bool) -> None:
+def test_tolerations(toleration: Obj, expected: bool) -> None:
     assert tolerates(toleration, TAINT) is expected
 
 
-def test_the_first_taint_that_nothing_tolerates() -> None:
+def test_first_untolerated_taint() -> None:
     soft = {"key": "soft", "effect": "PreferNoSchedule"}
     hard = {"key": "hard", "effect": "NoExecute"}
     assert untolerated([soft, TAINT, hard], [{"key": "team", "operator": "Exists"}]) is hard
@@ -88,5 +85,5 @@ def expression(key: str, operator: str, *values: str) -> Obj:
         ),
     ],
 )
-def test_which_nodes_a_pod_asks_for(spec: Obj, labels: dict[str, str], expected: bool) -> None:
+def test_node_constraints_of_a_pod(spec: Obj, labels: dict[str, str], expected: bool) -> None:
     assert required_nodes(spec)(node(**labels)) is expected

@@ -1,4 +1,4 @@
-"""Protobuf bodies give what the same object in JSON gives; what is no protobuf is refused, in time."""
+"""Protobuf bodies decode to the same object as JSON; invalid ones are rejected in linear time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_envelope() -> None:
     assert body[opened.start : opened.end] == b"content"
 
 
-def test_an_envelope_need_not_say_anything() -> None:
+def test_an_envelope_may_be_empty() -> None:
     assert open_envelope(b"k8s\x00" + sized(9, "later")) == ("", "", 0, 0)
 
 
@@ -111,8 +111,8 @@ def test_map_entries_may_lack_a_part() -> None:
     assert read(quota, sized(2, sized(1, sized(1, "cpu")))) == {"spec": {"hard": {"cpu": "0"}}}
 
 
-def test_what_json_has_in_place() -> None:
-    """A volume's source, a probe's handler, a key selector's name are messages of their own."""
+def test_fields_that_json_inlines() -> None:
+    """A volume's source, a probe's handler and a key selector's name are separate messages in protobuf."""
     volume = sized(1, "v") + sized(2, sized(2, b""))
     handler = sized(2, sized(2, number(1, 0) + number(2, 80) + sized(3, "")))
     source = sized(4, sized(1, sized(1, "secret")) + sized(2, "key"))
@@ -129,7 +129,7 @@ def test_what_json_has_in_place() -> None:
     }
 
 
-def test_in_place_twice_over() -> None:
+def test_nested_inlined_fields() -> None:
     binding = kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding")
     rule = sized(1, "n") + sized(2, sized(1, "CREATE") + sized(2, sized(1, "apps") + sized(3, "pods")))
     value = read(binding, sized(2, sized(3, sized(3, rule))))
@@ -168,7 +168,7 @@ def test_times() -> None:
     assert meta == {"deletionTimestamp": "2023-11-14T22:13:20Z"}
 
 
-def test_quantities_and_either_kind_of_port() -> None:
+def test_quantities_and_int_or_string() -> None:
     limits = sized(8, entry(1, "cpu", sized(1, "1000m")))
     assert read(POD, sized(2, sized(2, limits)))["spec"]["containers"] == [{"resources": {"limits": {"cpu": "1"}}}]
     budget = kind("policy", "v1", "PodDisruptionBudget")
@@ -214,7 +214,7 @@ def test_schemas() -> None:
         read(SCHEMA, bytes([9 << 3 | 1]) + struct.pack("<d", float("nan")))
 
 
-def test_empty_values_are_for_the_decoder_to_judge() -> None:
+def test_empty_values_are_left_to_the_decoder() -> None:
     deployment = kind("apps", "v1", "Deployment")
     content = sized(1, sized(1, "d") + sized(2, "")) + sized(2, number(1, 0) + number(5, 0) + sized(4, sized(1, "")))
     spec = decode(deployment, read(deployment, content))["spec"]
@@ -234,7 +234,7 @@ def test_unknown_fields_are_skipped() -> None:
     assert read(CONFIG_MAP, group + rest + sized(1, sized(1, "c"))) == {"metadata": {"name": "c"}}
 
 
-def test_text_that_is_none_is_marked_byte_by_byte() -> None:
+def test_invalid_utf8_is_replaced_byte_by_byte() -> None:
     assert read(CONFIG_MAP, entry(2, "k", b"a\xff\xe2\x82b")) == {"data": {"k": "a\ufffd\ufffd\ufffdb"}}
 
 
@@ -263,7 +263,7 @@ def test_text_that_is_none_is_marked_byte_by_byte() -> None:
         (number(4, 0)[:1] + b"\xff" * 11, "proto: integer overflow"),
     ],
 )
-def test_upstream_words(content: bytes, message: str) -> None:
+def test_error_messages_are_upstreams(content: bytes, message: str) -> None:
     with pytest.raises(ProtobufError) as caught:
         read(CONFIG_MAP, content)
     assert str(caught.value) == message
@@ -278,9 +278,10 @@ def test_depth_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [sized(1, b"") * 2**17, entry(2, "", "") * 2**15, bytes([15 << 3 | 3]) * 2**18],
+    "content",
+    [sized(1, b"") * 2**17, entry(2, "", "") * 2**15, bytes([15 << 3 | 3]) * 2**18],
     ids=["parts", "entries", "groups"],
-)  # fmt: skip
+)
 def test_large_bodies_cost_time_and_memory_by_their_size(content: bytes) -> None:
     tracemalloc.start()
     started = time.process_time()
@@ -326,8 +327,8 @@ def test_messages_of_messages_decode_or_are_refused(content: bytes) -> None:
 # -- the table of numbers ---------------------------------------------------------------------------------------------
 
 
-def test_every_part_of_every_kind_has_a_number() -> None:
-    """And every number leads to a field that there is."""
+def test_every_field_of_every_kind_has_a_number() -> None:
+    """Every number also belongs to an existing field."""
     seen: set[tuple[str, str]] = set()
 
     def names(type_: Type, definition: str) -> set[str]:
@@ -349,11 +350,18 @@ def test_every_part_of_every_kind_has_a_number() -> None:
             walk(field.type)
 
     for group, version, name in [
-        ("", "v1", "Pod"), ("apps", "v1", "StatefulSet"), ("batch", "v1", "CronJob"), ("", "v1", "Node"),
-        ("", "v1", "PersistentVolume"), ("resource.k8s.io", "v1", "ResourceClaim"), ("", "v1", "Service"),
-        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), ("autoscaling", "v2", "HorizontalPodAutoscaler"),
-        ("apiregistration.k8s.io", "v1", "APIService"), ("networking.k8s.io", "v1", "Ingress"),
-    ]:  # fmt: skip
+        ("", "v1", "Pod"),
+        ("apps", "v1", "StatefulSet"),
+        ("batch", "v1", "CronJob"),
+        ("", "v1", "Node"),
+        ("", "v1", "PersistentVolume"),
+        ("resource.k8s.io", "v1", "ResourceClaim"),
+        ("", "v1", "Service"),
+        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+        ("apiregistration.k8s.io", "v1", "APIService"),
+        ("networking.k8s.io", "v1", "Ingress"),
+    ]:
         walk(kind(group, version, name))
     assert len(seen) > 200
     assert not has_protobuf_form("io.k8s.apimachinery.pkg.apis.meta.v1.Table")

@@ -1,4 +1,4 @@
-"""What is written in protobuf is read back as the same object, for every kind and every shape of a field."""
+"""Objects survive a round trip through protobuf, for every kind and every shape of a field."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def an_object(type_: Type, random: Random, depth: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS)
-def test_what_is_written_is_read_back(definition: str) -> None:
+def test_write_and_read_round_trip(definition: str) -> None:
     type_, random = type_of(definition), Random(definition)
     for _ in range(3):
         obj = decode(type_, an_object(type_, random))
@@ -71,7 +71,7 @@ def test_the_bytes_of_a_message() -> None:
     assert data == b"\x0a\x03\x0a\x01p" + b"\x12\x07" + b"\x12\x03\x0a\x01c" + b"\x58\x01"
 
 
-def test_absent_and_empty_are_told_apart_where_go_does() -> None:
+def test_absent_and_empty_differ_where_they_do_in_go() -> None:
     type_ = type_of("io.k8s.api.apps.v1.DeploymentSpec")
     assert write_message(type_, {}, protobuf_fields) == b""
     assert write_message(type_, {"replicas": None}, protobuf_fields) == b""

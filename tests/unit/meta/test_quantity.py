@@ -19,14 +19,39 @@ TEXTS = st.builds(
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
-        ("0", "0"), ("0m", "0"), ("100", "100"), ("1000", "1k"), ("1000m", "1"), ("1500m", "1500m"), ("0.5", "500m"),
-        ("1024Mi", "1Gi"), ("1500Mi", "1500Mi"), ("1.5Gi", "1536Mi"), ("0.5Gi", "512Mi"), ("1000Ki", "1000Ki"),
-        ("1e3", "1e3"), ("1e2", "100"), ("1E3", "1E3"), ("1E", "1E"), ("12000e3", "12e6"), ("-0.5", "-500m"),
-        ("0.0000000001", "1n"), ("-0.0000000001", "-1n"), ("1.1Ki", "1126400m"), ("0.001Ki", "1024m"),
-        ("+1", "+1"), ("1.500", "1.500"), ("1.", "1."), ("007Mi", "007Mi"), ("100Ei", "9223372036854775807"),
-        ("9223372036854775808", "9223372036854775808"), ("1000E", "1"), ("512", "512"), ("1023Ki", "1023Ki"),
+        ("0", "0"),
+        ("0m", "0"),
+        ("100", "100"),
+        ("1000", "1k"),
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("0.5", "500m"),
+        ("1024Mi", "1Gi"),
+        ("1500Mi", "1500Mi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Gi", "512Mi"),
+        ("1000Ki", "1000Ki"),
+        ("1e3", "1e3"),
+        ("1e2", "100"),
+        ("1E3", "1E3"),
+        ("1E", "1E"),
+        ("12000e3", "12e6"),
+        ("-0.5", "-500m"),
+        ("0.0000000001", "1n"),
+        ("-0.0000000001", "-1n"),
+        ("1.1Ki", "1126400m"),
+        ("0.001Ki", "1024m"),
+        ("+1", "+1"),
+        ("1.500", "1.500"),
+        ("1.", "1."),
+        ("007Mi", "007Mi"),
+        ("100Ei", "9223372036854775807"),
+        ("9223372036854775808", "9223372036854775808"),
+        ("1000E", "1"),
+        ("512", "512"),
+        ("1023Ki", "1023Ki"),
     ],
-)  # fmt: skip
+)
 def test_canonical_form(text: str, canonical: str) -> None:
     assert quantity.canonical(text) == canonical
 
@@ -43,7 +68,7 @@ def test_canonical_form(text: str, canonical: str) -> None:
         ("1e999999999", "unable to parse numeric part of quantity"),
     ],
 )
-def test_what_is_no_quantity(text: str, message: str) -> None:
+def test_invalid_quantities(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse(text)
     assert str(caught.value) == message
@@ -59,7 +84,7 @@ def test_values_round_away_from_zero() -> None:
     assert not quantity.is_integer("1500m")
 
 
-def test_sums_keep_the_format_of_the_first() -> None:
+def test_sums_have_the_format_of_the_first_operand() -> None:
     assert quantity.add("1Gi", "1G") == "2073741824"
     assert quantity.add("1Gi", "1Gi") == "2Gi"
     assert quantity.add("0", "1Gi") == "1Gi"
@@ -69,14 +94,14 @@ def test_sums_keep_the_format_of_the_first() -> None:
 
 
 @given(TEXTS)
-def test_canonical_is_stable_and_keeps_the_value(text: str) -> None:
+def test_canonical_form_is_stable_and_has_the_same_value(text: str) -> None:
     once = quantity.canonical(text)
     assert quantity.canonical(once) == once
     assert parse(once).nano == parse(text).nano
 
 
 @given(TEXTS, TEXTS)
-def test_sub_undoes_add_and_order_follows(left: str, right: str) -> None:
+def test_subtraction_inverts_addition_and_order_is_consistent(left: str, right: str) -> None:
     a, b = parse(left), parse(right)
     total = a.plus(b)
     assert total.minus(b).nano == a.nano
@@ -91,6 +116,6 @@ LONG = "1" * 100_000
 @pytest.mark.parametrize(
     "text", [LONG, f"{LONG}x", f"0.{LONG}", f"{LONG}Gi", f"{LONG}e3", f"1e{LONG}", f"1e-{LONG}", "0" * 100_000 + "!"]
 )
-def test_what_is_far_too_long_is_refused_at_once(text: str) -> None:
+def test_very_long_texts_are_rejected_quickly(text: str) -> None:
     with pytest.raises(QuantityError):
         parse(text)

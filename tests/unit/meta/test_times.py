@@ -24,7 +24,7 @@ def test_formats() -> None:
         (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "9999-12-31T23:59:59Z"),
     ],
 )
-def test_what_is_finer_than_a_second_is_cut_off(when: datetime, shown: str) -> None:
+def test_fractions_of_a_second_are_truncated(when: datetime, shown: str) -> None:
     assert times.format_time(when) == shown
 
 
@@ -54,13 +54,13 @@ def test_times_come_out_in_utc(text: str, canonical: str | None) -> None:
         ("a\nb", r'parsing time "a\x0ab" as "2006-01-02T15:04:05Z07:00": cannot parse "a\x0ab" as "2006"'),
     ],
 )
-def test_what_is_no_time(text: str, message: str) -> None:
+def test_invalid_times(text: str, message: str) -> None:
     with pytest.raises(TimeError) as caught:
         times.canonical_time(text)
     assert str(caught.value) == message
 
 
-def test_microseconds_must_be_there() -> None:
+def test_micro_times_require_six_digits() -> None:
     assert times.canonical_micro("2024-01-01T00:00:01.000250Z") == "2024-01-01T00:00:01.000250Z"
     assert times.canonical_micro("2024-01-01T02:00:01.000250+02:00") == "2024-01-01T00:00:01.000250Z"
     with pytest.raises(TimeError) as caught:
@@ -72,12 +72,25 @@ def test_microseconds_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("seconds", "age", "short"),
     [
-        (-2, "<invalid>", "<invalid>"), (-0.5, "0s", "0s"), (0, "0s", "0s"), (119.9, "119s", "1m"), (120, "2m", "2m"),
-        (200, "3m20s", "3m"), (600, "10m", "10m"), (10799, "179m", "2h"), (10800, "3h", "3h"), (18720, "5h12m", "5h"),
-        (28800, "8h", "8h"), (172800, "2d", "2d"), (273600, "3d4h", "3d"), (700000, "8d", "8d"),
-        (86400 * 365 * 2, "2y", "2y"), (86400 * 760, "2y30d", "2y"), (86400 * 365 * 9, "9y", "9y"),
+        (-2, "<invalid>", "<invalid>"),
+        (-0.5, "0s", "0s"),
+        (0, "0s", "0s"),
+        (119.9, "119s", "1m"),
+        (120, "2m", "2m"),
+        (200, "3m20s", "3m"),
+        (600, "10m", "10m"),
+        (10799, "179m", "2h"),
+        (10800, "3h", "3h"),
+        (18720, "5h12m", "5h"),
+        (28800, "8h", "8h"),
+        (172800, "2d", "2d"),
+        (273600, "3d4h", "3d"),
+        (700000, "8d", "8d"),
+        (86400 * 365 * 2, "2y", "2y"),
+        (86400 * 760, "2y30d", "2y"),
+        (86400 * 365 * 9, "9y", "9y"),
     ],
-)  # fmt: skip
+)
 def test_ages(seconds: float, age: str, short: str) -> None:
     assert times.human_duration(seconds) == age
     assert times.short_human_duration(seconds) == short
@@ -86,10 +99,18 @@ def test_ages(seconds: float, age: str, short: str) -> None:
 @pytest.mark.parametrize(
     ("text", "printed"),
     [
-        ("72h", "72h0m0s"), ("1h2m3s", "1h2m3s"), ("90s", "1m30s"), ("1.5s", "1.5s"), ("20ms", "20ms"), ("0", "0s"),
-        ("-1.5h", "-1h30m0s"), ("1µs", "1µs"), ("1m0.25s", "1m0.25s"), (".5s", "500ms"),
+        ("72h", "72h0m0s"),
+        ("1h2m3s", "1h2m3s"),
+        ("90s", "1m30s"),
+        ("1.5s", "1.5s"),
+        ("20ms", "20ms"),
+        ("0", "0s"),
+        ("-1.5h", "-1h30m0s"),
+        ("1µs", "1µs"),
+        ("1m0.25s", "1m0.25s"),
+        (".5s", "500ms"),
     ],
-)  # fmt: skip
+)
 def test_durations(text: str, printed: str) -> None:
     assert times.format_duration(times.parse_duration(text)) == printed
 
@@ -104,7 +125,7 @@ def test_durations(text: str, printed: str) -> None:
         ("9223372036854775808ns", 'time: invalid duration "9223372036854775808ns"'),
     ],
 )
-def test_what_is_no_duration(text: str, message: str) -> None:
+def test_invalid_durations(text: str, message: str) -> None:
     with pytest.raises(TimeError) as caught:
         times.parse_duration(text)
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""Programs in simulated Pods that use the network: names, Services and their endpoints, and honest failures."""
+"""Network programs in simulated Pods: DNS, Services and their endpoints, and failures."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import Any
 import pytest
 
 from setpoint.client.resources import builtin
-from setpoint.node.network.directory import Directory
+from setpoint.meta.objects import Obj
+from setpoint.node.network import ServiceDirectory
+from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.images import NGINX_PAGE
+from setpoint.node.runtime.network import (
+    API_SERVER,
+    ConnectionFailure,
+    ContainerNetwork,
+    PendingResponse,
+    PodRequest,
+    Target,
+)
 from setpoint.testing import VirtualCluster, virtual
 
 PODS, NODES = builtin("pods"), builtin("nodes")
-Obj = dict[str, Any]
 
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.62.0"
 
@@ -33,7 +42,7 @@ async def service(cluster: VirtualCluster, name: str, app: str, **spec: Any) -> 
 
 
 async def run(cluster: VirtualCluster, script: str, seconds: float = 5, **spec: Any) -> str:
-    """What a Pod says that runs the script once, and its exit code."""
+    """Run a script in a Pod and return its output and exit code."""
     name = f"asking-{len(cluster.__dict__.setdefault('asked', []))}"
     cluster.__dict__["asked"].append(name)
     container = {"name": "c", "image": "busybox", "command": ["sh", "-c", script]}
@@ -45,7 +54,7 @@ async def run(cluster: VirtualCluster, script: str, seconds: float = 5, **spec: 
 
 
 @virtual(nodes=2)
-async def test_services_answer_from_their_ready_endpoints(cluster: VirtualCluster) -> None:
+async def test_services_route_to_ready_endpoints(cluster: VirtualCluster) -> None:
     await server(cluster, "web")
     found = await service(cluster, "web", "web")
     await service(cluster, "empty", "nobody")
@@ -63,7 +72,7 @@ async def test_services_answer_from_their_ready_endpoints(cluster: VirtualCluste
     assert await run(cluster, "wget -qO- empty:8080") == (
         f"wget: can't connect to remote host ({at}): Connection refused\n1"
     )
-    # An endpoint that is no longer ready is no longer used.
+    # Only ready endpoints are used.
     annotations = {"simulate.setpoint.dev/readiness": "false"}
     probe = {"readinessProbe": {"httpGet": {"port": 80}, "periodSeconds": 1, "failureThreshold": 1}}
     await server(cluster, "probed", c=probe)
@@ -76,7 +85,7 @@ async def test_services_answer_from_their_ready_endpoints(cluster: VirtualCluste
 
 
 @virtual(nodes=2)
-async def test_names_are_those_of_cluster_dns(cluster: VirtualCluster) -> None:
+async def test_cluster_dns_names(cluster: VirtualCluster) -> None:
     for name in ("db-0", "db-1"):
         await server(cluster, name, subdomain="db", hostname=name)
     await service(cluster, "db", "db", clusterIP="None")
@@ -118,21 +127,23 @@ async def test_names_are_those_of_cluster_dns(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=2)
-async def test_what_cannot_be_reached_fails_in_the_words_of_the_program(cluster: VirtualCluster) -> None:
+async def test_unreachable_targets_fail_with_the_message_of_the_program(cluster: VirtualCluster) -> None:
     await server(cluster, "unknown", image="example.com/app", nodeName="node-1")
     await server(cluster, "web", nodeName="node-1")
     await cluster.sleep(2)
     address = (await cluster.client.get(PODS, "web", "default"))["status"]["podIP"]
     unknown = (await cluster.client.get(PODS, "unknown", "default"))["status"]["podIP"]
-    on = {"nodeName": "node-2"}
+    on: dict[str, Any] = {"nodeName": "node-2"}
     for script, expected in (
         ("curl https://example.com/x", "curl: (6) Could not resolve host: example.com\n6"),
         ("wget -q http://example.com/x", "wget: bad address 'example.com'\n1"),
         ("ping -c 1 nowhere", "ping: bad address 'nowhere'\n1"),
         ("nc -z nowhere 80", "nc: bad address 'nowhere'\n1"),
         ("telnet nowhere", "telnet: bad address 'nowhere'\n1"),
-        ("curl 10.244.3.250", "curl: (7) Failed to connect to 10.244.3.250 port 80 after 3000 ms: "
-         "Could not connect to server\n7"),
+        (
+            "curl 10.244.3.250",
+            "curl: (7) Failed to connect to 10.244.3.250 port 80 after 3000 ms: Could not connect to server\n7",
+        ),
         ("wget -q 10.244.3.250", "wget: can't connect to remote host (10.244.3.250): No route to host\n1"),
         (f"curl {unknown}", "curl: (52) Empty reply from server\n52"),
         (f"wget -q {unknown}", "wget: error getting response\n1"),
@@ -143,11 +154,14 @@ async def test_what_cannot_be_reached_fails_in_the_words_of_the_program(cluster:
         (f"nc -z {address} 81", f"nc: {address} ({address}:81): Connection refused\n1"),
         (f"telnet {address} 81", f"telnet: can't connect to remote host ({address}): Connection refused\n1"),
         (f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc {address} 80 | head -n 1", "HTTP/1.1 200 OK\r\n0"),
-        (f"ping -c 2 {address} | tail -n 2", "2 packets transmitted, 2 packets received, 0% packet loss\n"
-         "round-trip min/avg/max = 0.080/0.080/0.080 ms\n0"),
+        (
+            f"ping -c 2 {address} | tail -n 2",
+            "2 packets transmitted, 2 packets received, 0% packet loss\n"
+            "round-trip min/avg/max = 0.080/0.080/0.080 ms\n0",
+        ),
         ("curl", "curl: (2) no URL specified\ncurl: try 'curl --help' or 'curl --manual' for more information\n2"),
         ("curl ftp://x/y", 'curl: (1) Protocol "ftp" not supported\n1'),
-    ):  # fmt: skip
+    ):
         assert await run(cluster, script, **on) == expected, script
     await cluster.client.patch(
         NODES, "node-1", {"metadata": {"annotations": {"simulate.setpoint.dev/state": "partitioned"}}}
@@ -164,27 +178,32 @@ async def test_what_cannot_be_reached_fails_in_the_words_of_the_program(cluster:
 
 
 @virtual(nodes=2)
-async def test_nodes_host_ports_and_the_own_pod(cluster: VirtualCluster) -> None:
+async def test_node_ports_host_ports_and_localhost(cluster: VirtualCluster) -> None:
     await server(cluster, "web", nodeName="node-1", c={"ports": [{"containerPort": 80, "hostPort": 8888}]})
     ports = [{"port": 80, "nodePort": 30080}]
     await service(cluster, "web", "web", type="NodePort", ports=ports)
-    await service(cluster, "here", "web", type="NodePort", externalTrafficPolicy="Local",
-                  ports=[{"port": 80, "nodePort": 30081}])  # fmt: skip
+    await service(
+        cluster, "here", "web", type="NodePort", externalTrafficPolicy="Local", ports=[{"port": 80, "nodePort": 30081}]
+    )
     await cluster.sleep(2)
     nodes = {}
     for name in ("node-1", "node-2"):
         status = (await cluster.client.get(NODES, name))["status"]
         nodes[name] = next(each["address"] for each in status["addresses"] if each["type"] == "InternalIP")
     for target, works in (
-        (f"{nodes['node-1']}:30080", True), (f"{nodes['node-2']}:30080", True), (f"{nodes['node-1']}:30081", True),
-        (f"{nodes['node-2']}:30081", False), (f"{nodes['node-1']}:8888", True), (f"{nodes['node-2']}:8888", False),
+        (f"{nodes['node-1']}:30080", True),
+        (f"{nodes['node-2']}:30080", True),
+        (f"{nodes['node-1']}:30081", True),
+        (f"{nodes['node-2']}:30081", False),
+        (f"{nodes['node-1']}:8888", True),
+        (f"{nodes['node-2']}:8888", False),
         ("localhost", False),
-    ):  # fmt: skip
+    ):
         assert ("Welcome to nginx!" in await run(cluster, f"curl -s -m 2 {target}")) is works, target
 
 
 @virtual(nodes=1)
-async def test_a_script_that_waits_for_a_service_goes_on_when_it_is_there(cluster: VirtualCluster) -> None:
+async def test_a_script_waits_until_a_service_exists(cluster: VirtualCluster) -> None:
     wait = "until nslookup db.$NS.svc.cluster.local >/dev/null; do echo waiting; sleep 2; done; echo found"
     waiting = {"name": "wait", "image": "busybox", "command": ["sh", "-c", f"NS=default; {wait}"]}
     await make(cluster, "Pod", "p", {"initContainers": [waiting], "containers": [{"name": "c", "image": "nginx"}]})
@@ -200,16 +219,16 @@ async def test_a_script_that_waits_for_a_service_goes_on_when_it_is_there(cluste
 
 
 @virtual(nodes=1)
-async def test_nobody_watches_endpoints_until_a_program_asks(cluster: VirtualCluster) -> None:
-    asked: list[Directory] = []
-    want = Directory.want
+async def test_endpoint_slices_are_watched_on_first_use(cluster: VirtualCluster) -> None:
+    asked: list[ServiceDirectory] = []
+    want = ServiceDirectory.request_endpoints
 
-    def wanting(self: Directory) -> None:
+    def wanting(self: ServiceDirectory) -> None:
         asked.append(self)
         want(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Directory, "want", wanting)
+        patch.setattr(ServiceDirectory, "request_endpoints", wanting)
         await server(cluster, "web")
         assert await run(cluster, "echo hello") == "hello\n0"
         assert not asked
@@ -218,7 +237,7 @@ async def test_nobody_watches_endpoints_until_a_program_asks(cluster: VirtualClu
 
 
 @virtual(nodes=1)
-async def test_a_server_that_a_shell_starts_serves(cluster: VirtualCluster) -> None:
+async def test_a_server_started_by_a_shell_responds(cluster: VirtualCluster) -> None:
     script = "echo mine > /usr/share/nginx/html/index.html && exec nginx -g 'daemon off;'"
     await server(cluster, "web", c={"command": ["sh", "-c", script]})
     await server(cluster, "script", image="busybox", c={"command": ["sh", "-c", "while sleep 1; do date; done"]})
@@ -230,23 +249,26 @@ async def test_a_server_that_a_shell_starts_serves(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=1)
-async def test_programs_that_need_the_internet_fail_as_they_do_without_it(cluster: VirtualCluster) -> None:
+async def test_programs_that_need_the_internet_fail(cluster: VirtualCluster) -> None:
     for script, code, text in (
         ("apt-get update && apt-get install -y curl", 100, "E: Unable to locate package curl\n"),
         ("apk add --no-cache curl", 1, "ERROR: unable to select packages:\n  curl (no such package):\n"),
         ("pip install requests", 1, "ERROR: No matching distribution found for requests\n"),
         ("npm install express", 1, "getaddrinfo EAI_AGAIN registry.npmjs.org\n"),
-        ("git clone https://github.com/a/b.git", 128,
-         "fatal: unable to access 'https://github.com/a/b.git/': Could not resolve host: github.com\n"),
+        (
+            "git clone https://github.com/a/b.git",
+            128,
+            "fatal: unable to access 'https://github.com/a/b.git/': Could not resolve host: github.com\n",
+        ),
         ("kubectl get pods", 126, "kubectl: this program is not simulated\n"),
         ("yum install x", 1, "Could not resolve host"),
-    ):  # fmt: skip
+    ):
         said = await run(cluster, script)
         assert said.endswith(f"\n{code}") and text in said, script
 
 
 @virtual(nodes=1)
-async def test_clients_of_postgres_reach_simulated_servers(cluster: VirtualCluster) -> None:
+async def test_postgres_clients_reach_simulated_servers(cluster: VirtualCluster) -> None:
     await server(cluster, "db", image="postgres:17")
     await service(cluster, "db", "db", ports=[{"port": 5432}])
     await cluster.sleep(2)
@@ -255,28 +277,31 @@ async def test_clients_of_postgres_reach_simulated_servers(cluster: VirtualClust
         ("pg_isready -h db", "db:5432 - accepting connections\n0"),
         ("pg_isready -h nodb", "nodb:5432 - no response\n2"),
         ("pg_isready", "/var/run/postgresql:5432 - no response\n2"),
-        ("pg_dump -h db -p 5433 x", 'pg_dump: error: connection to server at "db" '
-         f"({address}), port 5433 failed: Connection refused\n1"),
+        (
+            "pg_dump -h db -p 5433 x",
+            f'pg_dump: error: connection to server at "db" ({address}), port 5433 failed: Connection refused\n1',
+        ),
         ("pg_basebackup --host=db --pgdata=/data; cat /data/PG_VERSION", "17\n0"),
-    ):  # fmt: skip
+    ):
         assert await run(cluster, script) == expected, script
     assert "PostgreSQL database cluster dump complete" in await run(cluster, "pg_dumpall -h db")
     assert (await run(cluster, "psql -h db -c 'select 1'")).endswith("\n2")
 
 
 @virtual(nodes=1)
-async def test_programs_reach_the_api_server_with_their_own_token(cluster: VirtualCluster) -> None:
+async def test_programs_reach_the_api_server_with_their_token(cluster: VirtualCluster) -> None:
     place = "/var/run/secrets/kubernetes.io/serviceaccount"
     url = "https://kubernetes.default.svc/api/v1/namespaces/default/pods"
     token = f'-H "Authorization: Bearer $(cat {place}/token)"'
     forbidden = 'pods is forbidden: User \\"system:serviceaccount:default:default\\" cannot list resource'
     assert forbidden in await run(cluster, f"curl -sk {token} {url}")
     binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
         "metadata": {"name": "view", "namespace": "default"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
-    }  # fmt: skip
+    }
     await cluster.client.create(binding)
     await cluster.sleep(1)
     assert '"kind":"PodList"' in (await run(cluster, f"curl -sk {token} {url}")).replace(" ", "")
@@ -288,7 +313,7 @@ async def test_programs_reach_the_api_server_with_their_own_token(cluster: Virtu
 
 
 @virtual(nodes=1)
-async def test_signals_reach_the_programs_they_are_sent_to(cluster: VirtualCluster) -> None:
+async def test_signals_between_processes(cluster: VirtualCluster) -> None:
     hook = {"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", "sleep 2; kill -9 1; kill 1"]}}}}
     await server(cluster, "web", restartPolicy="Never", c=hook)
     await server(cluster, "deaf", image="busybox", c={"command": ["sleep", "1000"], **hook}, restartPolicy="Never")
@@ -301,9 +326,169 @@ async def test_signals_reach_the_programs_they_are_sent_to(cluster: VirtualClust
 
 
 @virtual(nodes=1)
-async def test_a_hook_of_a_server_that_nobody_knows_is_taken_to_succeed(cluster: VirtualCluster) -> None:
+async def test_http_hooks_of_servers_that_are_not_simulated_succeed(cluster: VirtualCluster) -> None:
     for name, hook in (("own", {"port": 9999}), ("other", {"port": 80, "host": "nowhere"})):
         await server(cluster, name, image="example.com/app", c={"lifecycle": {"postStart": {"httpGet": hook}}})
     await cluster.sleep(2)
     failed = ("Warning", "FailedPostStartHook", "PostStartHook failed")
     assert [failed in await cluster.events(name) for name in ("own", "other")] == [False, True]
+
+
+async def endpoints(cluster: VirtualCluster, service: str, *given: Obj) -> None:
+    """Create an EndpointSlice for a Service without a selector."""
+    await cluster.client.create(
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": service, "namespace": "default", "labels": {"kubernetes.io/service-name": service}},
+            "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+            "endpoints": list(given),
+        }
+    )
+
+
+async def address_of(cluster: VirtualCluster, pod: str) -> str:
+    return str((await cluster.client.get(PODS, pod, "default"))["status"]["podIP"])
+
+
+HTTP = [{"name": "http", "port": 80}]
+
+
+@virtual(nodes=1)
+async def test_dns_has_ready_endpoints_only(cluster: VirtualCluster) -> None:
+    """As in the API, an endpoint whose readiness is unknown counts as ready."""
+    await make(cluster, "Service", "db", {"clusterIP": "None", "ports": HTTP})
+    await endpoints(
+        cluster,
+        "db",
+        {"addresses": ["10.0.0.1"], "hostname": "one", "conditions": {"ready": True}},
+        {"addresses": ["10.0.0.2"], "hostname": "two", "conditions": {"ready": False}},
+        {"addresses": ["10.0.0.3"], "hostname": "three"},
+    )
+    await cluster.sleep(1)
+    full = "db.default.svc.cluster.local"
+    assert await run(cluster, f"dig +short {full}") == "10.0.0.1\n10.0.0.3\n0"
+    assert await run(cluster, f"dig +short SRV _http._tcp.{full}") == (
+        f"0 100 80 one.{full}.\n0 100 80 three.{full}.\n0"
+    )
+    assert await run(cluster, f"dig +short three.{full}; dig +short two.{full}") == "10.0.0.3\n0"
+    assert "status: NXDOMAIN" in await run(cluster, f"dig two.{full}")
+
+
+@virtual(nodes=1)
+async def test_names_below_a_service_with_an_address_do_not_exist(cluster: VirtualCluster) -> None:
+    await server(cluster, "web")
+    await service(cluster, "web", "web")
+    await make(cluster, "Service", "alias", {"type": "ExternalName", "externalName": "web.default.svc.cluster.local"})
+    await make(
+        cluster, "Service", "alias2", {"type": "ExternalName", "externalName": "alias.default.svc.cluster.local"}
+    )
+    await cluster.sleep(1)
+    for name in ("web", "alias"):
+        assert "status: NXDOMAIN" in await run(cluster, f"dig x.{name}.default.svc.cluster.local"), name
+    assert await run(cluster, "dig +short CNAME alias2.default.svc.cluster.local") == (
+        "alias.default.svc.cluster.local.\n0"
+    )
+
+
+@virtual(nodes=2)
+async def test_local_traffic_stays_on_its_node(cluster: VirtualCluster) -> None:
+    await server(cluster, "web", nodeName="node-1")
+    await service(cluster, "web", "web", internalTrafficPolicy="Local")
+    await cluster.sleep(2)
+    assert await run(cluster, "curl -s -o /dev/null -m 2 web:8080", nodeName="node-1") == "0"
+    assert await run(cluster, "curl -s -m 2 web:8080", nodeName="node-2") == "28"
+
+
+@virtual(nodes=1)
+async def test_terminating_endpoints_serve_if_there_are_no_others(cluster: VirtualCluster) -> None:
+    await server(cluster, "web")
+    await cluster.sleep(2)
+    at = [await address_of(cluster, "web")]
+    terminating = {"ready": False, "terminating": True}
+    for name, conditions in (
+        ("serving", terminating | {"serving": True}),
+        ("failing", terminating | {"serving": False}),
+        ("unready", {"ready": False, "serving": True}),
+    ):
+        await make(cluster, "Service", name, {"ports": HTTP})
+        await endpoints(cluster, name, {"addresses": at, "conditions": conditions})
+    await cluster.sleep(1)
+    codes = "curl -s -o /dev/null serving; echo $?; curl -s failing; echo $?; curl -s unready"
+    assert await run(cluster, codes) == "0\n7\n7"
+
+
+@virtual(nodes=1)
+async def test_a_service_with_affinity_always_chooses_the_same_endpoint(cluster: VirtualCluster) -> None:
+    for name in ("one", "two", "three"):
+        script = f"echo {name} > /usr/share/nginx/html/index.html && exec nginx"
+        await server(cluster, name, subdomain="web", c={"command": ["sh", "-c", script]})
+    await service(cluster, "sticky", "web", sessionAffinity="ClientIP")
+    await service(cluster, "free", "web")
+    await cluster.sleep(2)
+    for name, expected in (("sticky", "1"), ("free", "3")):
+        script = f"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -s {name}:8080; done | sort | uniq | wc -l"
+        assert (await run(cluster, script)).split() == [expected, "0"], name
+
+
+@virtual(nodes=2)
+async def test_pods_in_the_network_of_their_node(cluster: VirtualCluster) -> None:
+    await server(cluster, "web", nodeName="node-1")
+    await server(cluster, "host", nodeName="node-2", hostNetwork=True)
+    await cluster.sleep(2)
+    nodes = {}
+    for name in ("node-1", "node-2"):
+        status = (await cluster.client.get(NODES, name))["status"]
+        nodes[name] = next(each["address"] for each in status["addresses"] if each["type"] == "InternalIP")
+    assert await run(cluster, f"curl -s -o /dev/null {nodes['node-2']}") == "0"
+    assert await run(cluster, f"curl -s {nodes['node-1']}") == "7", "the port of a Pod is none of its node"
+    assert await run(cluster, "curl -s -o /dev/null localhost", hostNetwork=True, nodeName="node-2") == "0"
+    assert await run(cluster, "curl -s localhost", nodeName="node-2") == "7"
+    assert await run(cluster, "hostname -i", hostNetwork=True, nodeName="node-2") == f"{nodes['node-2']}\n0"
+    for name, expected in (("web", "0"), ("host", "0")):
+        await service(cluster, name, name, ports=[{"port": 80}])
+        await cluster.sleep(1)
+        assert await run(cluster, f"curl -s -o /dev/null {name}", nodeName="node-1") == expected, name
+    await service(cluster, "closed", "host", ports=[{"port": 80, "targetPort": 81}])
+    await cluster.sleep(1)
+    assert await run(cluster, "curl -s closed") == "7"
+    await cluster.client.patch(
+        NODES, "node-2", {"metadata": {"annotations": {"simulate.setpoint.dev/state": "partitioned"}}}
+    )
+    await cluster.sleep(1)
+    assert await run(cluster, "curl -s -m 1 host", nodeName="node-1") == "28"
+
+
+@virtual(nodes=1)
+async def test_addresses_of_ipv6_in_etc_hosts_are_not_used(cluster: VirtualCluster) -> None:
+    await server(cluster, "web")
+    await cluster.sleep(2)
+    aliases = [
+        {"ip": "fd00::1", "hostnames": ["six", "both"]},
+        {"ip": await address_of(cluster, "web"), "hostnames": ["both"]},
+    ]
+    script = "curl -s -o /dev/null both; echo $?; curl six"
+    assert await run(cluster, script, hostAliases=aliases) == "0\ncurl: (6) Could not resolve host: six\n6"
+
+
+def test_a_program_does_not_wait_forever_for_the_api_server() -> None:
+    class Silent:
+        """A cluster whose API server never responds."""
+
+        def route(self, node: str, client: str, address: str, port: int, protocol: str) -> Target:
+            return Target(API_SERVER, port)
+
+        def request_api(self, client: str, request: PodRequest) -> PendingResponse:
+            return PendingResponse()
+
+    pod: Any = {"metadata": {"uid": "u"}, "spec": {}}
+    silent: Any = Silent()
+    waiting = ContainerNetwork(pod, "10.0.0.1", Files, silent, silent).request("10.96.0.1", PodRequest(443))
+    waited = 0.0
+    try:
+        while waited < 100:
+            waited += next(waiting)
+    except StopIteration as ended:
+        assert ended.value is ConnectionFailure.TIMED_OUT
+    assert 20 < waited < 60

@@ -1,14 +1,11 @@
-"""What simulated nodes report about themselves: metrics, and extended resources."""
+"""Metrics of simulated nodes, and their extended resources."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.testing import VirtualCluster, virtual
 
 NODES, PODS = builtin("nodes"), builtin("pods")
-Obj = dict[str, Any]
 
 
 async def read(cluster: VirtualCluster, path: str) -> str:
@@ -20,15 +17,19 @@ async def read(cluster: VirtualCluster, path: str) -> str:
 
 
 @virtual(nodes=1)
-async def test_a_node_serves_the_metrics_of_a_kubelet(cluster: VirtualCluster) -> None:
+async def test_metrics_are_those_of_a_kubelet(cluster: VirtualCluster) -> None:
     probe = {"httpGet": {"port": 80}, "periodSeconds": 5}
     limits = {"limits": {"cpu": "500m", "memory": "64Mi"}}
     container = {"name": "c", "image": "nginx", "readinessProbe": probe, "resources": limits}
     done = {"name": "done", "image": "busybox", "command": ["true"]}
-    await cluster.client.create({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"containers": [container], "initContainers": [done]},
-    })  # fmt: skip
+    await cluster.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"containers": [container], "initContainers": [done]},
+        }
+    )
     await cluster.sleep(22)
     own = await read(cluster, "/metrics")
     assert "# TYPE kubelet_running_pods gauge\nkubelet_running_pods 1\n" in own
@@ -58,22 +59,28 @@ async def test_a_node_serves_the_metrics_of_a_kubelet(cluster: VirtualCluster) -
 
 async def patch_capacity(cluster: VirtualCluster, **amounts: str | None) -> None:
     await cluster.client.patch(
-        NODES, "node-1", {"status": {"capacity": {f"example.com/{name}": value for name, value in amounts.items()}}},
+        NODES,
+        "node-1",
+        {"status": {"capacity": {f"example.com/{name}": value for name, value in amounts.items()}}},
         subresource="status",
-    )  # fmt: skip
+    )
 
 
 @virtual(nodes=1)
-async def test_extended_resources_of_the_capacity_become_allocatable(cluster: VirtualCluster) -> None:
+async def test_extended_resources_become_allocatable(cluster: VirtualCluster) -> None:
     await patch_capacity(cluster, dongle="4", cable="2")
     await cluster.sleep(21)
     status = (await cluster.client.get(NODES, "node-1"))["status"]
     assert (status["allocatable"]["example.com/dongle"], status["allocatable"]["example.com/cable"]) == ("4", "2")
     resources = {"limits": {"example.com/dongle": "3"}}
-    await cluster.client.create({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "nginx", "resources": resources}]},
-    })  # fmt: skip
+    await cluster.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "nginx", "resources": resources}]},
+        }
+    )
     await patch_capacity(cluster, cable=None)
     await cluster.sleep(310)
     status = (await cluster.client.get(NODES, "node-1"))["status"]
@@ -89,7 +96,7 @@ async def test_extended_resources_of_the_capacity_become_allocatable(cluster: Vi
 
 
 @virtual(nodes=1)
-async def test_a_node_corrects_the_amounts_that_it_measures_itself(cluster: VirtualCluster) -> None:
+async def test_a_node_corrects_native_resources(cluster: VirtualCluster) -> None:
     await cluster.client.patch(NODES, "node-1", {"status": {"capacity": {"cpu": "1"}}}, subresource="status")
     await cluster.sleep(310)
     assert (await cluster.client.get(NODES, "node-1"))["status"]["capacity"]["cpu"] == "8"

@@ -1,4 +1,4 @@
-"""The small shell that simulated containers run."""
+"""The shell that interprets the commands of simulated containers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_shell import process, run
 
-from setpoint.node.runtime.commands import greeting, runs_for_ever
+from setpoint.node.runtime.container_behavior import runs_forever, startup_output
 from setpoint.node.runtime.files import Files, Mount, Volume
-from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
+from setpoint.node.runtime.shell.syntax import ShellSyntaxError, parse
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,17 @@ from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
         ("false && echo yes || echo no", 0, "no\n"),
         ("! false", 0, ""),
         ("echo a; echo -n b; echo 'c  d' \"e\"f", 0, "a\nbc  d ef\n"),
-        ("X=1; Y=\"$X 2\"; echo $Y ${Z:-z} ${X:+set} ${#Y} $((X + 2 * 3))", 0, "1 2 z set 3 7\n"),
+        ('X=1; Y="$X 2"; echo $Y ${Z:-z} ${X:+set} ${#Y} $((X + 2 * 3))', 0, "1 2 z set 3 7\n"),
         ("for i in 1 2 3; do echo $i; done", 0, "1\n2\n3\n"),
         ("i=0; while [ $i -lt 3 ]; do i=$((i+1)); [ $i = 2 ] && continue; echo $i; done", 0, "1\n3\n"),
         ("until false; do break; done; echo out", 0, "out\n"),
         ("if [ -f /x ]; then echo a; elif test 1 -eq 1; then echo b; else echo c; fi", 0, "b\n"),
         ("case $HOME in /r*) echo root;; *) echo other;; esac", 0, "root\n"),
-        ("echo hello > /tmp/f; echo more >> /tmp/f; cat /tmp/f | wc -l; rm /tmp/f; cat /tmp/f", 1,
-         "2\ncat: can't open '/tmp/f': No such file or directory\n"),
+        (
+            "echo hello > /tmp/f; echo more >> /tmp/f; cat /tmp/f | wc -l; rm /tmp/f; cat /tmp/f",
+            1,
+            "2\ncat: can't open '/tmp/f': No such file or directory\n",
+        ),
         ("echo $(echo inner; echo two)", 0, "inner two\n"),
         ("f() { echo got $1; return 4; }; f x; echo $?", 0, "got x\n4\n"),
         ("set -e; false; echo never", 1, ""),
@@ -47,29 +50,32 @@ from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
         ("echo 'unterminated", 2, "sh: syntax error: unterminated quoted string\n"),
         ("perl -Mbignum=bpi -wle 'print bpi(10)'", 0, "3.141592653\n"),
         ("X=my-orders-0; echo ${X##*-} ${X#*-} ${X%-*} ${X%%-*} ${#X} ${#}", 0, "0 orders-0 my-orders my 11 0\n"),
-        ("eval 'echo (' || echo $?; trap 'echo \"' TERM; kill 1; echo on", 0,
-         "sh: syntax error: unexpected \"(\"\n2\nsh: syntax error: unterminated quoted string\non\n"),
+        (
+            "eval 'echo (' || echo $?; trap 'echo \"' TERM; kill 1; echo on",
+            0,
+            'sh: syntax error: unexpected "("\n2\nsh: syntax error: unterminated quoted string\non\n',
+        ),
         ("sleep nonsense", 1, "sleep: invalid time interval 'nonsense'\n"),
     ],
-)  # fmt: skip
+)
 def test_scripts(script: str, code: int, output: str) -> None:
     assert run(script) == (code, output)
 
 
-def test_time_passes_only_as_far_as_it_is_let() -> None:
+def test_a_process_advances_up_to_the_given_time() -> None:
     found = process(["sh", "-c", "echo a; sleep 10; echo b; sleep 20; exit 1"])
     found.advance(0)
-    assert (found.output.text(), found.wake, found.exit_code) == ("a\n", 10, None)
+    assert (found.output.text(), found.next_wakeup, found.exit_code) == ("a\n", 10, None)
     found.advance(29.9)
     assert [(line.at, line.text) for line in found.output.lines()] == [(0, "a\n"), (10, "b\n")]
     found.advance(100)
-    assert (found.exit_code, found.ended_at, found.wake) == (1, 30, None)
+    assert (found.exit_code, found.ended_at, found.next_wakeup) == (1, 30, None)
 
 
-def test_a_loop_that_never_pauses_does_not_hold_up_the_world() -> None:
+def test_a_busy_loop_is_slowed_down() -> None:
     found = process(["sh", "-c", "while true; do :; done"])
     found.advance(3.5)
-    assert found.exit_code is None and found.wake is not None and 3.5 < found.wake <= 5
+    assert found.exit_code is None and found.next_wakeup is not None and 3.5 < found.next_wakeup <= 5
 
 
 def test_endless_output_is_bounded() -> None:
@@ -79,7 +85,7 @@ def test_endless_output_is_bounded() -> None:
     assert found.output.lines()[-1].at == 10_000
 
 
-def test_a_trap_ends_what_waits() -> None:
+def test_a_trap_interrupts_wait() -> None:
     found = process(["sh", "-c", "trap 'echo caught; exit 9' TERM; sleep 999 & wait"])
     found.advance(5)
     assert found.signal("TERM", 5)
@@ -92,20 +98,26 @@ def test_a_trap_ends_what_waits() -> None:
     ("script", "expected"),
     [
         ("echo 'a b  c' | awk '{print $3, $1}'; echo x:y | awk -F: {'print $2'}", "c a\ny\n"),
-        ("printf 'b\\na\\nb\\n' > f; sort f | uniq -c; sort -u f | wc -l; wc -l f | awk '{print $1}'",
-         "      1 a\n      2 b\n2\n3\n"),
+        (
+            "printf 'b\\na\\nb\\n' > f; sort f | uniq -c; sort -u f | wc -l; wc -l f | awk '{print $1}'",
+            "      1 a\n      2 b\n2\n3\n",
+        ),
         ("printf '10\\n9\\n' | sort -n; printf '9\\n10\\n' | sort -nr", "9\n10\n10\n9\n"),
         ("echo a,b,c | cut -d, -f2-; echo abcd | cut -c1,3", "b,c\nac\n"),
         ("echo Hello | tr a-z A-Z; echo 'a  b' | tr -s ' '; echo abc | tr -d b", "HELLO\na b\nac\n"),
-        ("echo aXbX | sed s/X/-/; echo aXbX | sed 's|X|[&]|g'; echo k: v > f; sed -i 's/v/w/' f; cat f",
-         "a-bX\na[X]b[X]\nk: w\n"),
+        (
+            "echo aXbX | sed s/X/-/; echo aXbX | sed 's|X|[&]|g'; echo k: v > f; sed -i 's/v/w/' f; cat f",
+            "a-bX\na[X]b[X]\nk: w\n",
+        ),
         ("expr 7 % 3; expr 2 '*' 5; expr 1 - 3; expr 0 + 0 || echo none", "1\n10\n-2\n0\nnone\n"),
         ("echo 1 > /tmp/a; mv /tmp/a /tmp/b; cp /tmp/b /opt/; cat /opt/b; test -f /tmp/a || echo gone", "1\ngone\n"),
-        ("basename /a/b.txt .txt; dirname /a/b.txt; whoami; id -u; id",
-         "b\n/a\nroot\n0\nuid=0(root) gid=0(root) groups=0(root)\n"),
+        (
+            "basename /a/b.txt .txt; dirname /a/b.txt; whoami; id -u; id",
+            "b\n/a\nroot\n0\nuid=0(root) gid=0(root) groups=0(root)\n",
+        ),
     ],
-)  # fmt: skip
-def test_programs_for_text(script: str, expected: str) -> None:
+)
+def test_text_programs(script: str, expected: str) -> None:
     assert run(script) == (0, expected)
 
 
@@ -114,63 +126,78 @@ def test_programs_for_text(script: str, expected: str) -> None:
     [
         ("find /a", "/a\n/a/b\n/a/b/two.txt\n/a/one.txt\n"),
         ("cd /a; find . -name '*.txt' -type f", "./b/two.txt\n./one.txt\n"),
-        ("find /a -maxdepth 1 -type d; find /a -mindepth 2; find /a/b -iname TWO*",
-         "/a\n/a/b\n/a/b/two.txt\n/a/b/two.txt\n"),
+        (
+            "find /a -maxdepth 1 -type d; find /a -mindepth 2; find /a/b -iname TWO*",
+            "/a\n/a/b\n/a/b/two.txt\n/a/b/two.txt\n",
+        ),
         ("find /a -name one.txt -delete; ls /a; find /a -empty", "b\n"),
         ("find /none || echo $?", "find: /none: No such file or directory\n1\n"),
         ("find /a -exec rm {} + || echo $?", "find: unrecognized: -exec\n1\n"),
-        ("chmod 600 /a/one.txt; stat -c '%a %A %s %U %n %F' /a/one.txt /a",
-         "600 -rw------- 4 root /a/one.txt regular file\n755 drwxr-xr-x 0 root /a directory\n"),
-        ("stat /a/one.txt",
-         "  File: /a/one.txt\n  Size: 4               Blocks: 1          IO Block: 4096   regular file\n"
-         "Access: (0644/-rw-r--r--)  Uid: (    0/    root)   Gid: (    0/    root)\n"),
+        (
+            "chmod 600 /a/one.txt; stat -c '%a %A %s %U %n %F' /a/one.txt /a",
+            "600 -rw------- 4 root /a/one.txt regular file\n755 drwxr-xr-x 0 root /a directory\n",
+        ),
+        (
+            "stat /a/one.txt",
+            "  File: /a/one.txt\n  Size: 4               Blocks: 1          IO Block: 4096   regular file\n"
+            "Access: (0644/-rw-r--r--)  Uid: (    0/    root)   Gid: (    0/    root)\n",
+        ),
         ("stat /none || echo $?", "stat: can't stat '/none': No such file or directory\n1\n"),
         ("cd /a; realpath b/../one.txt; readlink -f b; readlink b || echo none", "/a/one.txt\n/a/b\nnone\n"),
         ("du -s /a; du /a", "16\t/a\n8\t/a/b\n16\t/a\n"),
         ("df | wc -l; df -h / | tail -n 1 | awk '{print $1, $2, $6}'", "2\noverlay 100.0G /\n"),
         ("ps", "PID   USER     TIME  COMMAND\n    1 root      0:00 ps\n"),
     ],
-)  # fmt: skip
-def test_programs_that_look_around(script: str, expected: str) -> None:
-    files = Files(given={"/a/one.txt": "one\n", "/a/b/two.txt": "two\n"})
+)
+def test_file_programs(script: str, expected: str) -> None:
+    files = Files(initial={"/a/one.txt": "one\n", "/a/b/two.txt": "two\n"})
     assert run(script, files=files) == (0, expected)
 
 
 def test_files_of_volumes() -> None:
     shared: dict[str, str] = {}
     config = Volume({"a.txt": "A", "sub/b": "B"})
-    files = Files(lambda: [
-        Mount("/config", lambda: config), Mount("/data", lambda: Volume(shared)),
-        Mount("/etc/one", lambda: config, "a.txt"), Mount("/part", lambda: config, "sub"),
-    ])  # fmt: skip
+    files = Files(
+        lambda: [
+            Mount("/config", lambda: config),
+            Mount("/data", lambda: Volume(shared)),
+            Mount("/etc/one", lambda: config, "a.txt"),
+            Mount("/part", lambda: config, "sub"),
+        ]
+    )
     assert run("cat /config/a.txt /config/sub/b /etc/one; ls /config /part; echo x > /data/f", files=files) == (
-        0, "ABA/config:\na.txt\nsub\n\n/part:\nb\n",
-    )  # fmt: skip
+        0,
+        "ABA/config:\na.txt\nsub\n\n/part:\nb\n",
+    )
     assert shared == {"f": "x\n"}
 
 
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["nginx", "-g", "daemon off;"], True), (["sh", "-c", "while true; do sleep 5; done"], True),
-        (["sh", "-c", "sleep infinity"], True), (["sh", "-c", "while true; do date; sleep 5; done"], False),
-        (["sleep", "5"], False), (["sh"], False), (["sh", "-c", "exit 1"], False),
+        (["nginx", "-g", "daemon off;"], True),
+        (["sh", "-c", "while true; do sleep 5; done"], True),
+        (["sh", "-c", "sleep infinity"], True),
+        (["sh", "-c", "while true; do date; sleep 5; done"], False),
+        (["sleep", "5"], False),
+        (["sh"], False),
+        (["sh", "-c", "exit 1"], False),
     ],
-)  # fmt: skip
-def test_what_runs_for_ever_is_told_without_running_it(argv: list[str], expected: bool) -> None:
-    assert runs_for_ever(argv) is expected
+)
+def test_runs_forever(argv: list[str], expected: bool) -> None:
+    assert runs_forever(argv) is expected
 
 
-def test_what_servers_say_first() -> None:
-    assert greeting(["/agnhost", "pause"]) == "Paused\n"
-    assert greeting(["nginx"]) == ""
-    assert runs_for_ever(["/agnhost", "netexec"])
-    assert not runs_for_ever(["/agnhost", "mounttest"])
+def test_startup_output() -> None:
+    assert startup_output(["/agnhost", "pause"]) == "Paused\n"
+    assert startup_output(["nginx"]) == ""
+    assert runs_forever(["/agnhost", "netexec"])
+    assert not runs_forever(["/agnhost", "mounttest"])
 
 
 @given(st.text(alphabet="abc $(){};&|<>'\"\\\n#=*`0123456789[]!-", max_size=60))
-def test_no_script_breaks_the_interpreter(text: str) -> None:
-    with suppress(SyntaxProblem):
+def test_random_scripts_do_not_break_the_interpreter(text: str) -> None:
+    with suppress(ShellSyntaxError):
         parse(text)
     code, _ = run(text, seconds=3)
     assert code is None or 0 <= code <= 255
@@ -179,18 +206,28 @@ def test_no_script_breaks_the_interpreter(text: str) -> None:
 @pytest.mark.parametrize(
     ("script", "code", "expected"),
     [
-        ("dd if=/dev/zero of=/tmp/f bs=512 count=4; wc -c /tmp/f", 0,
-         "4+0 records in\n4+0 records out\n2048 bytes (2.0KB) copied, 0.000020 seconds, 100.0MB/s\n2048 /tmp/f\n"),
+        (
+            "dd if=/dev/zero of=/tmp/f bs=512 count=4; wc -c /tmp/f",
+            0,
+            "4+0 records in\n4+0 records out\n2048 bytes (2.0KB) copied, 0.000020 seconds, 100.0MB/s\n2048 /tmp/f\n",
+        ),
         ("echo hello | dd of=/tmp/f status=none; cat /tmp/f", 0, "hello\n"),
-        ("echo abcdef > /tmp/f; dd if=/tmp/f bs=2 skip=1 count=1 status=none; echo; "
-         "printf X | dd of=/tmp/f bs=1 seek=2 conv=notrunc status=none; cat /tmp/f", 0, "cd\nabXdef\n"),
+        (
+            "echo abcdef > /tmp/f; dd if=/tmp/f bs=2 skip=1 count=1 status=none; echo; "
+            "printf X | dd of=/tmp/f bs=1 seek=2 conv=notrunc status=none; cat /tmp/f",
+            0,
+            "cd\nabXdef\n",
+        ),
         ("dd if=/dev/urandom of=/tmp/f bs=100 count=1 status=none; wc -c /tmp/f", 0, "100 /tmp/f\n"),
         ("dd if=/none of=/tmp/f", 1, "dd: can't open '/none': No such file or directory\n"),
-        ("dd if=/dev/zero of=/tmp/f bs=1M count=3 status=none; echo $?", 0,
-         "dd: error writing '/tmp/f': No space left on device\n1\n"),
+        (
+            "dd if=/dev/zero of=/tmp/f bs=1M count=3 status=none; echo $?",
+            0,
+            "dd: error writing '/tmp/f': No space left on device\n1\n",
+        ),
         ("dd what", 1, "dd: unrecognized operand 'what'\n"),
     ],
-)  # fmt: skip
+)
 def test_dd_copies_blocks(script: str, code: int, expected: str) -> None:
     found, output = run(script)
     assert found == code
@@ -200,19 +237,19 @@ def test_dd_copies_blocks(script: str, code: int, expected: str) -> None:
         assert output == expected
 
 
-def test_programs_pass_on_what_is_typed_as_it_arrives() -> None:
+def test_programs_process_input_as_it_arrives() -> None:
     for argv in (["cat"], ["sh", "-c", "cat && echo over"], ["tee", "/tmp/f"]):
         found = process(argv)
-        found.typed.closed = False
+        found.stdin_buffer.closed = False
         found.advance(1)
         assert found.waits_for_input and found.exit_code is None
         for text, shown in (("one\n", "one\n"), ("two", "one\ntwo")):
-            found.typed.text += text
-            found.fed()
+            found.stdin_buffer.text += text
+            found.input_changed()
             found.advance(2)
             assert found.output.text() == shown and found.exit_code is None
-        found.typed.closed = True
-        found.fed()
+        found.stdin_buffer.closed = True
+        found.input_changed()
         found.advance(3)
         assert found.exit_code == 0
     assert process(["cat"]).exit_code is None

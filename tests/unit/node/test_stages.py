@@ -1,23 +1,21 @@
-"""Behaviour as data: stages, image rules and the file that they come from."""
+"""Stages, image rules and the fleet file that contains them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.node.fleet import add_fleet
-from setpoint.node.options import FleetProblem, read_fleet
-from setpoint.node.runtime.images import Images, reference
+from setpoint.node.options import FleetFileError, parse_fleet_options
+from setpoint.node.runtime.images import SimulatedImageService, parse_reference
 from setpoint.node.runtime.simulated import SimulatedRuntime
-from setpoint.node.stages import StageProblem, filled, look_up, parse_path, stage_of
+from setpoint.node.stages import StageError, get_path, parse_path, parse_stage, render
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
 
 FLEET = """
 nodes: {count: 2, capacity: {cpu: 16, memory: 64Gi}, labels: {pool: batch}, zones: [a, b]}
@@ -47,13 +45,13 @@ stages:
 """
 
 
-def test_a_file_says_what_a_fleet_is() -> None:
-    options = read_fleet(FLEET)
+def test_a_fleet_file() -> None:
+    options = parse_fleet_options(FLEET)
     assert (options.nodes, options.template.zones, options.pull_seconds) == (2, ("a", "b"), 1.0)
     assert options.template.capacity["cpu"] == "16" and options.template.capacity["pods"] == "110"
-    images = options.image_catalogue()
-    nginx, secret, other = (images.facts(each) for each in ("nginx", "registry.example/secret:1", "redis"))
-    missing = images.facts("nginx:does-not-exist")
+    images = options.image_service()
+    nginx, secret, other = (images.info(each) for each in ("nginx", "registry.example/secret:1", "redis"))
+    missing = images.info("nginx:does-not-exist")
     assert missing and missing.error and missing.pull_seconds == 2.5, "each rule says what it says"
     assert nginx and (nginx.pull_seconds, nginx.size_bytes) == (2.5, 7)
     assert secret and secret.error == "no access to registry.example/secret:1"
@@ -66,68 +64,87 @@ def test_a_file_says_what_a_fleet_is() -> None:
     [
         ("nodes: {count: many}", "nodes.count: must be a whole number, not 'many'"),
         ("nodes: {leaseDurationSeconds: 0}", "nodes.leaseDurationSeconds: must be a whole number from 1 on, not 0"),
-        ("node: {}", "node: unknown; there are nodes, images, pullSeconds, stages"),
+        ("node: {}", "node: is not a known field; use one of nodes, images, pullSeconds, stages"),
         ("nodes: {capacity: {cpu: lots}}", "nodes.capacity: quantities must match"),
         ("images: [{pattern: '('}]", "images[0].pattern: "),
         ("images: [{pullSeconds: 1}]", "images[0].pattern: is required"),
         ("stages: [{name: x, kind: Pod}]", "stages[0]: then: is required"),
-        ("stages: [{name: x, kind: Pod, then: {explode: true}}]", "stages[0]: then: 'explode' is unknown"),
-        ("stages: [{name: x, kind: Pod, when: {fields: [{path: .a, operator: Is}]}, then: {delete: true}}]",
-         "stages[0]: when.fields[0].operator: 'Is' is not one of In, NotIn, Exists, DoesNotExist"),
-        ("stages: [{name: x, kind: Pod, after: {seconds: -1}, then: {delete: true}}]",
-         "stages[0]: after.seconds: must be a number of seconds, not -1"),
+        ("stages: [{name: x, kind: Pod, then: {explode: true}}]", "stages[0]: then: 'explode' is not a known field"),
+        (
+            "stages: [{name: x, kind: Pod, when: {fields: [{path: .a, operator: Is}]}, then: {delete: true}}]",
+            "stages[0]: when.fields[0].operator: 'Is' is not one of In, NotIn, Exists, DoesNotExist",
+        ),
+        (
+            "stages: [{name: x, kind: Pod, after: {seconds: -1}, then: {delete: true}}]",
+            "stages[0]: after.seconds: must be a number of seconds, not -1",
+        ),
         ("[", "not YAML: "),
     ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_file_is_said_clearly(text: str, problem: str) -> None:
-    with pytest.raises(FleetProblem) as raised:
-        read_fleet(text)
+)
+def test_messages_for_invalid_fleet_files(text: str, problem: str) -> None:
+    with pytest.raises(FleetFileError) as raised:
+        parse_fleet_options(text)
     assert str(raised.value).startswith(problem)
 
 
 def test_paths_and_templates() -> None:
     obj: Obj = {"metadata": {"name": "x", "annotations": {"a/b": "c"}}, "list": [{"k": True}]}
     assert parse_path(".metadata.annotations['a/b']") == ("metadata", "annotations", "a/b")
-    assert look_up(obj, parse_path(".list[0].k")) is True
-    assert look_up(obj, parse_path(".list[1].k")) is None
-    assert filled({"a": ["{.metadata.name} {now} {.list[0].k}"], "b": 1}, obj, "T") == {"a": ["x T true"], "b": 1}
-    with pytest.raises(StageProblem):
-        stage_of({"name": "x", "kind": "Pod", "when": {"fields": [{"path": "no dots"}]}, "then": {"delete": True}})
+    assert get_path(obj, parse_path(".list[0].k")) is True
+    assert get_path(obj, parse_path(".list[1].k")) is None
+    assert render({"a": ["{.metadata.name} {now} {.list[0].k}"], "b": 1}, obj, "T") == {"a": ["x T true"], "b": 1}
+    with pytest.raises(StageError):
+        parse_stage({"name": "x", "kind": "Pod", "when": {"fields": [{"path": "no dots"}]}, "then": {"delete": True}})
 
 
 @pytest.mark.parametrize(
     ("image", "name"),
     [
-        ("nginx", "docker.io/library/nginx:latest"), ("a/b:1", "docker.io/a/b:1"),
-        ("host:50/a/b", "host:50/a/b:latest"), ("docker.io/nginx", "docker.io/library/nginx:latest"),
-        ("registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.10"), ("UPPER", None), ("a b", None), ("", None),
+        ("nginx", "docker.io/library/nginx:latest"),
+        ("a/b:1", "docker.io/a/b:1"),
+        ("host:50/a/b", "host:50/a/b:latest"),
+        ("docker.io/nginx", "docker.io/library/nginx:latest"),
+        ("registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.10"),
+        ("UPPER", None),
+        ("a b", None),
+        ("", None),
     ],
-)  # fmt: skip
-def test_images_have_full_names(image: str, name: str | None) -> None:
-    found = reference(image)
+)
+def test_image_references_are_normalized(image: str, name: str | None) -> None:
+    found = parse_reference(image)
     assert (found.name if found else None) == name
 
 
 @pytest.mark.parametrize(
     ("image", "exists"),
     [
-        ("nginx:1.29", True), ("ghcr.io/me/app:v1", True), ("nginx:does-not-exist", False), ("no-such-image", False),
-        ("invalid.registry.k8s.io/invalid/alpine:3.1", False), ("nginx:nonexistent", False), ("me/validator", True),
+        ("nginx:1.29", True),
+        ("ghcr.io/me/app:v1", True),
+        ("nginx:does-not-exist", False),
+        ("no-such-image", False),
+        ("invalid.registry.k8s.io/invalid/alpine:3.1", False),
+        ("nginx:nonexistent", False),
+        ("me/validator", True),
     ],
-)  # fmt: skip
-def test_which_images_there_are(image: str, exists: bool) -> None:
-    found = Images().facts(image)
+)
+def test_which_images_exist(image: str, exists: bool) -> None:
+    found = SimulatedImageService().info(image)
     assert found is not None and (not found.error) is exists
 
 
 @virtual(nodes=0)
-async def test_stages_are_played(cluster: VirtualCluster) -> None:
+async def test_stages_are_applied(cluster: VirtualCluster) -> None:
     client = cluster.client
     manager = Manager(client, cluster.clock, RandomIds(3))
     fleet = add_fleet(
-        manager, read_fleet(FLEET), SimulatedRuntime(cluster.clock, RandomIds(4)), client_for=lambda _: client,
-        stage_client=client, version="v1.37.0", runtime_version="1",
-    )  # fmt: skip
+        manager,
+        parse_fleet_options(FLEET),
+        SimulatedRuntime(cluster.clock, RandomIds(4)),
+        client_for=lambda _: client,
+        stage_client=client,
+        version="v1.37.0",
+        runtime_version="1",
+    )
     task = asyncio.ensure_future(manager.run())
     try:
         await fleet.registered.wait()

@@ -22,7 +22,7 @@ async def running(controller: Controller) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_failure_is_tried_again_and_others_go_on() -> None:
+async def test_a_failed_key_is_retried_and_others_continue() -> None:
     clock = StoppedClock()
     seen: list[str] = []
 
@@ -45,7 +45,7 @@ async def test_a_failure_is_tried_again_and_others_go_on() -> None:
         assert len(seen) == 5
 
 
-async def test_a_reconcile_may_ask_to_look_again() -> None:
+async def test_a_result_can_requeue_after_a_delay() -> None:
     clock = StoppedClock()
     count = 0
 
@@ -65,7 +65,7 @@ async def test_a_reconcile_may_ask_to_look_again() -> None:
         assert count == 3
 
 
-async def test_a_reconcile_may_ask_to_be_tried_again_later_and_later() -> None:
+async def test_a_result_can_requeue_with_backoff() -> None:
     clock = StoppedClock()
     times: list[float] = []
 
@@ -80,7 +80,7 @@ async def test_a_reconcile_may_ask_to_be_tried_again_later_and_later() -> None:
     assert [round(at, 3) for at in times] == [0.0, 0.005, 0.015, 0.035]
 
 
-async def test_a_queue_of_its_own_is_used_though_it_is_empty() -> None:
+async def test_a_given_queue_is_used_although_it_is_empty() -> None:
     clock = StoppedClock()
     queue = RateLimitingQueue(clock)
 
@@ -90,7 +90,7 @@ async def test_a_queue_of_its_own_is_used_though_it_is_empty() -> None:
     assert Controller("test", reconcile, clock, queue=queue).queue is queue
 
 
-async def test_a_key_is_never_reconciled_twice_at_the_same_time() -> None:
+async def test_a_key_is_never_reconciled_concurrently() -> None:
     clock = StoppedClock()
     active: set[str] = set()
     finished: list[str] = []

@@ -9,15 +9,15 @@ import pytest
 from stopped_clock import StoppedClock
 
 from setpoint.meta.errors import ServiceUnavailable
-from setpoint.reconcile import event_writing
-from setpoint.reconcile.event_writing import EventWriteQueue
+from setpoint.reconcile import events
+from setpoint.reconcile.events import EventWriteQueue
 
 WRITE = 0.1
 """Seconds that a write takes, however many there are: the server is busy with other things."""
 
 
-class Written:
-    """What was written, and how long after it was put."""
+class WriteRecorder:
+    """Records writes, each with its delay."""
 
     def __init__(self, clock: StoppedClock) -> None:
         self.clock = clock
@@ -41,35 +41,35 @@ class Written:
 
 
 @pytest.fixture
-async def written() -> AsyncIterator[Written]:
-    found = Written(StoppedClock())
+async def written() -> AsyncIterator[WriteRecorder]:
+    found = WriteRecorder(StoppedClock())
     task = asyncio.ensure_future(found.writing.run())
     yield found
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_burst_is_written_a_few_at_a_time_with_rests(written: Written) -> None:
+async def test_a_burst_is_written_in_batches_with_pauses(written: WriteRecorder) -> None:
     for number in range(32):
         written.put(number)
     await written.clock.advance(0)
     await written.clock.advance(0.15)
     assert written.numbers == [*range(16)]
-    await written.clock.advance(0.2)  # three times as long as it took
+    await written.clock.advance(0.2)  # three times the duration of the batch
     assert written.numbers == [*range(16)]
     await written.clock.advance(0.2)
     assert written.numbers == [*range(32)]
 
 
-async def test_those_that_wait_for_long_are_written_without_rests(written: Written) -> None:
+async def test_late_events_are_written_without_pauses(written: WriteRecorder) -> None:
     for number in range(1_000):
         written.put(number)
     await written.pass_time(10)
     assert written.numbers == [*range(1_000)] and written.writing.dropped == 0
 
 
-async def test_none_comes_more_than_half_a_minute_late(written: Written) -> None:
-    for number in range(4_000):  # 400 a second, more than twice of what can be written
+async def test_no_event_is_delayed_for_more_than_30_seconds(written: WriteRecorder) -> None:
+    for number in range(4_000):  # 400 per second, more than twice the possible rate
         written.put(number)
         if number % 40 == 39:
             await written.pass_time(WRITE)
@@ -78,14 +78,14 @@ async def test_none_comes_more_than_half_a_minute_late(written: Written) -> None
     assert len(written.writing) == 0
 
 
-async def test_what_waited_for_too_long_is_dropped_and_counted(written: Written) -> None:
+async def test_events_that_wait_too_long_are_dropped_and_counted(written: WriteRecorder) -> None:
     written.put(1)
     written.writing._queued[""][1] = (written.clock.monotonic() - 31, written.writing._queued[""][1][1])
     await written.pass_time(1)
     assert written.numbers == [] and written.writing.dropped == 1
 
 
-async def test_sources_take_turns(written: Written) -> None:
+async def test_sources_are_served_in_turn(written: WriteRecorder) -> None:
     for number in range(100):
         written.put(number, "loud")
     written.put(1_000, "quiet")
@@ -94,11 +94,11 @@ async def test_sources_take_turns(written: Written) -> None:
     assert {1_000, 1_001} <= set(written.numbers)
 
 
-async def test_too_many_cost_the_source_that_has_the_most_its_oldest(
+async def test_a_full_queue_drops_the_oldest_event_of_the_largest_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(event_writing, "_MAX_QUEUED", 10)
-    found = Written(StoppedClock())
+    monkeypatch.setattr(events, "_MAX_QUEUED", 10)
+    found = WriteRecorder(StoppedClock())
     found.put(1_000, "quiet")
     for number in range(20):
         found.put(number, "loud")
@@ -110,7 +110,7 @@ async def test_too_many_cost_the_source_that_has_the_most_its_oldest(
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_of_the_same_only_the_last_is_written(written: Written) -> None:
+async def test_only_the_last_write_of_a_key_is_made(written: WriteRecorder) -> None:
     written_texts: list[str] = []
     for text in ("first", "second"):
 
@@ -122,7 +122,7 @@ async def test_of_the_same_only_the_last_is_written(written: Written) -> None:
     assert written_texts == ["second"] and len(written.writing) == 0
 
 
-async def test_a_failure_keeps_none_of_the_others_back(written: Written) -> None:
+async def test_a_failed_write_does_not_delay_others(written: WriteRecorder) -> None:
     async def fail() -> None:
         raise ServiceUnavailable("no")
 

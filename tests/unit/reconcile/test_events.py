@@ -13,12 +13,13 @@ from setpoint.reconcile.event_series import SeriesRecorder
 
 EVENTS = builtin("events")
 POD = {
-    "apiVersion": "v1", "kind": "Pod",
+    "apiVersion": "v1",
+    "kind": "Pod",
     "metadata": {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "7"},
-}  # fmt: skip
+}
 
 
-async def test_events_are_written_and_the_same_one_is_counted(local_server: Any) -> None:
+async def test_events_are_written_and_repetitions_counted(local_server: Any) -> None:
     recorder = EventRecorder(local_server.client, local_server.clock, "tester", "here")
     task = asyncio.ensure_future(recorder.run())
     recorder.normal(POD, "Started", "it started")
@@ -40,8 +41,13 @@ async def test_events_are_written_and_the_same_one_is_counted(local_server: Any)
     assert counted["lastTimestamp"] == "2030-01-01T00:01:00Z"
     assert counted["source"] == {"component": "tester", "host": "here"}
     assert counted["involvedObject"] == {
-        "apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default", "uid": "u", "resourceVersion": "7",
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "namespace": "default",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
 
 
 async def test_an_event_that_cannot_be_written_does_not_stop_the_next(local_server: Any) -> None:
@@ -56,11 +62,11 @@ async def test_an_event_that_cannot_be_written_does_not_stop_the_next(local_serv
     assert [event["reason"] for event in (await local_server.client.list(EVENTS)).items] == ["Kept"]
 
 
-async def record(local_server: Any, *said: tuple[str, str]) -> list[dict[str, Any]]:
-    """The events that are there after these (reason, message) were said about one Pod."""
+async def record(local_server: Any, *recorded: tuple[str, str]) -> list[dict[str, Any]]:
+    """Return the Events that exist after these (reason, message) pairs were recorded about one Pod."""
     recorder = EventRecorder(local_server.client, local_server.clock, "tester")
     task = asyncio.ensure_future(recorder.run())
-    for reason, message in said:
+    for reason, message in recorded:
         recorder.normal(POD, reason, message)
         await settle()
     task.cancel()
@@ -69,14 +75,13 @@ async def record(local_server: Any, *said: tuple[str, str]) -> list[dict[str, An
     return found
 
 
-async def test_many_alike_are_combined(local_server: Any) -> None:
+async def test_similar_events_are_aggregated(local_server: Any) -> None:
     found = await record(local_server, *(("Made", f"made {number}") for number in range(20)))
     messages = {event["message"]: event["count"] for event in found}
-    assert messages == {**{f"made {number}": 1 for number in range(9)},
-                        "(combined from similar events): made 19": 11}  # fmt: skip
+    assert messages == {**{f"made {number}": 1 for number in range(9)}, "(combined from similar events): made 19": 11}
 
 
-async def test_a_flood_about_one_object_ends_in_a_trickle(local_server: Any) -> None:
+async def test_events_about_one_object_are_rate_limited(local_server: Any) -> None:
     recorder = EventRecorder(local_server.client, local_server.clock, "tester")
     task = asyncio.ensure_future(recorder.run())
     for number in range(100):

@@ -12,6 +12,7 @@ from stopped_clock import settle
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.client.watch import Watch
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 
 MAPS = builtin("configmaps")
@@ -19,7 +20,7 @@ SPACE = "informed"
 
 
 class Interruptible:
-    """A reader whose watches can be made to break off."""
+    """A reader whose watches can be interrupted."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -34,18 +35,18 @@ class Interruptible:
         self.watches.append(self._client.watch(*args, **options))
         return self.watches[-1]
 
-    def break_off(self) -> None:
+    def interrupt(self) -> None:
         stream = self.watches[-1]._stream
         assert stream is not None
         stream.close()
 
 
 class Log:
-    def __init__(self, informer: Informer) -> None:
+    def __init__(self, informer: Informer[Obj]) -> None:
         self.entries: list[tuple[str, str, str]] = []
-        informer.add_handler(self._note)
+        informer.add_handler(self._record)
 
-    def _note(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def _record(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         name = (new or old or {})["metadata"]["name"]
 
         def x(obj: dict[str, Any] | None) -> str:
@@ -55,12 +56,12 @@ class Log:
 
 
 @asynccontextmanager
-async def following(server: Any) -> AsyncIterator[tuple[Informer, Interruptible, Log]]:
+async def following(server: Any) -> AsyncIterator[tuple[Informer[Obj], Interruptible, Log]]:
     client = server.client
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     await put(client, "early", "1")
     reader = Interruptible(client)
-    informer = Informer(reader, MAPS, server.clock, namespace=SPACE)  # type: ignore[arg-type]
+    informer = Informer[Obj](reader, MAPS, server.clock, namespace=SPACE)  # type: ignore[arg-type]
     log = Log(informer)
     task = asyncio.ensure_future(informer.run())
     await informer.synced.wait()
@@ -82,7 +83,7 @@ async def put(client: Client, name: str, x: str, owner: str = "") -> None:
         await client.create(made)
 
 
-async def test_what_is_there_comes_first_and_changes_follow(local_server: Any) -> None:
+async def test_existing_objects_come_first_and_changes_follow(local_server: Any) -> None:
     client = local_server.client
     async with following(local_server) as (informer, _, log):
         assert log.entries == [("early", "-", "1")]
@@ -96,12 +97,12 @@ async def test_what_is_there_comes_first_and_changes_follow(local_server: Any) -
         assert late.entries == [("early", "-", "1")]
 
 
-async def test_a_watch_that_breaks_off_is_taken_up_where_it_ended(local_server: Any) -> None:
+async def test_an_interrupted_watch_resumes(local_server: Any) -> None:
     client, clock = local_server.client, local_server.clock
     async with following(local_server) as (_, reader, log):
         await put(client, "a", "1")
         await settle()
-        reader.break_off()
+        reader.interrupt()
         await settle()
         await put(client, "a", "2")
         await client.delete(MAPS, "early", SPACE)
@@ -111,14 +112,41 @@ async def test_a_watch_that_breaks_off_is_taken_up_where_it_ended(local_server: 
         assert len(reader.watches) == 2
 
 
-async def test_when_history_is_gone_it_lists_again_and_tells_the_difference(local_server: Any) -> None:
-    client, clock, store = local_server.client, local_server.clock, local_server.api.store
+async def test_watches_that_end_now_and_then_are_resumed_at_once(local_server: Any) -> None:
+    """As when one server after the other is restarted."""
+    client, clock = local_server.client, local_server.clock
+    async with following(local_server) as (_, reader, log):
+        for number in range(8):
+            await clock.advance(11)
+            reader.interrupt()
+            await settle()
+            await put(client, "a", str(number))
+            await settle()
+            assert log.entries[-1][2] == str(number)
+
+
+async def test_watches_that_end_soon_are_resumed_with_backoff(local_server: Any) -> None:
+    clock = local_server.clock
+    async with following(local_server) as (_, reader, _):
+        began, pauses = clock.monotonic(), []
+        for number in range(2, 7):
+            reader.interrupt()
+            await settle()
+            while len(reader.watches) < number:
+                await clock.advance(0.125)
+            pauses.append(clock.monotonic() - began)
+            began = clock.monotonic()
+        assert pauses == [0.25, 0.5, 0.875, 1.625, 3.25]  # 0.2, 0.4 and so on, rounded up
+
+
+async def test_after_an_expired_revision_a_new_list_reports_the_differences(local_server: Any) -> None:
+    client, clock, store = local_server.client, local_server.clock, local_server.api.resources.store
     async with following(local_server) as (_, reader, log):
         await put(client, "stays", "1")
         await put(client, "changes", "1")
         await put(client, "again", "1")
         await settle()
-        reader.break_off()
+        reader.interrupt()
         await settle()
         seen = len(log.entries)
         await client.delete(MAPS, "early", SPACE)
@@ -134,7 +162,7 @@ async def test_when_history_is_gone_it_lists_again_and_tells_the_difference(loca
             [
                 ("early", "1", "-"),
                 ("changes", "1", "3"),
-                ("again", "1", "-"),  # another object of the same name: one went, one came
+                ("again", "1", "-"),  # another object of the same name: a deletion and a creation
                 ("again", "-", "2"),
                 ("new", "-", "1"),
             ]
@@ -158,7 +186,7 @@ async def test_objects_are_found_by_their_controller(local_server: Any) -> None:
         assert informer.controlled_by("u1") == []
 
 
-async def test_a_handler_that_fails_keeps_nothing_from_the_others(local_server: Any) -> None:
+async def test_a_failing_handler_does_not_affect_others(local_server: Any) -> None:
     async with following(local_server) as (informer, _, _log):
 
         def fail(old: object, new: object) -> None:
@@ -171,11 +199,11 @@ async def test_a_handler_that_fails_keeps_nothing_from_the_others(local_server: 
         assert last.entries[-1] == ("a", "-", "1")
 
 
-async def test_a_server_that_refuses_is_asked_again_later(local_server: Any) -> None:
+async def test_a_rejected_list_is_retried(local_server: Any) -> None:
     from setpoint.client import Impersonation
 
     nobody = local_server.client.named("nobody", Impersonation("nobody"))
-    informer = Informer(nobody, MAPS, local_server.clock)
+    informer = Informer[Obj](nobody, MAPS, local_server.clock)
     task = asyncio.ensure_future(informer.run())
     await settle()
     assert not informer.synced.is_set()
@@ -183,10 +211,12 @@ async def test_a_server_that_refuses_is_asked_again_later(local_server: Any) -> 
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "maps"}, "rules": [rule]}
     binding = {
-        "apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "maps"},
+        "apiVersion": f"{rbac}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "maps"},
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "maps"},
         "subjects": [{"apiGroup": rbac, "kind": "User", "name": "nobody"}],
-    }  # fmt: skip
+    }
     await local_server.client.create(role)
     await local_server.client.create(binding)
     await local_server.clock.advance(5)

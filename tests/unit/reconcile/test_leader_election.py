@@ -18,7 +18,7 @@ from setpoint.testing.virtual_time import run_virtual
 
 
 class Link:
-    """A client whose requests can be cut off, or hang."""
+    """A client whose requests can be made to fail or hang."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self._cluster = cluster
@@ -55,8 +55,12 @@ class Candidate:
         self.terms: list[float] = []
         self.clock = cluster.clock
         self.election = LeaderElection(
-            self.link, cluster.clock, Ids(seed), name="test", identity=identity,  # type: ignore[arg-type]
-        )  # fmt: skip
+            self.link,  # type: ignore[arg-type]
+            cluster.clock,
+            Ids(seed),  # type: ignore[arg-type]
+            name="test",
+            identity=identity,
+        )
 
     async def work(self) -> None:
         assert not any(self.at_work.values()), f"{self.identity} begins while another works: {self.at_work}"
@@ -82,7 +86,7 @@ async def lease(cluster: VirtualCluster) -> dict[str, Any]:
 
 
 @virtual(nodes=0, scheduler=False, controllers=())
-async def test_the_first_one_leads_and_the_lease_says_so(cluster: VirtualCluster) -> None:
+async def test_the_first_candidate_leads_and_holds_the_lease(cluster: VirtualCluster) -> None:
     first = Candidate(cluster, "a", {})
     task = asyncio.ensure_future(first.run())
     await cluster.sleep(1)
@@ -102,9 +106,21 @@ async def test_the_first_one_leads_and_the_lease_says_so(cluster: VirtualCluster
     assert released["leaseDurationSeconds"] == 1
 
 
+@virtual(nodes=0, scheduler=False, controllers=())
+async def test_a_server_that_does_not_answer_delays_the_end_for_seconds_only(cluster: VirtualCluster) -> None:
+    first = Candidate(cluster, "a", {})
+    task = asyncio.ensure_future(first.run())
+    await cluster.sleep(1)
+    first.link.hangs = True
+    stopped_at = cluster.clock.monotonic()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert cluster.clock.monotonic() - stopped_at <= 5
+
+
 @pytest.mark.parametrize("fault", ["cut", "hangs"])
 @virtual(nodes=0, scheduler=False, controllers=())
-async def test_another_takes_over_after_the_lease_time_and_not_before(cluster: VirtualCluster, fault: str) -> None:
+async def test_another_candidate_takes_over_when_the_lease_expires(cluster: VirtualCluster, fault: str) -> None:
     at_work: dict[str, bool] = {}
     first, second = Candidate(cluster, "a", at_work), Candidate(cluster, "b", at_work, seed=2)
     async with asyncio.TaskGroup() as tasks:
@@ -117,7 +133,7 @@ async def test_another_takes_over_after_the_lease_time_and_not_before(cluster: V
         since = cluster.clock.monotonic()
         await cluster.until(lambda: at_work.get("b"), within=30)
         assert first.losses == 1
-        assert 10 <= cluster.clock.monotonic() - since <= 15 + 2 + 2 * 2.2
+        assert 10 <= cluster.clock.monotonic() - since <= 15 + 2
         assert (await lease(cluster))["leaseTransitions"] == 1
         setattr(first.link, fault, False)
         await cluster.sleep(60)
@@ -127,7 +143,7 @@ async def test_another_takes_over_after_the_lease_time_and_not_before(cluster: V
 
 
 @virtual(nodes=0, scheduler=False, controllers=())
-async def test_the_fence_is_open_until_the_deadline_and_while_it_leads(cluster: VirtualCluster) -> None:
+async def test_the_fence_allows_writes_of_the_leader_until_its_deadline(cluster: VirtualCluster) -> None:
     candidate = Candidate(cluster, "a", {})
     with pytest.raises(Conflict, match="not sent: a has not renewed the lease kube-system/test in time"):
         candidate.election.term()
@@ -137,12 +153,12 @@ async def test_the_fence_is_open_until_the_deadline_and_while_it_leads(cluster: 
     fenced = cluster.client.fenced(candidate.election)
     made = await fenced.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}})
     last = cluster.clock.monotonic()
-    asyncio.get_running_loop().pass_time(12)  # type: ignore[attr-defined]  # nobody ran meanwhile
+    asyncio.get_running_loop().pass_time(12)  # type: ignore[attr-defined]  # no task ran meanwhile
     with pytest.raises(Conflict, match="not sent"):
         await fenced.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two"}})
     assert (await fenced.get(("v1", "Namespace"), "one"))["metadata"]["uid"] == made["metadata"]["uid"]
     assert cluster.clock.monotonic() == last + 12
-    # Nobody else wanted the Lease: it is renewed, and the term goes on.
+    # No other candidate acquired the Lease: it is renewed, and the term continues.
     await cluster.sleep(10)
     await fenced.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two"}})
     task.cancel()
@@ -152,7 +168,9 @@ async def test_the_fence_is_open_until_the_deadline_and_while_it_leads(cluster: 
 
 
 @virtual(nodes=0, scheduler=False, controllers=())
-async def test_who_cannot_have_the_lease_says_why(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_to_acquire_the_lease_is_logged(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     candidate = Candidate(cluster, "a", {})
     candidate.link.cut = True
     running = asyncio.ensure_future(candidate.run())
@@ -170,7 +188,7 @@ async def test_who_cannot_have_the_lease_says_why(cluster: VirtualCluster, caplo
 
 
 @virtual(nodes=0, scheduler=False, controllers=())
-async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: VirtualCluster) -> None:
+async def test_a_released_lease_is_acquired_at_once(cluster: VirtualCluster) -> None:
     at_work: dict[str, bool] = {}
     first, second = Candidate(cluster, "a", at_work), Candidate(cluster, "b", at_work, seed=2)
     one = asyncio.ensure_future(first.run())
@@ -178,19 +196,19 @@ async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: VirtualClust
     two = asyncio.ensure_future(second.run())
     await cluster.sleep(30)
     one.cancel()
-    await cluster.until(lambda: at_work.get("b"), within=2 * 2.2 + 0.1)
+    await cluster.until(lambda: at_work.get("b"), within=2.1)
     two.cancel()
     await asyncio.gather(one, two, return_exceptions=True)
 
 
 @virtual(nodes=0, scheduler=False, controllers=())
-async def test_the_same_identity_takes_up_where_it_was(cluster: VirtualCluster) -> None:
-    """A process that was killed and came back under its name need not wait for itself."""
+async def test_the_same_identity_reacquires_its_lease_at_once(cluster: VirtualCluster) -> None:
+    """A killed process that restarts with its identity need not wait until its Lease expires."""
     first = Candidate(cluster, "a", {})
     first.link.hangs = False
     task = asyncio.ensure_future(first.run())
     await cluster.sleep(1)
-    first.link.cut = True  # so that nothing is given back
+    first.link.cut = True  # so that the Lease is not released
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (await lease(cluster))["holderIdentity"] == "a"
@@ -203,7 +221,7 @@ async def test_the_same_identity_takes_up_where_it_was(cluster: VirtualCluster) 
 
 
 @pytest.mark.parametrize("seed", range(tries(4, 16)))
-def test_never_two_whatever_happens_to_the_links(seed: int) -> None:
+def test_there_are_never_two_leaders(seed: int) -> None:
     chance = random.Random(seed)
 
     async def main() -> None:

@@ -63,7 +63,7 @@ async def managing(server: Any, *there: str) -> AsyncIterator[list[Follower]]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_waits_is_built_with_the_first_object(local_server: Any) -> None:
+async def test_a_deferred_runnable_is_built_with_the_first_object(local_server: Any) -> None:
     async with managing(local_server) as built:
         await settle()
         assert built == []
@@ -76,7 +76,7 @@ async def test_what_waits_is_built_with_the_first_object(local_server: Any) -> N
         assert follower.began_synced
 
 
-async def test_what_has_objects_already_runs_when_the_manager_is_ready(local_server: Any) -> None:
+async def test_a_deferred_runnable_with_existing_objects_runs_when_the_manager_is_ready(local_server: Any) -> None:
     async with managing(local_server, "one", "two") as built:
         (follower,) = built
         assert sorted(follower.observed) == ["one", "two"]
@@ -84,5 +84,5 @@ async def test_what_has_objects_already_runs_when_the_manager_is_ready(local_ser
         assert follower.began_synced
 
 
-def test_only_what_exists_waits() -> None:
+def test_an_unknown_resource_cannot_be_deferred_on() -> None:
     assert set(DEFERRED_UNTIL) <= set(CONTROLLERS)

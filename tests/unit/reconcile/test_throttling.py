@@ -9,7 +9,7 @@ import pytest
 from stopped_clock import StoppedClock, settle
 
 from setpoint.reconcile import Controller
-from setpoint.reconcile.loop_time import LoopTimer
+from setpoint.reconcile.controller import LoopTimer
 
 
 class WorkingClock(StoppedClock):
@@ -18,7 +18,7 @@ class WorkingClock(StoppedClock):
         self._elapsed += seconds
 
 
-async def test_only_the_time_in_which_nobody_else_could_run_counts() -> None:
+async def test_only_time_that_blocks_the_loop_counts() -> None:
     clock = WorkingClock()
 
     async def task() -> str:
@@ -66,7 +66,7 @@ async def test_failures_and_cancellation_pass_through() -> None:
     assert ended == ["cancelled"]
 
 
-async def test_a_key_that_held_up_everybody_rests_and_others_do_not() -> None:
+async def test_a_key_that_blocked_the_loop_is_throttled_and_others_are_not() -> None:
     clock = WorkingClock()
     seen: list[tuple[str, float]] = []
 
@@ -74,7 +74,7 @@ async def test_a_key_that_held_up_everybody_rests_and_others_do_not() -> None:
         seen.append((key, round(clock.monotonic(), 3)))
         if key == "big":
             clock.work(0.01)
-            controller.enqueue("big" if len(seen) == 1 else "other")  # news that come while it is worked on
+            controller.enqueue("big" if len(seen) == 1 else "other")  # a change during the reconcile
         await asyncio.sleep(0)
 
     controller = Controller("test", reconcile, clock)

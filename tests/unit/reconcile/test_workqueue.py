@@ -14,8 +14,8 @@ from setpoint.reconcile.workqueue import ShutDown, WorkQueue
 KEYS = st.sampled_from("abcde")
 
 
-def taken_at_once(queue: WorkQueue) -> str:
-    """What `get` gives without waiting."""
+def get_nowait(queue: WorkQueue) -> str:
+    """Return what `get` returns without waiting."""
     step = queue.get()
     try:
         step.send(None)
@@ -44,7 +44,7 @@ class QueueModel(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule()
     def take(self) -> None:
-        key = taken_at_once(self.queue)
+        key = get_nowait(self.queue)
         expected, _ = self.waiting.popitem(last=False)
         assert key == expected
         assert key not in self.working
@@ -68,7 +68,7 @@ class QueueModel(RuleBasedStateMachine):
 TestQueueModel = QueueModel.TestCase
 
 
-async def test_workers_wait_for_keys_in_turn() -> None:
+async def test_waiting_workers_get_keys_in_order() -> None:
     queue = WorkQueue()
     first, second = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)
@@ -77,7 +77,7 @@ async def test_workers_wait_for_keys_in_turn() -> None:
     assert (await first, await second) == ("a", "b")
 
 
-async def test_a_worker_that_leaves_while_being_woken_passes_the_key_on() -> None:
+async def test_a_cancelled_worker_passes_its_key_on() -> None:
     queue = WorkQueue()
     leaving, staying = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def test_a_worker_that_leaves_while_being_woken_passes_the_key_on() -> Non
     assert await staying == "a"
 
 
-async def test_a_queue_that_is_shut_down_hands_out_what_it_has_and_then_ends() -> None:
+async def test_a_queue_that_is_shut_down_drains_and_then_ends() -> None:
     queue = WorkQueue()
     queue.add("a")
     queue.shut_down()
@@ -96,7 +96,7 @@ async def test_a_queue_that_is_shut_down_hands_out_what_it_has_and_then_ends() -
         await queue.get()
 
 
-async def test_those_who_wait_learn_of_the_shut_down() -> None:
+async def test_waiting_workers_end_at_shutdown() -> None:
     queue = WorkQueue()
     waiting = asyncio.ensure_future(queue.get())
     await asyncio.sleep(0)

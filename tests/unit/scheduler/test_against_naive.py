@@ -1,4 +1,4 @@
-"""The vectorised scheduler decides as a naive one that checks each node and Pod."""
+"""The vectorised scheduler decides like a naive one that checks each node and Pod."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from effort import tries
 from naive_scheduler import PREFERRED, REQUIRED, Naive
 from scheduler_objects import HOSTNAME, ZONE, a_node, a_pod
 
+from setpoint.meta.objects import Obj
+from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
-from setpoint.scheduler.framework import Cycle
+from setpoint.scheduler.framework import Cycle, FitError
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.nominations import Nominations
-from setpoint.scheduler.queueing_hints import QueueingHints
+from setpoint.scheduler.queue import Nominations
 
-Obj = dict[str, Any]
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}}
 RACK = "rack"
 
 
-class Chance(Random):
+class RandomCluster(Random):
     def sometimes(self, likely: float = 0.15) -> bool:
         return self.random() < likely
 
@@ -33,7 +32,7 @@ class Chance(Random):
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def node(self, name: str) -> Obj:
+    def node(self, name: str) -> Any:
         labels = {ZONE: self.choice(["z0", "z1", "z2"]), RACK: self.choice(["r0", "r1"]), "size": self.choice("135x")}
         return a_node(
             name,
@@ -46,13 +45,13 @@ class Chance(Random):
             unschedulable=self.sometimes(0.08),
         )
 
-    def taint(self) -> Obj:
+    def taint(self) -> Any:
         effect = self.choice(["NoSchedule", "NoExecute", "PreferNoSchedule", "PreferNoSchedule"])
         return {"key": self.choice("kl"), "value": self.choice(["", "v"]), "effect": effect}
 
     # -- Pods ---------------------------------------------------------------------------------------------------------
 
-    def pod(self, number: int) -> Obj:
+    def pod(self, number: int) -> Any:
         affinity: Obj = {}
         if self.sometimes():
             terms = [{"matchExpressions": self.some(self.expression)} for _ in range(self.randint(1, 2))]
@@ -69,6 +68,9 @@ class Chance(Random):
                     lambda: {"weight": self.randint(1, 9), "podAffinityTerm": self.term()}
                 )
         spread = self.some(self.constraint) if self.sometimes(0.4) else []
+        extra: dict[str, Any] = {"affinity": affinity} if affinity else {}
+        if spread:
+            extra["topologySpreadConstraints"] = spread
         pod = a_pod(
             f"p{number}",
             namespace=self.choice(["default", "default", "default", "other"]),
@@ -79,8 +81,7 @@ class Chance(Random):
             schedulerName="default-scheduler",
             tolerations=self.some(self.toleration) if self.sometimes(0.4) else [],
             nodeSelector={ZONE: "z0"} if self.sometimes(0.1) else {},
-            **({"affinity": affinity} if affinity else {}),
-            **({"topologySpreadConstraints": spread} if spread else {}),
+            **extra,
         )
         pod["metadata"]["uid"] = str(number)
         if self.sometimes(0.1):
@@ -88,7 +89,7 @@ class Chance(Random):
             pod["spec"]["containers"][0]["ports"] = [{"hostPort": 80, "containerPort": 80, **more}]
         return pod
 
-    def expression(self) -> Obj:
+    def expression(self) -> Any:
         kind = self.randrange(3)
         if kind == 0:
             values = self.sample(["z0", "z1", "z2"], self.randint(1, 2))
@@ -97,39 +98,48 @@ class Chance(Random):
             return {"key": RACK, "operator": self.choice(["Exists", "Exists", "DoesNotExist"])}
         return {"key": "size", "operator": self.choice(["Gt", "Lt"]), "values": [str(self.randint(1, 4))]}
 
-    def toleration(self) -> Obj:
+    def toleration(self) -> Any:
         return self.choice(
             [
-                {"key": "k", "operator": "Exists"}, {"key": "l", "operator": "Exists", "effect": "NoSchedule"},
+                {"key": "k", "operator": "Exists"},
+                {"key": "l", "operator": "Exists", "effect": "NoSchedule"},
                 {"key": "k", "value": "v", "effect": "NoSchedule"},
                 {"operator": "Exists", "effect": "PreferNoSchedule"},
             ]
-        )  # fmt: skip
+        )
 
-    def selector(self) -> Obj:
+    def selector(self) -> Any:
         return self.choice(
             [
-                {"matchLabels": {"app": self.choice("xyz")}}, {"matchLabels": {"app": self.choice("xyz")}},
+                {"matchLabels": {"app": self.choice("xyz")}},
+                {"matchLabels": {"app": self.choice("xyz")}},
                 {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": self.sample("xyz", 2)}]},
-                {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, {},
+                {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                {},
             ]
-        )  # fmt: skip
+        )
 
-    def term(self) -> Obj:
-        more = self.choice(
+    def term(self) -> Any:
+        more: Obj = self.choice(
             [
-                {}, {}, {}, {"namespaces": ["other"]}, {"namespaceSelector": {}},
+                {},
+                {},
+                {},
+                {"namespaces": ["other"]},
+                {"namespaceSelector": {}},
                 {"namespaceSelector": {"matchLabels": {"team": "b"}}},
             ]
-        )  # fmt: skip
+        )
         return {"labelSelector": self.selector(), "topologyKey": self.choice([HOSTNAME, HOSTNAME, ZONE, RACK]), **more}
 
-    def constraint(self) -> Obj:
+    def constraint(self) -> Any:
         action = self.choice(["DoNotSchedule", "ScheduleAnyway"])
         made = {
-            "maxSkew": self.randint(1, 3), "topologyKey": self.choice([HOSTNAME, ZONE, RACK]),
-            "whenUnsatisfiable": action, "labelSelector": self.selector(),
-        }  # fmt: skip
+            "maxSkew": self.randint(1, 3),
+            "topologyKey": self.choice([HOSTNAME, ZONE, RACK]),
+            "whenUnsatisfiable": action,
+            "labelSelector": self.selector(),
+        }
         if action == "DoNotSchedule" and self.sometimes():
             made["minDomains"] = self.randint(1, 4)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
@@ -144,25 +154,25 @@ class Chance(Random):
 class Namespaces:
     items = {name: {"metadata": {"name": name, "labels": labels}} for name, labels in NAMESPACES.items()}
 
-    def get(self, key: str) -> Obj | None:
+    def get(self, key: str) -> Any:
         return self.items.get(key)
 
     def add_index(self, name: str, values_of: Any) -> None: ...
 
-    def by_index(self, name: str, value: str) -> list[Obj]:
+    def by_index(self, name: str, value: str) -> list[Any]:
         return []
 
 
 @pytest.mark.parametrize("seed", range(tries(20, 100)))
 def test_decisions_scores_and_reasons(seed: int) -> None:
-    chance = Chance(seed)
+    chance = RandomCluster(seed)
     nodes = [chance.node(f"n{number}") for number in range(chance.choice([2, 8, 20]))]
     naive = Naive(nodes, NAMESPACES)
     listers = Listers(namespaces=Namespaces())
     engine = Engine(Configuration(), listers, Nominations(lambda key: None), chance, QueueingHints())  # type: ignore[arg-type]
     for node in nodes:
         engine.snapshot.put_node(node)
-    placed: list[Obj] = []
+    placed: list[Any] = []
     for number in range(60):
         pod = chance.pod(number)
         expected = naive.scores(pod)
@@ -179,14 +189,14 @@ def test_decisions_scores_and_reasons(seed: int) -> None:
             engine.assume(cycle, choice.node)
             naive.place(pod, choice.node)
             placed.append(pod)
-        if placed and chance.sometimes(0.3):  # some go again
+        if placed and chance.sometimes(0.3):  # remove some Pods again
             gone = placed.pop(chance.randrange(len(placed)))
             assert engine.forget(gone) is not None
             next(node for node in naive.nodes if gone in node.pods).pods.remove(gone)
 
 
 def assert_same_scores(engine: Engine, cycle: Cycle, expected: dict[str, int]) -> None:
-    """But for what all nodes have in common, which decides nothing."""
+    """Compare scores, apart from an offset that all nodes have in common and that decides nothing."""
     table = engine.snapshot.table
     feasible = table.valid & False
     for name in expected:

@@ -7,28 +7,32 @@ from typing import Any
 import pytest
 from scheduler_objects import a_node, a_pod
 
+from setpoint.meta.objects import Obj
+from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import FILTERS, ConfigError, Configuration, load
-from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
+from setpoint.scheduler.framework import FitError
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.nominations import Nominations
-from setpoint.scheduler.queueing_hints import QueueingHints
+from setpoint.scheduler.queue import Nominations
 from setpoint.system import RandomIds
 
-Obj = dict[str, Any]
 
-
-def test_nothing_said_means_the_default() -> None:
+def test_defaults() -> None:
     assert load({}) == Configuration()
     (profile,) = Configuration().profiles
     assert profile.name == "default-scheduler"
     assert dict(profile.scores) == {
-        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "PodTopologySpread": 2, "InterPodAffinity": 2,
-        "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
-    }  # fmt: skip
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }
 
 
-def test_profiles_enable_and_disable() -> None:
+def test_profiles_enable_and_disable_plugins() -> None:
     found = load(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -55,14 +59,14 @@ def test_profiles_enable_and_disable() -> None:
         }
     )
     default, packing = found.profiles
-    assert (found.longest_backoff, default.filters) == (30.0, FILTERS)
+    assert (found.max_backoff, default.filters) == (30.0, FILTERS)
     assert packing.scores == (("NodeResourcesFit", 5),)
     assert "NodePorts" not in packing.filters and "NodeName" in packing.filters
     assert not packing.preempts
     assert packing.args("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
 
 
-def of(**profile: Any) -> Obj:
+def profile_of(**profile: Any) -> Obj:
     return {"profiles": [profile]}
 
 
@@ -75,46 +79,52 @@ def of(**profile: Any) -> Obj:
         ({"extenders": [{}]}, "extenders: not supported"),
         ({"podInitialBackoffSeconds": 60}, "podMaxBackoffSeconds: must be greater than or equal"),
         ({"profiles": [{}, {}]}, "profiles[1].schedulerName: Duplicate value: 'default-scheduler'"),
-        (of(plugins={"guess": {}}), "profiles[0].plugins.guess: unknown field"),
+        (profile_of(plugins={"guess": {}}), "profiles[0].plugins.guess: unknown field"),
         (
-            of(plugins={"filter": {"enabled": [{"name": "Wishful"}]}}),
+            profile_of(plugins={"filter": {"enabled": [{"name": "Wishful"}]}}),
             "profiles[0].plugins.filter.enabled[0].name: there is no plugin 'Wishful'",
         ),
         (
-            of(plugins={"filter": {"enabled": [{"name": "ImageLocality"}]}}),
+            profile_of(plugins={"filter": {"enabled": [{"name": "ImageLocality"}]}}),
             "profiles[0].plugins.filter.enabled[0].name: ImageLocality does nothing there",
         ),
-        (of(plugins={"bind": {"disabled": [{"name": "*"}]}}), "profiles[0].plugins.bind: at least one bind plugin is"),
         (
-            of(pluginConfig=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "Feeling"}}}]),
+            profile_of(plugins={"bind": {"disabled": [{"name": "*"}]}}),
+            "profiles[0].plugins.bind: at least one bind plugin is",
+        ),
+        (
+            profile_of(pluginConfig=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "Feeling"}}}]),
             "profiles[0].pluginConfig[0].args.scoringStrategy.type: 'Feeling' is not one of LeastAllocated",
         ),
         (
-            of(pluginConfig=[{"name": "NodeName", "args": {"a": 1}}]),
+            profile_of(pluginConfig=[{"name": "NodeName", "args": {"a": 1}}]),
             "profiles[0].pluginConfig[0].args.a: unknown field",
         ),
         (
-            of(pluginConfig=[{"name": "PodTopologySpread", "args": {"defaultConstraints": [{"maxSkew": 1}]}}]),
+            profile_of(pluginConfig=[{"name": "PodTopologySpread", "args": {"defaultConstraints": [{"maxSkew": 1}]}}]),
             "profiles[0].pluginConfig[0].args.defaultingType: when .defaultConstraints are not empty, must be List",
         ),
         (
-            of(pluginConfig=[{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]),
+            profile_of(pluginConfig=[{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]),
             "profiles[0].pluginConfig[0].args.hardPodAffinityWeight: not in valid range [0, 100]",
         ),
         (
-            of(pluginConfig=[{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": -1}}]),
+            profile_of(pluginConfig=[{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": -1}}]),
             "profiles[0].pluginConfig[0].args.bindTimeoutSeconds: must not be negative",
         ),
-        (of(pluginConfig=[{"name": "NodeName"}, {"name": "NodeName"}]), "profiles[0].pluginConfig[1]: repeated config"),
+        (
+            profile_of(pluginConfig=[{"name": "NodeName"}, {"name": "NodeName"}]),
+            "profiles[0].pluginConfig[1]: repeated config",
+        ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(document: Obj, message: str) -> None:
+def test_messages_contain_the_path_of_the_field(document: Obj, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(document)
     assert str(caught.value).startswith(message)
 
 
-def test_each_profile_decides_in_its_own_way() -> None:
+def test_profiles_decide_independently() -> None:
     fullest = {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
     only_ssd = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -125,13 +135,18 @@ def test_each_profile_decides_in_its_own_way() -> None:
         {
             "profiles": [
                 {},
-                {"schedulerName": "packing", "pluginConfig": [fullest],
-                 "plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}}},
-                {"schedulerName": "ssd",
-                 "pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": only_ssd}}]},
+                {
+                    "schedulerName": "packing",
+                    "pluginConfig": [fullest],
+                    "plugins": {"score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+                },
+                {
+                    "schedulerName": "ssd",
+                    "pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": only_ssd}}],
+                },
             ]
         }
-    )  # fmt: skip
+    )
     engine = Engine(found, Listers(), Nominations(lambda key: None), RandomIds(1), QueueingHints())
     for name in ("a", "b"):
         engine.snapshot.put_node(a_node(name))

@@ -1,4 +1,4 @@
-"""Single plugins, where the comparison with the naive scheduler does not reach."""
+"""Single plugins, as far as the comparison with the naive scheduler does not cover them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from scheduler_objects import HOSTNAME, ZONE, a_node, a_pod
 
-from setpoint.scheduler.cluster_events import Action, node_changes, pod_changes
+from setpoint.meta.objects import Obj
+from setpoint.scheduler.cluster_events import Action, QueueingHints, node_changes, pod_changes
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
-from setpoint.scheduler.framework import Cycle, Handle, ScorePlugin
+from setpoint.scheduler.framework import Cycle, FitError, Handle, ScorePlugin
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.plugins.image_locality import ImageLocality
 from setpoint.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from setpoint.scheduler.plugins.node_affinity import NodeAffinity
@@ -24,33 +23,32 @@ from setpoint.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from setpoint.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from setpoint.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from setpoint.scheduler.plugins.taint_toleration import TaintToleration
-from setpoint.scheduler.queueing_hints import QueueingHints
+from setpoint.scheduler.queue import Nominations
 from setpoint.scheduler.snapshot import Snapshot
 from setpoint.system import RandomIds
 
-Obj = dict[str, Any]
 MEBIBYTE = 1024 * 1024
 
 
-class Held:
-    """A lister of what it is given."""
+class FixedLister:
+    """A lister with fixed objects."""
 
-    def __init__(self, *objects: Obj) -> None:
-        self.items: Mapping[str, Obj] = {
+    def __init__(self, *objects: Any) -> None:
+        self.items: Mapping[str, Any] = {
             "/".join(filter(None, (obj["metadata"].get("namespace"), obj["metadata"]["name"]))): obj for obj in objects
         }
 
-    def get(self, key: str) -> Obj | None:
+    def get(self, key: str) -> Any:
         return self.items.get(key)
 
     def add_index(self, name: str, values_of: Any) -> None:
         self._values_of = values_of
 
-    def by_index(self, name: str, value: str) -> list[Obj]:
+    def by_index(self, name: str, value: str) -> list[Any]:
         return [obj for obj in self.items.values() if value in self._values_of(obj)]
 
 
-def snapshot(*nodes: Obj, pods: tuple[Obj, ...] = ()) -> Snapshot:
+def snapshot(*nodes: Any, pods: tuple[Any, ...] = ()) -> Snapshot:
     made = Snapshot()
     for node in nodes:
         made.put_node(node)
@@ -59,13 +57,13 @@ def snapshot(*nodes: Obj, pods: tuple[Obj, ...] = ()) -> Snapshot:
     return made
 
 
-def scores(plugin: ScorePlugin, pod: Obj, found: Snapshot) -> dict[str, int] | None:
+def scores(plugin: ScorePlugin, pod: Any, found: Snapshot) -> dict[str, int] | None:
     cycle = Cycle(pod, found.demands.of(pod), found)
     by_slot = plugin.score(cycle, found.table.valid)
     return None if by_slot is None else {name: int(by_slot[slot]) for name, slot in found.table.slots.items()}
 
 
-def reasons(found: Snapshot, pod: Obj, listers: Listers | None = None) -> str:
+def reasons(found: Snapshot, pod: Any, listers: Listers | None = None) -> str:
     engine = Engine(Configuration(), listers or Listers(), Nominations(lambda key: None), RandomIds(1), QueueingHints())
     for node in found.table.nodes:
         if node is not None:
@@ -84,21 +82,22 @@ def reasons(found: Snapshot, pod: Obj, listers: Listers | None = None) -> str:
 
 
 def test_init_containers_sidecars_and_overhead_are_requested() -> None:
-    def container(name: str, cpu: str, **more: Any) -> Obj:
+    def container(name: str, cpu: str, **more: Any) -> Any:
         return {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}, **more}
 
     pod = a_pod("p", overhead={"cpu": "100m"})
     pod["spec"]["containers"] = [container("a", "1"), container("b", "500m")]
     pod["spec"]["initContainers"] = [
-        container("sidecar", "300m", restartPolicy="Always"), container("setup", "1700m"),
-    ]  # fmt: skip
-    # setup beside the sidecar needs 2, the others with the sidecar 1.8; and what the Pod itself costs.
+        container("sidecar", "300m", restartPolicy="Always"),
+        container("setup", "1700m"),
+    ]
+    # The init container needs 2 with the sidecar, the main containers 1.8, and there is overhead.
     assert snapshot().demands.of(pod).requests == {"cpu": 2100}
     assert reasons(snapshot(a_node("n", cpu="2100m")), pod) == ""
     assert reasons(snapshot(a_node("n", cpu="2099m")), pod) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_what_the_pod_as_a_whole_requests_counts() -> None:
+def test_pod_level_requests() -> None:
     pod = a_pod("p", cpu="100m", resources={"requests": {"cpu": "2", "memory": "1Gi"}})
     assert snapshot().demands.of(pod).requests == {"cpu": 2000, "memory": 1024 * MEBIBYTE}
 
@@ -112,7 +111,7 @@ def test_what_the_pod_as_a_whole_requests_counts() -> None:
         ("RequestedToCapacityRatio", ((0, 10), (50, 0), (100, 10)), {"empty": 76, "half": 24, "none": 0}),
     ],
 )
-def test_strategies(strategy: str, shape: Any, expected: dict[str, int]) -> None:
+def test_scoring_strategies(strategy: str, shape: Any, expected: dict[str, int]) -> None:
     nodes = (
         a_node("empty", cpu="8", memory="8Gi"),
         a_node("half", cpu="8", memory="8Gi"),
@@ -122,20 +121,20 @@ def test_strategies(strategy: str, shape: Any, expected: dict[str, int]) -> None
     pod = a_pod("p", cpu="1", memory="1Gi")
     plugin = NodeResourcesFit(strategy, shape=shape)
     assert scores(plugin, pod, found) == expected
-    # The same when only the node that has changed is computed again.
+    # The result is the same when only the changed node is recomputed.
     found.put(a_pod("r", "empty", cpu="4", memory="4Gi"), "empty")
     again = scores(plugin, pod, found)
     assert again is not None and again["empty"] == expected["half"]
 
 
-def test_extended_resources_are_weighed_only_for_who_asks() -> None:
+def test_extended_resources_count_only_if_requested() -> None:
     found = snapshot(a_node("gpu", more={"example.com/gpu": "4"}), a_node("plain"))
     plugin = NodeResourcesFit(resources=(("example.com/gpu", 1),))
     assert scores(plugin, a_pod("p", more={"example.com/gpu": "1"}), found) == {"gpu": 75, "plain": 0}
     assert scores(plugin, a_pod("p"), found) == {"gpu": 0, "plain": 0}
 
 
-def test_ignored_resources_are_no_obstacle() -> None:
+def test_ignored_resources() -> None:
     found = snapshot(a_node("n"))
     pod = a_pod("p", more={"example.com/gpu": "1", "other.com/x": "1"})
     cycle = Cycle(pod, found.demands.of(pod), found)
@@ -143,16 +142,16 @@ def test_ignored_resources_are_no_obstacle() -> None:
     assert not any(refusal.where[found.table.slots["n"]] for refusal in plugin.refusals(cycle))
 
 
-def test_balance_and_best_effort() -> None:
+def test_balanced_allocation() -> None:
     found = snapshot(a_node("even"), a_node("lean"), pods=(a_pod("q", "lean", cpu="2"),))
     plugin = NodeResourcesBalancedAllocation()
-    # On the one, the Pod makes up for what is missing; on the other it makes things uneven.
+    # The Pod balances one node and unbalances the other.
     assert scores(plugin, a_pod("p", memory="4Gi"), found) == {"even": 62, "lean": 87}
     assert scores(plugin, a_pod("p"), found) is None
 
 
-def test_images() -> None:
-    def image(name: str, size: int) -> Obj:
+def test_image_locality() -> None:
+    def image(name: str, size: int) -> Any:
         return {"names": [name], "sizeBytes": size * MEBIBYTE}
 
     found = snapshot(
@@ -163,7 +162,7 @@ def test_images() -> None:
     )
     pod = a_pod("p")
     pod["spec"]["containers"][0]["image"] = "big"
-    # Half of the nodes have it, so half of its size counts.
+    # Half of the nodes have the image, so half of its size counts.
     assert scores(ImageLocality(), pod, found) == {"has": 48, "has-too": 48, "has-not": 0, "neither": 0}
     pod["spec"]["containers"][0]["image"] = "small:1"
     assert scores(ImageLocality(), dict(pod), snapshot(a_node("n"))) is None
@@ -172,15 +171,17 @@ def test_images() -> None:
 # -- spreading by default ---------------------------------------------------------------------------------------------
 
 
-def test_pods_of_a_service_or_a_set_are_spread_without_being_told() -> None:
+def test_default_spread_of_services_and_owners() -> None:
     labels = {"app": "web"}
     service = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": labels}}
     owner = {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "db"}}}}
-    listers = Listers(services=Held(service), replica_sets=Held(owner))
+    listers = Listers(services=FixedLister(service), replica_sets=FixedLister(owner))
     found = snapshot(
-        a_node("a", labels={ZONE: "z"}), a_node("b", labels={ZONE: "z"}), a_node("c"),
+        a_node("a", labels={ZONE: "z"}),
+        a_node("b", labels={ZONE: "z"}),
+        a_node("c"),
         pods=(a_pod("p1", "a", labels=labels), a_pod("p2", "b", labels={"app": "db"})),
-    )  # fmt: skip
+    )
     plugin = PodTopologySpread(Handle(found, listers))
     served = scores(plugin, a_pod("new", labels=labels), found)
     assert served is not None and served["a"] < served["b"] < served["c"]
@@ -193,11 +194,14 @@ def test_pods_of_a_service_or_a_set_are_spread_without_being_told() -> None:
     assert scores(plugin, a_pod("loner", labels={"app": "x"}), found) is None
 
 
-def test_match_label_keys_narrow_what_is_counted() -> None:
+def test_match_label_keys() -> None:
     constraint = {
-        "maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["version", "absent"],
-    }  # fmt: skip
+        "maxSkew": 1,
+        "topologyKey": HOSTNAME,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["version", "absent"],
+    }
     found = snapshot(
         a_node("a"), a_node("b", cpu="0"), pods=(a_pod("old", "a", labels={"app": "web", "version": "1"}),)
     )
@@ -210,12 +214,12 @@ def test_match_label_keys_narrow_what_is_counted() -> None:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def by_name(*names: str, operator: str = "In") -> Obj:
+def by_name(*names: str, operator: str = "In") -> Any:
     terms = [{"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]} for name in names]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def test_nodes_by_name() -> None:
+def test_node_affinity_by_name() -> None:
     found = snapshot(a_node("a"), a_node("b"), a_node("c"))
     assert reasons(found, a_pod("p", affinity=by_name("a", "b"))) == ""
     assert reasons(found, a_pod("p", affinity=by_name("b", operator="NotIn"))) == ""
@@ -223,13 +227,16 @@ def test_nodes_by_name() -> None:
     term = both["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
     term["matchFields"].append({"key": "metadata.name", "operator": "In", "values": ["b"]})
     assert reasons(found, a_pod("p", affinity=both)) == "0/3 nodes are available: pod affinity terms conflict."
-    assert reasons(found, a_pod("p", affinity={"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}})) == (
-        "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
-    )  # fmt: skip
+    assert reasons(
+        found,
+        a_pod(
+            "p",
+            affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
+        ),
+    ) == ("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")
 
 
-def test_nodes_come_and_go_and_their_pods_with_them() -> None:
+def test_nodes_are_added_and_removed_with_their_pods() -> None:
     found = Snapshot()
     found.put(a_pod("early", "later", cpu="1"), "later")
     for number in range(40):
@@ -249,9 +256,10 @@ def test_nodes_come_and_go_and_their_pods_with_them() -> None:
 # -- hints ------------------------------------------------------------------------------------------------------------
 
 
-def test_changes_of_nodes_have_names() -> None:
+def test_actions_of_node_changes() -> None:
     node = a_node("n")
-    assert node_changes(node, {**node, "metadata": {**node["metadata"], "resourceVersion": "2"}}) == []
+    newer: Any = {**node, "metadata": {**node["metadata"], "resourceVersion": "2"}}
+    assert node_changes(node, newer) == []
     assert node_changes(node, a_node("n", cpu="8")) == [Action.NODE_ALLOCATABLE]
     assert node_changes(node, a_node("n", labels={"a": "b"})) == [Action.NODE_LABEL]
     assert node_changes(a_node("n", unschedulable=True), node) == [Action.NODE_TAINT]
@@ -259,17 +267,18 @@ def test_changes_of_nodes_have_names() -> None:
     assert node_changes(node, a_node("n", taints=[{"key": "k", "effect": "NoSchedule"}])) == [Action.NODE_TAINT]
 
 
-def test_changes_of_pods_have_names() -> None:
+def test_actions_of_pod_changes() -> None:
     pod = a_pod("p", cpu="1")
     assert pod_changes(pod, a_pod("p", cpu="1", labels={"a": "b"})) == [Action.POD_LABEL]
     assert pod_changes(pod, a_pod("p", cpu="500m")) == [Action.POD_SCALE_DOWN]
     assert pod_changes(pod, a_pod("p", cpu="2")) == [Action.POD_SCALE_UP]
     assert pod_changes(a_pod("p", cpu="1", schedulingGates=[{"name": "g"}]), pod) == [Action.POD_GATES_ELIMINATED]
     assert pod_changes(pod, a_pod("p", cpu="1", tolerations=[{}])) == [Action.POD_TOLERATION]
-    assert pod_changes(pod, {**pod, "status": {"phase": "Pending"}}) == [Action.OTHER]
+    pending: Any = {**pod, "status": {"phase": "Pending"}}
+    assert pod_changes(pod, pending) == [Action.OTHER]
 
 
-def hint(plugin: Any, resource: str, action: Action, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+def hint(plugin: Any, resource: str, action: Action, pod: Any, old: Any, new: Any) -> bool:
     asked = [
         interest.hint is None or interest.hint(pod, old, new)
         for interest in plugin.interests()
@@ -293,10 +302,14 @@ APART = {
 }
 TOGETHER = {"podAffinity": APART["podAntiAffinity"]}
 SPREAD = [
-    {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
-     "labelSelector": {"matchLabels": {"app": "x"}}}
-]  # fmt: skip
-NOBODY = Handle(Snapshot(), Listers(services=Held()))
+    {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    }
+]
+NOBODY = Handle(Snapshot(), Listers(services=FixedLister()))
 SPREADING = a_pod("p", topologySpreadConstraints=SPREAD)
 X, Y = a_pod("q", "n", labels={"app": "x"}), a_pod("q", "n", labels={"app": "y"})
 
@@ -316,21 +329,49 @@ X, Y = a_pod("q", "n", labels={"app": "x"}), a_pod("q", "n", labels={"app": "y"}
         (NodeAffinity(), "Node", Action.ADD, ON_SSD, None, PLAIN, False),
         (NodeResourcesFit(), "Node", Action.ADD, a_pod("p", cpu="2"), None, a_node("n", cpu="1"), False),
         (NodeResourcesFit(), "Node", Action.ADD, a_pod("p", cpu="2"), None, a_node("n", cpu="2"), True),
-        (NodeResourcesFit(), "Node", Action.NODE_ALLOCATABLE, a_pod("p", cpu="2"), PLAIN, a_node("n", memory="9Gi"),
-         False),
+        (
+            NodeResourcesFit(),
+            "Node",
+            Action.NODE_ALLOCATABLE,
+            a_pod("p", cpu="2"),
+            PLAIN,
+            a_node("n", memory="9Gi"),
+            False,
+        ),
         (NodeResourcesFit(), "Node", Action.NODE_ALLOCATABLE, a_pod("p", cpu="2"), PLAIN, a_node("n", cpu="5"), True),
         (NodeResourcesFit(), "AssignedPod", Action.DELETE, a_pod("p", cpu="2"), X, None, True),
         (NodeResourcesFit(), "AssignedPod", Action.ADD, a_pod("p", cpu="2"), None, X, False),
-        (NodeResourcesFit(), "AssignedPod", Action.POD_SCALE_DOWN, a_pod("p", cpu="2"), a_pod("q", "n", cpu="2"),
-         a_pod("q", "n", cpu="1"), True),
-        (NodeResourcesFit(), "AssignedPod", Action.POD_SCALE_DOWN, a_pod("p", memory="1Gi"), a_pod("q", "n", cpu="2"),
-         a_pod("q", "n", cpu="1"), False),
+        (
+            NodeResourcesFit(),
+            "AssignedPod",
+            Action.POD_SCALE_DOWN,
+            a_pod("p", cpu="2"),
+            a_pod("q", "n", cpu="2"),
+            a_pod("q", "n", cpu="1"),
+            True,
+        ),
+        (
+            NodeResourcesFit(),
+            "AssignedPod",
+            Action.POD_SCALE_DOWN,
+            a_pod("p", memory="1Gi"),
+            a_pod("q", "n", cpu="2"),
+            a_pod("q", "n", cpu="1"),
+            False,
+        ),
         (NodePorts(), "AssignedPod", Action.DELETE, WITH_PORT, {**WITH_PORT}, None, True),
         (NodePorts(), "AssignedPod", Action.DELETE, WITH_PORT, X, None, False),
         (InterPodAffinity(NOBODY), "AssignedPod", Action.DELETE, a_pod("p", affinity=APART), X, None, True),
         (InterPodAffinity(NOBODY), "AssignedPod", Action.DELETE, a_pod("p", affinity=APART), Y, None, False),
-        (InterPodAffinity(NOBODY), "AssignedPod", Action.DELETE, a_pod("p", labels={"app": "x"}),
-         a_pod("q", "n", affinity=APART), None, True),
+        (
+            InterPodAffinity(NOBODY),
+            "AssignedPod",
+            Action.DELETE,
+            a_pod("p", labels={"app": "x"}),
+            a_pod("q", "n", affinity=APART),
+            None,
+            True,
+        ),
         (InterPodAffinity(NOBODY), "AssignedPod", Action.ADD, a_pod("p", affinity=TOGETHER), None, X, True),
         (InterPodAffinity(NOBODY), "AssignedPod", Action.ADD, a_pod("p", affinity=TOGETHER), None, Y, False),
         (InterPodAffinity(NOBODY), "AssignedPod", Action.POD_LABEL, a_pod("p", affinity=APART), X, Y, True),
@@ -339,13 +380,11 @@ X, Y = a_pod("q", "n", labels={"app": "x"}), a_pod("q", "n", labels={"app": "y"}
         (PodTopologySpread(NOBODY), "AssignedPod", Action.ADD, SPREADING, None, X, True),
         (PodTopologySpread(NOBODY), "AssignedPod", Action.ADD, SPREADING, None, Y, False),
         (PodTopologySpread(NOBODY), "Node", Action.ADD, SPREADING, None, PLAIN, False),
-        (PodTopologySpread(NOBODY), "Node", Action.ADD, SPREADING, None,
-         a_node("n", labels={ZONE: "z"}), True),
-        (PodTopologySpread(NOBODY), "Node", Action.DELETE, SPREADING,
-         a_node("n", labels={ZONE: "z"}), None, True),
+        (PodTopologySpread(NOBODY), "Node", Action.ADD, SPREADING, None, a_node("n", labels={ZONE: "z"}), True),
+        (PodTopologySpread(NOBODY), "Node", Action.DELETE, SPREADING, a_node("n", labels={ZONE: "z"}), None, True),
     ],
-)  # fmt: skip
-def test_hints(
+)
+def test_queueing_hints(
     plugin: Any, resource: str, action: Action, pod: Obj, old: Obj | None, new: Obj | None, helps: bool
 ) -> None:
     assert hint(plugin, resource, action, pod, old, new) is helps

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler_objects import PODS, a_node, a_pod, add_node, alone, condition, node_of
 
 from setpoint.testing import VirtualCluster
-
-Obj = dict[str, Any]
 
 
 async def priorities(cluster: VirtualCluster) -> None:
     for name, value, more in (("high", 1000, {}), ("middle", 500, {}), ("polite", 1000, {"preemptionPolicy": "Never"})):
         await cluster.client.create(
             {
-                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-                "value": value, **more,
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+                **more,
             }
-        )  # fmt: skip
+        )
 
 
 async def nominated(cluster: VirtualCluster, name: str) -> str:
@@ -26,7 +25,7 @@ async def nominated(cluster: VirtualCluster, name: str) -> str:
 
 
 @alone
-async def test_the_less_important_goes_and_the_pod_waits_for_its_room(cluster: VirtualCluster) -> None:
+async def test_the_lower_priority_pod_is_evicted_and_the_node_nominated(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m", terminationGracePeriodSeconds=30))
@@ -48,7 +47,7 @@ async def test_the_less_important_goes_and_the_pod_waits_for_its_room(cluster: V
     assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
     assert ("Normal", "Preempted", f"Preempted by pod {uid} on node a") in await cluster.events("low")
     assert await node_of(cluster, "important") == ""
-    # One of no higher priority does not take the room.
+    # A Pod of no higher priority does not use the freed resources.
     await cluster.client.create(a_pod("other", cpu="600m", priorityClassName="middle"))
     await cluster.instant()
     await cluster.client.delete(PODS, "low", "default", grace_period=0)
@@ -57,7 +56,7 @@ async def test_the_less_important_goes_and_the_pod_waits_for_its_room(cluster: V
 
 
 @alone
-async def test_no_more_victims_than_needed_and_the_least_important_ones(cluster: VirtualCluster) -> None:
+async def test_fewest_and_least_important_victims(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="3"))
     await cluster.client.create(a_pod("one", cpu="1", priorityClassName="middle"))
@@ -71,7 +70,7 @@ async def test_no_more_victims_than_needed_and_the_least_important_ones(cluster:
 
 
 @alone
-async def test_who_may_not_preempt_waits(cluster: VirtualCluster) -> None:
+async def test_preemption_policy_never(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m"))
@@ -85,31 +84,32 @@ async def test_who_may_not_preempt_waits(cluster: VirtualCluster) -> None:
 
 
 @alone
-async def test_disruption_budgets_are_broken_last(cluster: VirtualCluster) -> None:
+async def test_disruption_budgets_are_violated_last(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     for node, app in (("a", "guarded"), ("b", "free")):
         await add_node(cluster, a_node(node, cpu="1"))
         await cluster.client.create(a_pod(app, cpu="800m", labels={"app": app}))
         await cluster.instant()
     budget = {
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
         "metadata": {"name": "guard", "namespace": "default"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
-    }  # fmt: skip
+    }
     await cluster.client.create(budget)
     await cluster.client.create(a_pod("first", cpu="500m", priorityClassName="high"))
     await cluster.instant()
     assert await nominated(cluster, "first") == await node_of(cluster, "free")
     await cluster.client.delete(PODS, "free", "default", grace_period=0)
     await cluster.instant()
-    # When nothing else is left, a budget does not save anybody.
+    # If there is no other victim, a disruption budget is violated.
     await cluster.client.create(a_pod("second", cpu="600m", priorityClassName="high"))
     await cluster.instant()
     assert await nominated(cluster, "second") == await node_of(cluster, "guarded")
 
 
 @alone
-async def test_a_node_that_no_preemption_helps_is_left_alone(cluster: VirtualCluster) -> None:
+async def test_no_eviction_where_it_does_not_help(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("small", cpu="1"))
     await add_node(cluster, a_node("busy", cpu="2", taints=[{"key": "k", "effect": "NoSchedule"}]))
@@ -124,7 +124,7 @@ async def test_a_node_that_no_preemption_helps_is_left_alone(cluster: VirtualClu
 
 
 @alone
-async def test_a_nomination_ends_when_the_pod_goes(cluster: VirtualCluster) -> None:
+async def test_a_nomination_ends_with_the_pod(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m"))
@@ -140,7 +140,7 @@ async def test_a_nomination_ends_when_the_pod_goes(cluster: VirtualCluster) -> N
 
 
 @alone
-async def test_a_scheduler_that_comes_back_respects_nominations(cluster: VirtualCluster) -> None:
+async def test_a_restarted_scheduler_respects_nominations(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m"))
@@ -156,7 +156,7 @@ async def test_a_scheduler_that_comes_back_respects_nominations(cluster: Virtual
 
 
 @alone
-async def test_anti_affinity_can_be_solved_by_preemption(cluster: VirtualCluster) -> None:
+async def test_preemption_resolves_anti_affinity(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a"))
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}

@@ -9,37 +9,36 @@ from typing import Any
 
 from scheduler_objects import a_node, a_pod
 
-from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
-from setpoint.scheduler.queue import SchedulingQueue
-from setpoint.scheduler.queue_entry import Entry
-from setpoint.scheduler.queueing_hints import QueueingHints
+from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent, QueueingHints
+from setpoint.scheduler.queue import QueueEntry, SchedulingQueue
 from setpoint.testing import VirtualClock, run_virtual
 
-Obj = dict[str, Any]
 PROFILE = "default-scheduler"
 
 
-def waiting(name: str, priority: int = 0, **spec: Any) -> Obj:
+def waiting(name: str, priority: int = 0, **spec: Any) -> Any:
     pod = a_pod(name, priority=priority, schedulerName=PROFILE, **spec)
     pod["metadata"]["uid"] = name
     return pod
 
 
-class Bench:
+def _is_right(pod: Any, old: Any, new: Any) -> bool:
+    return bool(new == "right")
+
+
+class QueueFixture:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.held: set[str] = set()
         self.queueing_hints = QueueingHints()
         self.queueing_hints.register(PROFILE, "Nodes", [(ClusterEvent(NODE, Action.ADD), None)])
-        self.queueing_hints.register(
-            PROFILE, "Labels", [(ClusterEvent(NODE, Action.NODE_LABEL), lambda pod, old, new: new == "right")]
-        )
+        self.queueing_hints.register(PROFILE, "Labels", [(ClusterEvent(NODE, Action.NODE_LABEL), _is_right)])
         self.queueing_hints.register(PROFILE, "Tolerations", [(ClusterEvent(TARGET_POD, Action.POD_TOLERATION), None)])
         self.queue = SchedulingQueue(
             self.clock, self.queueing_hints, is_held=lambda pod: pod["metadata"]["uid"] in self.held
         )
 
-    async def next(self) -> Entry | None:
+    async def next(self) -> QueueEntry | None:
         """Return the next entry, or None if no Pod is ready at this moment."""
         try:
             async with asyncio.timeout(1e-6):
@@ -53,28 +52,28 @@ class Bench:
 
 
 @asynccontextmanager
-async def a_bench() -> AsyncIterator[Bench]:
-    bench = Bench()
+async def queue_fixture() -> AsyncIterator[QueueFixture]:
+    bench = QueueFixture()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(bench.queue.run())
         yield bench
         running.cancel()
 
 
-def in_virtual_time(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
+def in_virtual_time(test: Callable[[QueueFixture], Awaitable[None]]) -> Callable[[], None]:
     async def main() -> None:
-        async with a_bench() as bench:
+        async with queue_fixture() as bench:
             await test(bench)
 
     def runs() -> None:
         run_virtual(main)
 
-    runs.__name__ = test.__name__  # type: ignore[attr-defined]
+    runs.__name__ = test.__name__
     return runs
 
 
 @in_virtual_time
-async def test_priority_then_time(bench: Bench) -> None:
+async def test_priority_then_time(bench: QueueFixture) -> None:
     for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -3)):
         bench.queue.add(waiting(name, priority))
         await bench.clock.sleep(0.1)
@@ -82,22 +81,22 @@ async def test_priority_then_time(bench: Bench) -> None:
 
 
 @in_virtual_time
-async def test_a_refused_pod_waits_for_what_could_help(bench: Bench) -> None:
+async def test_a_rejected_pod_waits_for_an_event_that_could_help(bench: QueueFixture) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
     bench.queue.add_unschedulable(entry, entry.pod, ["Labels"])
     assert await bench.name() is None
-    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))  # not what it waits for
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))  # an event without interest
     bench.queue.move_on_event(ClusterEvent(NODE, Action.NODE_LABEL), None, "wrong")  # type: ignore[arg-type]
     assert await bench.name() is None
     bench.queue.move_on_event(ClusterEvent(NODE, Action.NODE_LABEL), None, "right")  # type: ignore[arg-type]
-    # Nobody else is ready, so its back-off is cut short.
+    # No other Pod is ready, so its backoff ends early.
     assert await bench.name() == "p"
 
 
 @in_virtual_time
-async def test_backing_off_comes_after_all_who_are_ready(bench: Bench) -> None:
+async def test_pods_in_backoff_come_after_ready_ones(bench: QueueFixture) -> None:
     bench.queue.add(waiting("important", 100))
     entry = await bench.next()
     assert entry is not None
@@ -109,7 +108,7 @@ async def test_backing_off_comes_after_all_who_are_ready(bench: Bench) -> None:
 
 
 @in_virtual_time
-async def test_errors_back_off_from_one_second_to_ten(bench: Bench) -> None:
+async def test_backoff_after_errors_grows_from_one_to_ten_seconds(bench: QueueFixture) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.queue.pop()
     pauses = []
@@ -118,13 +117,13 @@ async def test_errors_back_off_from_one_second_to_ten(bench: Bench) -> None:
         bench.queue.add_unschedulable(entry, entry.pod, None)
         entry = await bench.queue.pop()
         pauses.append(bench.clock.monotonic() - began)
-    # They end with the second in which they are over.
+    # Backoffs end at whole seconds.
     wanted = (1, 2, 4, 8, 10, 10)
     assert all(least < pause <= least + 1 for pause, least in zip(pauses, wanted)), pauses
 
 
 @in_virtual_time
-async def test_after_five_minutes_it_is_tried_whatever_happened(bench: Bench) -> None:
+async def test_the_pool_is_flushed_after_five_minutes(bench: QueueFixture) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
@@ -136,14 +135,14 @@ async def test_after_five_minutes_it_is_tried_whatever_happened(bench: Bench) ->
 
 
 @in_virtual_time
-async def test_gates(bench: Bench) -> None:
+async def test_scheduling_gates(bench: QueueFixture) -> None:
     gated = waiting("p", schedulingGates=[{"name": "g"}])
     bench.queue.add(gated)
     bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
     await bench.clock.sleep(1000)
     assert await bench.name() is None
     assert bench.queue.sizes() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
-    labelled = {**gated, "metadata": {**gated["metadata"], "labels": {"a": "b"}}}
+    labelled: Any = {**gated, "metadata": {**gated["metadata"], "labels": {"a": "b"}}}
     bench.queue.update(gated, labelled)
     assert await bench.name() is None
     bench.queue.update(labelled, waiting("p"))
@@ -151,7 +150,7 @@ async def test_gates(bench: Bench) -> None:
 
 
 @in_virtual_time
-async def test_its_own_change_can_help(bench: Bench) -> None:
+async def test_a_change_of_the_pod_can_requeue_it(bench: QueueFixture) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
@@ -165,7 +164,7 @@ async def test_its_own_change_can_help(bench: Bench) -> None:
 
 
 @in_virtual_time
-async def test_a_pod_that_room_is_made_for_is_not_tried_meanwhile(bench: Bench) -> None:
+async def test_a_preempting_pod_is_held_during_evictions(bench: QueueFixture) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
@@ -174,12 +173,12 @@ async def test_a_pod_that_room_is_made_for_is_not_tried_meanwhile(bench: Bench) 
     bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
     assert await bench.name() is None
     bench.held.clear()
-    bench.queue.released("default/p")  # and what happened meanwhile is not forgotten
+    bench.queue.released("default/p")  # the event during the hold is not lost
     assert await bench.name() == "p"
 
 
 @in_virtual_time
-async def test_who_is_gone_does_not_come_back(bench: Bench) -> None:
+async def test_removed_pods_are_not_requeued(bench: QueueFixture) -> None:
     for name in "abc":
         bench.queue.add(waiting(name))
     entry = await bench.next()
@@ -192,7 +191,7 @@ async def test_who_is_gone_does_not_come_back(bench: Bench) -> None:
 
 
 @in_virtual_time
-async def test_only_some_are_woken(bench: Bench) -> None:
+async def test_an_event_requeues_only_selected_pods(bench: QueueFixture) -> None:
     bench.queueing_hints.register(PROFILE, "Room", [(ClusterEvent(ASSIGNED_POD, Action.DELETE), None)])
     for name, priority in (("low", 1), ("high", 9)):
         bench.queue.add(waiting(name, priority))
@@ -205,7 +204,7 @@ async def test_only_some_are_woken(bench: Bench) -> None:
 
 
 @in_virtual_time
-async def test_a_changed_priority_changes_the_order(bench: Bench) -> None:
+async def test_a_changed_priority_changes_the_order(bench: QueueFixture) -> None:
     bench.queue.add(waiting("a", 1))
     bench.queue.add(waiting("b", 2))
     bench.queue.update(waiting("a", 1), waiting("a", 3))

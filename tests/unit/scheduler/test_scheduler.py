@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler_objects import HOSTNAME, NODES, PODS, a_node, a_pod, add_node, alone, condition, node_of
 
+from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster
 
-Obj = dict[str, Any]
 UNHELPFUL = "Preemption is not helpful for scheduling"
 
 
 @alone
-async def test_pods_are_bound_and_that_is_told(cluster: VirtualCluster) -> None:
+async def test_bound_pods_have_events(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a"))
     await cluster.client.create(a_pod("p"))
     await cluster.client.create(a_pod("foreign", schedulerName="another"))
@@ -22,8 +20,10 @@ async def test_pods_are_bound_and_that_is_told(cluster: VirtualCluster) -> None:
     assert await node_of(cluster, "foreign") == ""
     (event,) = (await cluster.client.list(("events.k8s.io/v1", "Event"), "default")).items
     assert (event["type"], event["reason"], event["note"]) == (
-        "Normal", "Scheduled", "Successfully assigned default/p to a",
-    )  # fmt: skip
+        "Normal",
+        "Scheduled",
+        "Successfully assigned default/p to a",
+    )
     assert (event["action"], event["reportingController"]) == ("Binding", "default-scheduler")
     assert event["regarding"]["kind"] == "Pod"
 
@@ -64,7 +64,7 @@ async def _is_bound(cluster: VirtualCluster, name: str) -> bool:
 
 
 @alone
-async def test_the_reasons_of_all_nodes_are_told(cluster: VirtualCluster) -> None:
+async def test_the_reasons_of_all_nodes_are_reported(cluster: VirtualCluster) -> None:
     taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
     await add_node(cluster, a_node("small", cpu="1", memory="1Gi"))
     await add_node(cluster, a_node("tainted", taints=[taint]))
@@ -83,7 +83,7 @@ async def test_the_reasons_of_all_nodes_are_told(cluster: VirtualCluster) -> Non
 
 
 @alone
-async def test_what_helps_wakes_a_pod_at_once(cluster: VirtualCluster) -> None:
+async def test_an_event_that_helps_requeues_a_pod_at_once(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", pods=1))
     await cluster.client.create(a_pod("first"))
     await cluster.instant()
@@ -95,7 +95,7 @@ async def test_what_helps_wakes_a_pod_at_once(cluster: VirtualCluster) -> None:
     assert await node_of(cluster, "second") == "a"
     await cluster.client.create(a_pod("picky", nodeSelector={"disk": "ssd"}))
     await cluster.instant()
-    await add_node(cluster, a_node("b"))  # of no help
+    await add_node(cluster, a_node("b"))  # does not help
     await cluster.sleep(2)
     assert await node_of(cluster, "picky") == ""
     await cluster.client.patch(NODES, "b", {"metadata": {"labels": {"disk": "ssd"}}})
@@ -104,7 +104,7 @@ async def test_what_helps_wakes_a_pod_at_once(cluster: VirtualCluster) -> None:
 
 
 @alone
-async def test_a_pod_that_has_ended_makes_room(cluster: VirtualCluster) -> None:
+async def test_an_ended_pod_frees_its_resources(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", pods=1))
     await cluster.client.create(a_pod("first", "a"))
     await cluster.client.create(a_pod("second"))
@@ -117,7 +117,7 @@ async def test_a_pod_that_has_ended_makes_room(cluster: VirtualCluster) -> None:
 
 
 @alone
-async def test_a_pod_on_its_way_out_is_not_scheduled(cluster: VirtualCluster) -> None:
+async def test_a_terminating_pod_is_not_scheduled(cluster: VirtualCluster) -> None:
     pod = a_pod("p")
     pod["metadata"]["finalizers"] = ["example.com/hold"]
     await cluster.client.create(pod)
@@ -141,7 +141,7 @@ async def test_many_pods_are_spread_over_nodes(cluster: VirtualCluster) -> None:
 
 
 @alone
-async def test_nothing_happens_twice_when_the_scheduler_comes_back(cluster: VirtualCluster) -> None:
+async def test_a_restarted_scheduler_repeats_nothing(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("one", cpu="600m"))
     await cluster.instant()
@@ -156,7 +156,7 @@ async def test_nothing_happens_twice_when_the_scheduler_comes_back(cluster: Virt
 
 
 @alone
-async def test_a_daemon_pod_goes_to_the_node_it_names(cluster: VirtualCluster) -> None:
+async def test_a_daemon_pod_is_bound_to_its_node(cluster: VirtualCluster) -> None:
     for name in "abc":
         await add_node(cluster, a_node(name))
 
@@ -176,7 +176,7 @@ async def test_a_daemon_pod_goes_to_the_node_it_names(cluster: VirtualCluster) -
 
 
 @alone
-async def test_anti_affinity_and_spreading_are_told(cluster: VirtualCluster) -> None:
+async def test_messages_of_anti_affinity_and_spread(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a"))
     selector = {"matchLabels": {"app": "x"}}
     apart = {

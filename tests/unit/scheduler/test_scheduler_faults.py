@@ -1,4 +1,4 @@
-"""A scheduler whose writes fail, whose responses are lost, or that crashes at the worst moment."""
+"""Failed writes, lost responses and crashes of the scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from setpoint.testing.plan import Plan
 
 
 @alone
-async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster) -> None:
+async def test_a_rejected_binding_is_retried(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", cpu="1"))
     refused = 0
 
@@ -33,7 +33,7 @@ async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster)
     found = await condition(cluster, "p")
     assert (found["reason"], found["message"]) == ("SchedulerError", "not now")
     assert await node_of(cluster, "p") == ""
-    # What it was to take is free meanwhile.
+    # The assumed resources are free in the meantime.
     await cluster.client.create(a_pod("quick", cpu="800m", priority=0))
     await cluster.sleep(1)
     assert await node_of(cluster, "quick") in ("", "a")
@@ -42,7 +42,7 @@ async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster)
 
 
 @alone
-async def test_a_lost_answer_does_not_make_a_bound_pod_wait(cluster: VirtualCluster) -> None:
+async def test_a_lost_response_does_not_delay_a_bound_pod(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a"))
 
     async def lose(write: Write, proceed: Proceed) -> Any:
@@ -58,8 +58,8 @@ async def test_a_lost_answer_does_not_make_a_bound_pod_wait(cluster: VirtualClus
     assert (await condition(cluster, "p"))["status"] == "True"
 
 
-async def pressure(cluster: VirtualCluster) -> None:
-    """Two nodes, room for four; the important ones push others out."""
+async def overload(cluster: VirtualCluster) -> None:
+    """Overload two nodes that hold four Pods, so that Pods of high priority preempt others."""
     await cluster.client.create(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
     )
@@ -81,22 +81,22 @@ async def nothing_is_overcommitted(cluster: VirtualCluster) -> None:
 
 
 DYING = Exploration(
-    None, pressure, component="scheduler", check=nothing_is_overcommitted, controllers=["serviceaccount-controller"]
+    None, overload, component="scheduler", check=nothing_is_overcommitted, controllers=["serviceaccount-controller"]
 )
 
 
 @pytest.mark.parametrize("nth", range(1, 15, 2))
-def test_it_dies_after_any_of_its_writes(nth: int) -> None:
-    """Who has to go may be another then; that there is room for the rest may not."""
+def test_a_crash_after_any_write(nth: int) -> None:
+    """The victims may differ after a crash, but all Pods that fit must be bound."""
     ending = DYING.under(Plan.parse(f"crash-after:{nth}"))
     assert not ending.failure
     assert not ending.open.faults
 
 
-def test_undisturbed() -> None:
+def test_without_faults() -> None:
     async def main() -> None:
         async with virtual_cluster(nodes=0, controllers=["serviceaccount-controller"]) as cluster:
-            await pressure(cluster)
+            await overload(cluster)
             await nothing_is_overcommitted(cluster)
             assert len(await cluster.all(PODS)) == 4
 

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from scheduler_objects import a_node, a_pod
 
+from setpoint.meta.objects import Obj
+from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
+from setpoint.scheduler.framework import FitError
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.preemption import Preemption, Victims, pick
-from setpoint.scheduler.queueing_hints import QueueingHints
-from setpoint.scheduler.snapshot import Placed, Snapshot
-
-Obj = dict[str, Any]
+from setpoint.scheduler.queue import Nominations
+from setpoint.scheduler.snapshot import PlacedPod, Snapshot
 
 
 class Budgets:
@@ -56,8 +55,14 @@ def test_sums_and_trials_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         engine.snapshot.put_node(a_node(f"n{number}", cpu="4", memory="4Gi", pods=chance.choice([3, 9]), taints=taints))
     for number in range(60):
         node, priority = f"n{chance.randrange(6)}", chance.choice([-5, 0, 3, 20])
-        pod = a_pod(f"p{number}", node, labels={"app": chance.choice("xyz")}, priority=priority,
-                    cpu=chance.choice(["100m", "1", "2"]), memory=chance.choice(["", "1Gi"]))  # fmt: skip
+        pod = a_pod(
+            f"p{number}",
+            node,
+            labels={"app": chance.choice("xyz")},
+            priority=priority,
+            cpu=chance.choice(["100m", "1", "2"]),
+            memory=chance.choice(["", "1Gi"]),
+        )
         pod["metadata"]["uid"] = str(number)
         pod["status"] = {"startTime": f"2026-01-01T00:{chance.randrange(60):02}:00Z"}
         engine.snapshot.put(pod, node)
@@ -71,15 +76,15 @@ def test_sums_and_trials_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         return engine.preempt(pod, diagnosis), diagnosis.message()
 
     quick = outcome()
-    monkeypatch.setattr(Preemption, "_room_only", lambda self, cycle: None)
+    monkeypatch.setattr(Preemption, "_resource_needs", lambda self, cycle: None)
     assert outcome() == quick
 
 
-def placed(name: str, priority: int, started: str = "") -> Placed:
+def placed(name: str, priority: int, started: str = "") -> PlacedPod:
     pod = a_pod(name, "n", priority=priority)
     if started:
         pod["status"] = {"startTime": started}
-    return Placed(pod, Snapshot().demands.of(pod), "n", False)
+    return PlacedPod(pod, Snapshot().demands.of(pod), "n", False)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,6 @@ def placed(name: str, priority: int, started: str = "") -> Placed:
         ),
     ],
 )
-def test_which_node_is_picked(worse: Victims, better: Victims) -> None:
+def test_choice_of_the_node(worse: Victims, better: Victims) -> None:
     assert pick([worse, better]) is better
     assert pick([better, worse]) is better

@@ -1,4 +1,4 @@
-"""What a controller can be told about its loop: what it refers to, when it looks again, how long it may take."""
+"""Settings of a controller: references, periodic reconciles, timeouts, selectors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def taken(looks: Looks) -> list[str]:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_is_referred_to_wakes_those_who_refer(cluster: VirtualCluster) -> None:
+async def test_a_change_of_a_referenced_object_enqueues_the_referrers(cluster: VirtualCluster) -> None:
     found: dict[str, Any] = {}
 
     async def brew(ctx: Context[Any, Any], obj: Object[TeapotSpec, Any]) -> None:
@@ -77,7 +77,7 @@ async def test_what_is_referred_to_wakes_those_who_refer(cluster: VirtualCluster
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_everything_is_looked_at_again_now_and_then(cluster: VirtualCluster) -> None:
+async def test_every_object_is_reconciled_periodically(cluster: VirtualCluster) -> None:
     looks = Looks()
     async with cluster.running(Operator("tea", Controller(Teapot, looks, resync=60.0))):
         for name in ("brown", "white"):
@@ -94,9 +94,7 @@ async def test_everything_is_looked_at_again_now_and_then(cluster: VirtualCluste
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_one_that_takes_too_long_is_tried_again(
-    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_reconcile_that_times_out_is_retried(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     looks: list[float] = []
 
     async def slow(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
@@ -114,7 +112,7 @@ async def test_one_that_takes_too_long_is_tried_again(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_only_some(cluster: VirtualCluster) -> None:
+async def test_only_selected_objects_are_reconciled(cluster: VirtualCluster) -> None:
     looks, labelled = Looks(), Looks()
     operator = Operator(
         "tea",
@@ -123,7 +121,7 @@ async def test_only_some(cluster: VirtualCluster) -> None:
     )
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
     await operator.install(cluster.client, cluster.clock)
-    async with operator.running(cluster.client, cluster.clock, cluster.embedded.api.ids, namespace="default"):
+    async with operator.running(cluster.client, cluster.clock, cluster.embedded.api.resources.ids, namespace="default"):
         await cluster.client.create(teapot("brown"))
         await cluster.client.create(teapot("white", labels={"a": "b"}))
         await cluster.client.create(teapot("far", namespace="other", labels={"a": "b"}))
@@ -135,7 +133,7 @@ async def test_only_some(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_the_first_look_comes_when_the_finalizer_is_there(cluster: VirtualCluster) -> None:
+async def test_the_first_reconcile_follows_the_finalizer(cluster: VirtualCluster) -> None:
     looks = Looks()
 
     async def clean(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
@@ -152,7 +150,7 @@ async def test_the_first_look_comes_when_the_finalizer_is_there(cluster: Virtual
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_measured_under_the_names_that_people_know(cluster: VirtualCluster) -> None:
+async def test_metrics_have_the_names_of_controller_runtime(cluster: VirtualCluster) -> None:
     looks = Looks(Result(requeue_after=600.0))
     async with cluster.running(Operator("tea", Controller(Teapot, looks, name="teapot"))) as manager:
         await cluster.client.create(teapot())
@@ -174,7 +172,7 @@ async def test_measured_under_the_names_that_people_know(cluster: VirtualCluster
         assert line in shown
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     looks = Looks()
     with pytest.raises(ValueError, match="one without the other makes no sense"):
         Controller(Teapot, looks, finalizer="example.com/tea")

@@ -1,4 +1,4 @@
-"""An operator that only tries: it says what it would change, and changes nothing."""
+"""An operator in dry-run mode logs what it would change and changes nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator
 from setpoint.sdk.dry_run import dry_run_client
 from setpoint.testing import VirtualCluster, virtual
-
-Obj = dict[str, Any]
 
 
 @dataclass
@@ -53,14 +52,14 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_nothing_is_written_and_everything_is_told(
+async def test_nothing_is_written_and_every_change_is_logged(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     async with cluster.running(OPERATOR, dry_run=True):
         await cluster.client.create(BROWN)
         await cluster.instant()
-        before = cluster.embedded.journal.news
+        before = cluster.embedded.write_log.change_count
         await cluster.sleep(60)
         finalizer, config, secret, status = told(caplog)
         assert finalizer.splitlines()[0] == "would change Teapot default/brown:"
@@ -70,7 +69,7 @@ async def test_nothing_is_written_and_everything_is_told(
         assert "would create Secret default/brown" in secret
         assert "hush" not in secret and "aHVzaA" not in secret and "word: '***" in secret
         assert "reason: Brewed" in status
-        assert cluster.embedded.journal.news == before
+        assert cluster.embedded.write_log.change_count == before
 
         await cluster.client.patch(Teapot.ref, "brown", {"metadata": {"labels": {"a": "b"}}}, "default")
         await cluster.sleep(1)
@@ -80,7 +79,7 @@ async def test_nothing_is_written_and_everything_is_told(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_whichever_way_it_is_written(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_kind_of_write_is_a_dry_run(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     real = cluster.client
     made = await real.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("a"), "data": {"x": "1"}})

@@ -1,4 +1,4 @@
-"""A controller that is told to end."""
+"""Stopping a controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pot = Kind("example.com/v1", "Pot", spec=PotSpec)
 
 
 @virtual(nodes=0, controllers=())
-async def test_it_ends_though_the_server_is_away(cluster: VirtualCluster) -> None:
+async def test_a_controller_stops_while_the_server_is_unreachable(cluster: VirtualCluster) -> None:
     async def endless(ctx: Context[Any, Any], obj: Object[Any, Any]) -> Result | None:
         ctx.condition("Ready", False, "Working")
         await asyncio.Event().wait()

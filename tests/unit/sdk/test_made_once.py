@@ -1,4 +1,4 @@
-"""What an operator makes once and leaves alone, and whatever may go wrong meanwhile."""
+"""Children that an operator creates once and never changes, with injected faults."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator
 from setpoint.testing import VirtualCluster, explore, virtual
 
-Obj = dict[str, Any]
 SECRET, CONFIG_MAP = ("v1", "Secret"), ("v1", "ConfigMap")
 
 
@@ -68,7 +68,7 @@ async def names(cluster: VirtualCluster) -> list[str]:
 
 
 @virtual(nodes=0, controllers=("garbage-collector-controller",), scheduler=False)
-async def test_it_is_left_alone_and_goes_with_its_owner(cluster: VirtualCluster) -> None:
+async def test_it_is_not_changed_and_is_deleted_with_its_owner(cluster: VirtualCluster) -> None:
     async with cluster.running(operator(Codes())):
         await cluster.client.create(safe())
         await cluster.settle()
@@ -96,7 +96,7 @@ async def test_it_is_left_alone_and_goes_with_its_owner(cluster: VirtualCluster)
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_is_there_already_is_taken(cluster: VirtualCluster) -> None:
+async def test_an_existing_object_is_not_changed(cluster: VirtualCluster) -> None:
     mine = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
     await cluster.client.create({**mine, "stringData": {"c": "chosen by me"}})
     async with cluster.running(operator(Codes())):
@@ -107,7 +107,7 @@ async def test_what_is_there_already_is_taken(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_was_applied_before_can_be_made_once_from_now_on(cluster: VirtualCluster) -> None:
+async def test_a_child_that_was_applied_can_become_one_that_is_created_once(cluster: VirtualCluster) -> None:
     async def applied(ctx: Context[SafeSpec, Any], safe: Object[SafeSpec, Any]) -> None:
         await ctx.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": safe.name}})
 
@@ -121,7 +121,7 @@ async def test_what_was_applied_before_can_be_made_once_from_now_on(cluster: Vir
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_a_child_elsewhere_cannot_be_owned(cluster: VirtualCluster) -> None:
+async def test_a_child_in_another_scope_cannot_be_owned(cluster: VirtualCluster) -> None:
     refused: list[str] = []
 
     async def out_of_reach(ctx: Context[SafeSpec, Any], safe: Object[SafeSpec, Any]) -> None:
@@ -152,9 +152,15 @@ async def story(cluster: VirtualCluster, codes: Codes) -> None:
     await cluster.client.patch(Safe.ref, "s", {"spec": {"names": ["b"]}}, "default")
 
 
-def test_whatever_happens_it_is_chosen_once() -> None:
+def test_a_random_value_is_chosen_once_despite_faults() -> None:
     explore(
-        operator, story, outside=Codes, check=look_at_the_code, leave_out=("secrets:data.c",),
-        faults=("crash-before", "crash-after", "lost-answer", "conflict", "rewind", "stale+crash-after"), limit=6,
-        controllers=(), scheduler=False,
-    )  # fmt: skip
+        operator,
+        story,
+        outside=Codes,
+        check=look_at_the_code,
+        leave_out=("secrets:data.c",),
+        faults=("crash-before", "crash-after", "lost-answer", "conflict", "rewind", "stale+crash-after"),
+        limit=6,
+        controllers=(),
+        scheduler=False,
+    )

@@ -1,4 +1,4 @@
-"""Models of three libraries, read, written, and as schemas."""
+"""Models of dataclasses, msgspec and pydantic: decoding, encoding and schemas."""
 
 from __future__ import annotations
 
@@ -46,13 +46,19 @@ class PydanticPot(pydantic.BaseModel):
     spout: str | None = None
 
 
-def test_a_dataclass_there_and_back() -> None:
+def test_a_dataclass_is_decoded_and_encoded() -> None:
     found = read(Pot, {"cups": 2, "lid": {"tight": False}, "colour": "white", "class": "k", "port": "http"})
     assert found == Pot(2, colour=Colour.WHITE, lid=Lid(False), klass="k", port="http")
     assert write(found) == {
-        "cups": 2, "name": "x", "colour": "white", "lid": {"tight": False}, "tags": {}, "size": "small",
-        "port": "http", "class": "k",
-    }  # fmt: skip
+        "cups": 2,
+        "name": "x",
+        "colour": "white",
+        "lid": {"tight": False},
+        "tags": {},
+        "size": "small",
+        "port": "http",
+        "class": "k",
+    }
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_a_dataclass_there_and_back() -> None:
         ([], "Pot: expected an object, not list"),
     ],
 )
-def test_what_does_not_fit(value: Any, problem: str) -> None:
+def test_values_that_do_not_fit_the_model_are_reported(value: Any, problem: str) -> None:
     with pytest.raises(ModelProblem, match=problem):
         read(Pot, value)
 
@@ -86,17 +92,20 @@ def test_the_schema_of_a_dataclass() -> None:
     assert "class" in properties
 
 
-def test_msgspec() -> None:
+def test_msgspec_structs_are_supported() -> None:
     assert read(StructPot, {"cups": 3}) == StructPot(3)
     assert write(StructPot(3, ["a"])) == {"cups": 3, "tags": ["a"]}
     assert schema(StructPot)["properties"]["cups"] == {
-        "type": "integer", "format": "int64", "minimum": 1, "maximum": 12,
-    }  # fmt: skip
+        "type": "integer",
+        "format": "int64",
+        "minimum": 1,
+        "maximum": 12,
+    }
     with pytest.raises(ModelProblem, match="cups"):
         read(StructPot, {"cups": 0})
 
 
-def test_pydantic() -> None:
+def test_pydantic_models_are_supported() -> None:
     assert read(PydanticPot, {"cups": 3}) == PydanticPot(cups=3)
     assert write(PydanticPot(cups=3)) == {"cups": 3}
     found = schema(PydanticPot)
@@ -117,7 +126,7 @@ class Strange:
     what: complex = 0j
 
 
-def test_what_no_schema_can_say() -> None:
+def test_types_without_a_schema_are_rejected() -> None:
     with pytest.raises(ModelProblem, match="contains itself"):
         schema(Endless)
     with pytest.raises(ModelProblem, match="cannot be expressed"):
@@ -142,5 +151,5 @@ def test_a_definition_needs_a_group_and_a_model() -> None:
         (Kind("example.com/v1", "Ox", plural="oxen", namespaced=False), "oxen", False),
     ],
 )
-def test_what_a_kind_is_called(kind: Kind[Any, Any], plural: str, namespaced: bool) -> None:
+def test_plural_and_names_of_a_kind(kind: Kind[Any, Any], plural: str, namespaced: bool) -> None:
     assert (kind.plural_name, kind.namespaced) == (plural, namespaced)

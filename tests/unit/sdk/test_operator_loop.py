@@ -1,4 +1,4 @@
-"""An operator on a real control plane in virtual time: what it makes, repairs, prunes, tells and cleans up."""
+"""An operator on a real control plane in virtual time: children, status, finalizers and watches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def names(cluster: VirtualCluster) -> set[str]:
 
 
 @virtual(nodes=0)
-async def test_children_are_made_repaired_and_pruned(cluster: VirtualCluster) -> None:
+async def test_children_are_created_repaired_and_pruned(cluster: VirtualCluster) -> None:
     async with at_work(cluster, Controller(Teapot, brew, owns=(ConfigMap,))):
         await cluster.client.create(teapot(cups=2, teas=["green", "black"]))
         await cluster.sleep(1)
@@ -96,7 +96,7 @@ async def test_children_are_made_repaired_and_pruned(cluster: VirtualCluster) ->
 
 
 @virtual(nodes=0)
-async def test_status_is_told_once(cluster: VirtualCluster) -> None:
+async def test_status_is_written_once(cluster: VirtualCluster) -> None:
     async with at_work(cluster, Controller(Teapot, brew, owns=(ConfigMap,))):
         await cluster.client.create(teapot())
         await cluster.sleep(1)
@@ -112,7 +112,7 @@ async def test_status_is_told_once(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_what_has_to_happen_outside_first(cluster: VirtualCluster) -> None:
+async def test_cleanup_runs_before_the_object_is_deleted(cluster: VirtualCluster) -> None:
     outside: dict[str, int] = {}
 
     async def make(ctx: Context[Any, Any], obj: Object[Any, Any]) -> Result | None:
@@ -137,7 +137,7 @@ async def test_what_has_to_happen_outside_first(cluster: VirtualCluster) -> None
 
 
 @virtual(nodes=0)
-async def test_failures_are_tried_again_and_what_is_watched_wakes(cluster: VirtualCluster) -> None:
+async def test_failures_are_retried_and_watched_objects_enqueue(cluster: VirtualCluster) -> None:
     looks: list[str] = []
 
     async def picky(ctx: Context[Any, Any], obj: Object[Any, Any]) -> Result | None:
@@ -163,7 +163,7 @@ async def test_failures_are_tried_again_and_what_is_watched_wakes(cluster: Virtu
 
 
 @virtual(nodes=0)
-async def test_what_the_model_forbids_the_server_refuses(cluster: VirtualCluster) -> None:
+async def test_the_server_rejects_what_the_model_forbids(cluster: VirtualCluster) -> None:
     from setpoint.meta.errors import Invalid
 
     async with at_work(cluster, Controller(Teapot, brew, owns=(ConfigMap,))):
@@ -172,7 +172,9 @@ async def test_what_the_model_forbids_the_server_refuses(cluster: VirtualCluster
 
 
 @virtual(nodes=0)
-async def test_what_cannot_be_owned_is_not_made(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_child_that_cannot_be_owned_is_not_created(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     meta = {"name": "x", "namespace": "kube-system"}
 
     async def overreach(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
@@ -190,7 +192,7 @@ async def test_what_cannot_be_owned_is_not_made(cluster: VirtualCluster, caplog:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_a_definition_is_brought_up_to_date(cluster: VirtualCluster) -> None:
+async def test_an_outdated_definition_is_updated(cluster: VirtualCluster) -> None:
     async def nothing(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None: ...
 
     async def installed(kind: Kind[Any, Any]) -> dict[str, Any]:

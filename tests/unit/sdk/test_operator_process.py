@@ -1,4 +1,4 @@
-"""An operator's process from within, in virtual time: who leads, what it says when it cannot go on, how it ends."""
+"""An operator's process in virtual time: leader election, errors that end it, and its shutdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.exposition import text
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Validate, run
@@ -92,7 +92,7 @@ async def test_one_of_two_leads_and_the_other_takes_over(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_is_under_way_may_end(cluster: VirtualCluster) -> None:
+async def test_running_reconciles_may_finish_at_shutdown(cluster: VirtualCluster) -> None:
     begun: list[str] = []
     done: list[str] = []
 
@@ -117,7 +117,7 @@ async def test_what_is_under_way_may_end(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_and_not_for_ever(cluster: VirtualCluster) -> None:
+async def test_shutdown_does_not_wait_forever(cluster: VirtualCluster) -> None:
     async def stuck(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
         await ctx.clock.sleep(1000)
 
@@ -133,9 +133,7 @@ async def test_and_not_for_ever(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_a_cluster_that_is_not_there_is_tried_again(
-    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unreachable_cluster_is_retried(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     looks: list[tuple[str, str]] = []
     replica = Replica(cluster, 1, who(looks, 1))
     replica.link.severed = True
@@ -155,7 +153,7 @@ async def test_a_cluster_that_is_not_there_is_tried_again(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_it_may_not_do_ends_it_with_a_sentence(
+async def test_missing_permissions_end_the_process_with_a_message(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     replica = Replica(cluster, 1, who([], 1))
@@ -169,7 +167,7 @@ async def test_what_it_may_not_do_ends_it_with_a_sentence(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_others_may_install_it_and_it_may_only_try(
+async def test_definitions_are_not_installed_if_disabled_or_in_a_dry_run(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "setpoint.operator")
@@ -187,9 +185,7 @@ async def test_others_may_install_it_and_it_may_only_try(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_a_dry_run_without_the_definitions_ends_by_itself(
-    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_dry_run_without_definitions_ends(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "setpoint.operator")
     replica = Replica(cluster, 1, who([], 1), dry_run=True)
     async with asyncio.timeout(60):
@@ -198,7 +194,9 @@ async def test_a_dry_run_without_the_definitions_ends_by_itself(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_webhooks_that_nobody_would_find(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_webhooks_without_a_reachable_address_are_rejected(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async def check(review: Any, obj: Any) -> None: ...
 
     replica = Replica(cluster, 1, Operator("tea", Validate(Teapot, check)))
@@ -214,7 +212,9 @@ async def test_webhooks_that_nobody_would_find(cluster: VirtualCluster, caplog: 
         ("[]", "the kubeconfig {} is not a mapping of settings"),
     ],
 )
-def test_no_cluster_at_all(content: str | None, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_cluster_is_configured(
+    content: str | None, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     kubeconfig = tmp_path / "config"
     if content is not None:
         kubeconfig.write_text(content)

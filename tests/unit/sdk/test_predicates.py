@@ -1,4 +1,4 @@
-"""Which changes are worth a look."""
+"""Predicates: which changes enqueue a reconcile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from setpoint.sdk import (
     labels_changed,
     resource_version_changed,
 )
-from setpoint.sdk.predicates import Predicate
+from setpoint.sdk.controller import Predicate
 
 ALL = (generation_changed, labels_changed, annotations_changed, resource_version_changed)
 
@@ -24,7 +24,7 @@ def obj(**meta: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("predicate", ALL)
-def test_what_appears_and_what_goes_is_let_through(predicate: Predicate) -> None:
+def test_creations_and_deletions_pass(predicate: Predicate) -> None:
     assert predicate(None, obj())
     assert predicate(obj(), None)
     assert not predicate(obj(), obj())
@@ -39,16 +39,16 @@ def test_what_appears_and_what_goes_is_let_through(predicate: Predicate) -> None
         (resource_version_changed, "resourceVersion", "5", "6"),
     ],
 )
-def test_each_looks_at_its_field_alone(predicate: Predicate, field: str, before: Any, after: Any) -> None:
+def test_each_predicate_compares_only_its_field(predicate: Predicate, field: str, before: Any, after: Any) -> None:
     old, new = obj(**{field: before}), obj(**{field: after})
     assert [each for each in ALL if each(old, new)] == [predicate]
 
 
-def test_no_labels_are_as_an_empty_map() -> None:
+def test_missing_labels_equal_an_empty_map() -> None:
     assert not labels_changed(obj(labels={}), obj())
 
 
-def test_several_together() -> None:
+def test_predicates_can_be_combined() -> None:
     old, new = obj(generation=1, labels={}), obj(generation=2, labels={})
     assert any_of(generation_changed, labels_changed)(old, new)
     assert not all_of(generation_changed, labels_changed)(old, new)

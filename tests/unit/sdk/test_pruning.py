@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.testing import VirtualCluster, virtual
 
-Obj = dict[str, Any]
 Reconcile = Callable[[Context[Any, Any], Object[Any, Any]], Awaitable[Result | None]]
 
 

@@ -1,4 +1,4 @@
-"""The rights that an operator asks for are enough, and no more than it uses."""
+"""The ClusterRole of an operator allows what it does, and no more."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 
 BINDING = {
-    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "tea"},
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "tea"},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tea"},
     "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "tea"}],
-}  # fmt: skip
+}
 
 
 @dataclass
@@ -49,15 +51,19 @@ async def check(review: Any, pot: Any) -> None: ...
 OPERATOR = Operator(
     "tea",
     Controller(
-        Teapot, brew, owns=(ConfigMap,), watches=(Refers(Secret, lambda pot: [pot.spec.secret]),),
-        finalizer="example.com/tea", finalize=clean,
+        Teapot,
+        brew,
+        owns=(ConfigMap,),
+        watches=(Refers(Secret, lambda pot: [pot.spec.secret]),),
+        finalizer="example.com/tea",
+        finalize=clean,
     ),
     Validate(Teapot, check),
-)  # fmt: skip
+)
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_they_are_enough(cluster: VirtualCluster) -> None:
+async def test_the_role_is_sufficient(cluster: VirtualCluster) -> None:
     reached = ReachedAt(url="https://tea.webhooks.test")
     own = cluster.client.named("tea", Impersonation("tea"))
     with pytest.raises(Forbidden):
@@ -88,7 +94,7 @@ async def test_they_are_enough(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_also_to_lead(cluster: VirtualCluster) -> None:
+async def test_the_role_is_sufficient_for_leader_election(cluster: VirtualCluster) -> None:
     import asyncio
 
     await cluster.client.create(OPERATOR.role())
@@ -102,12 +108,14 @@ async def test_also_to_lead(cluster: VirtualCluster) -> None:
     leading.cancel()
 
 
-def test_they_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_role_is_printed_as_a_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     from setpoint.sdk import manifests
 
     print_manifests(OPERATOR, parse("tea", ["--print-manifests", "--webhook-service=tea-system/hooks"]))
     documents = list(manifests(capsys.readouterr().out.encode()))
     assert [each["kind"] for each in documents] == [
-        "CustomResourceDefinition", "ValidatingWebhookConfiguration", "ClusterRole",
-    ]  # fmt: skip
+        "CustomResourceDefinition",
+        "ValidatingWebhookConfiguration",
+        "ClusterRole",
+    ]
     assert documents[1]["webhooks"][0]["clientConfig"]["service"]["name"] == "hooks"

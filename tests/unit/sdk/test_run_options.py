@@ -8,12 +8,12 @@ from setpoint.reconcile import ElectionTimes
 from setpoint.sdk.options import Address, RunOptions, Service, parse
 
 
-def test_without_flags() -> None:
+def test_defaults_of_all_flags() -> None:
     assert parse("tea", []) == RunOptions()
     assert RunOptions().times == ElectionTimes(15.0, 10.0, 2.0)
 
 
-def test_all_of_them() -> None:
+def test_every_flag_is_parsed() -> None:
     given = (
         "--kubeconfig f --context c -n ns --no-install --dry-run --leader-elect --leader-elect-resource-namespace l "
         "--leader-elect-lease-duration 1m --leader-elect-renew-deadline 40s --leader-elect-retry-period 1s "
@@ -22,9 +22,24 @@ def test_all_of_them() -> None:
         "--graceful-shutdown-timeout 5s -vv --print-manifests"
     )
     assert parse("tea", given.split()) == RunOptions(
-        "f", "c", "ns", False, True, True, "l", ElectionTimes(60.0, 40.0, 1.0), Address("", 8080),
-        Address("127.0.0.1", 8081), Address("::1", 1), "https://x", Service("a", "b", 8443), "d", 5.0, 2, True,
-    )  # fmt: skip
+        "f",
+        "c",
+        "ns",
+        False,
+        True,
+        True,
+        "l",
+        ElectionTimes(60.0, 40.0, 1.0),
+        Address("", 8080),
+        Address("127.0.0.1", 8081),
+        Address("::1", 1),
+        "https://x",
+        Service("a", "b", 8443),
+        "d",
+        5.0,
+        2,
+        True,
+    )
     assert parse("tea", ["--metrics-bind-address=0"]).metrics is None
     assert parse("tea", ["--webhook-service=a/b"]).webhook_service == Service("a", "b", 443)
 
@@ -41,7 +56,7 @@ def test_all_of_them() -> None:
         ("--lead", "unrecognized arguments: --lead"),
     ],
 )
-def test_what_makes_no_sense_is_refused(flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_flags_are_rejected(flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse("tea", [flag])
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""What authors count, and that it stays bounded."""
+"""Custom metrics of operators, and the limit on their series."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from setpoint.meta.exposition import text
 from setpoint.sdk import Counter, Gauge, Histogram
-from setpoint.sdk.metrics import MOST_SERIES, Measurements
+from setpoint.sdk.metrics import MAX_SERIES, Measurements
 
 BREWED = Counter("teapots_brewed_total", "Teapots that were brewed.", labels=("tea", "pot"))
 
 
-def test_shown_as_prometheus_reads_it() -> None:
+def test_metrics_are_written_in_the_text_format() -> None:
     found = Measurements()
     found.count(BREWED, 1, {"tea": "green", "pot": "a"})
     found.count(BREWED, 2, {"pot": "a", "tea": "green"})
@@ -35,20 +35,20 @@ def test_shown_as_prometheus_reads_it() -> None:
     ]
 
 
-def test_labels_without_end_do_not_fill_the_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_series_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     found = Measurements()
-    for number in range(MOST_SERIES + 10):
+    for number in range(MAX_SERIES + 10):
         found.count(BREWED, 1, {"tea": str(number), "pot": "a"})
     found.count(BREWED, 1, {"tea": "0", "pot": "a"})
     (family,) = found.families()
-    assert len(family.samples) == MOST_SERIES
+    assert len(family.samples) == MAX_SERIES
     assert family.samples[0].value == 2, "those that are known go on"
     assert [record.message for record in caplog.records] == [
         "teapots_brewed_total has more than 1000 different labels: further ones are not counted"
     ]
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_metrics_are_rejected() -> None:
     with pytest.raises(ValueError, match="cannot be the name"):
         Counter("no spaces", "")
     with pytest.raises(ValueError, match="'le' cannot be a label"):

@@ -1,4 +1,4 @@
-"""An operator that has a say in what is written: in virtual time, through the API server's own webhook calls."""
+"""Webhooks of an operator in virtual time, called by the API server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from setpoint.meta.errors import ApiError, Forbidden, InternalError, Invalid
 from setpoint.meta.exposition import text
+from setpoint.meta.objects import Obj
 from setpoint.sdk import (
     Context,
     Controller,
@@ -27,8 +28,6 @@ from setpoint.sdk import (
     Version,
 )
 from setpoint.testing import Diverged, VirtualCluster, explore, virtual
-
-Obj = dict[str, Any]
 
 
 @dataclass
@@ -71,13 +70,15 @@ async def nothing(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None: ...
 
 
 TEA = Operator(
-    "tea", Controller(Teapot, nothing), Mutate(Teapot, fill),
+    "tea",
+    Controller(Teapot, nothing),
+    Mutate(Teapot, fill),
     Validate(Teapot, check, operations=("CREATE", "UPDATE", "DELETE")),
-)  # fmt: skip
+)
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_writes_are_changed_and_judged(cluster: VirtualCluster) -> None:
+async def test_writes_are_mutated_and_validated(cluster: VirtualCluster) -> None:
     client, warnings = cluster.client, list[str]()
     client.sender.on_warning = warnings.append
     async with cluster.running(TEA):
@@ -102,7 +103,7 @@ async def test_writes_are_changed_and_judged(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_one_that_was_killed_answers_no_more_until_it_is_started_again(cluster: VirtualCluster) -> None:
+async def test_a_killed_operator_does_not_answer_until_it_is_restarted(cluster: VirtualCluster) -> None:
     starts = list[Operator]()
 
     def process() -> Operator:
@@ -152,21 +153,21 @@ async def insist(cluster: VirtualCluster) -> None:
     await cluster.until(poured)
 
 
-def test_whoever_is_explored_is_down_with_its_webhooks() -> None:
+def test_exploring_a_crash_also_stops_the_webhooks() -> None:
     async def brew(ctx: Context[TeapotSpec, Any], pot: Object[TeapotSpec, Any]) -> None:
         data = {"cups": str(pot.spec.cups)}
         await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": pot.name}, "data": data})
 
     owned = Kind("v1", "ConfigMap")
     operator = Operator("tea", Controller(Teapot, brew, owns=(owned,)), Mutate(Teapot, fill))
-    bare = {"controllers": (), "scheduler": False}
+    bare: dict[str, Any] = {"controllers": (), "scheduler": False}
     with pytest.raises(Diverged, match=r"connection refused. The webhooks of a crashed operator do not answer"):
         explore(operator, meddle, only="crash-after:1", **bare)
     explore(operator, insist, only="crash-after:1", **bare)
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_one_that_is_not_there_fails_writes_unless_it_may(cluster: VirtualCluster) -> None:
+async def test_an_unreachable_webhook_fails_writes_unless_its_policy_is_ignore(cluster: VirtualCluster) -> None:
     client = cluster.client
     async with cluster.running(TEA):
         pass
@@ -183,16 +184,21 @@ async def test_one_that_is_not_there_fails_writes_unless_it_may(cluster: Virtual
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_they_are_asked_about(cluster: VirtualCluster) -> None:
+async def test_rules_select_the_reviewed_writes(cluster: VirtualCluster) -> None:
     seen: list[tuple[str, str]] = []
 
     async def look(review: Review[Any, Any], obj: Object[Any, Any]) -> None:
         seen.append((review.operation, f"{obj.name}/{review.subresource}"))
 
     validate = Validate(
-        Teapot, look, subresource="status", selector={"matchLabels": {"a": "b"}}, namespace_selector={},
-        conditions=({"name": "not-me", "expression": "request.userInfo.username != 'me'"},), timeout=3,
-    )  # fmt: skip
+        Teapot,
+        look,
+        subresource="status",
+        selector={"matchLabels": {"a": "b"}},
+        namespace_selector={},
+        conditions=({"name": "not-me", "expression": "request.userInfo.username != 'me'"},),
+        timeout=3,
+    )
     async with cluster.running(Operator("tea", Controller(Teapot, nothing), validate)):
         for name, labels in (("plain", {}), ("labelled", {"a": "b"})):
             obj = teapot(name)
@@ -203,7 +209,7 @@ async def test_what_they_are_asked_about(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_one_that_takes_too_long(cluster: VirtualCluster) -> None:
+async def test_a_slow_webhook_times_out(cluster: VirtualCluster) -> None:
     async def slow(review: Review[Any, Any], obj: Object[Any, Any]) -> None:
         await cluster.sleep(20)
 
@@ -286,7 +292,7 @@ def review(**request: Any) -> bytes:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_answers_by_themselves(cluster: VirtualCluster) -> None:
+async def test_reviews_are_answered_without_a_server(cluster: VirtualCluster) -> None:
     reviewer = TEA.reviewer(cluster.client, cluster.clock)
 
     async def ask(path: str, body: bytes) -> tuple[int, Any]:
@@ -309,26 +315,29 @@ async def test_answers_by_themselves(cluster: VirtualCluster) -> None:
     assert "elsewhere" not in shown, "whoever asks for anything does not make series"
 
 
-def test_where_they_are_found() -> None:
+def test_client_configurations_of_webhooks() -> None:
     by_service = ReachedAt(namespace="tea-system", service="tea", authority=b"PEM")
     _, mutating, validating = TEA.manifests(by_service)
     (hook,) = validating["webhooks"]
     assert hook["clientConfig"] == {
         "service": {
-            "namespace": "tea-system", "name": "tea", "port": 443, "path": "/validate/validate.teapots.example.com",
+            "namespace": "tea-system",
+            "name": "tea",
+            "port": 443,
+            "path": "/validate/validate.teapots.example.com",
         },
         "caBundle": "UEVN",
-    }  # fmt: skip
+    }
     assert hook["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
     assert mutating["webhooks"][0]["reinvocationPolicy"] == "Never"
     assert [each["kind"] for each in TEA.manifests()] == ["CustomResourceDefinition"]
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_webhooks_are_rejected() -> None:
     with pytest.raises(ValueError, match="between 1 and 30"):
         Validate(Teapot, check, timeout=31)
     with pytest.raises(ValueError, match="the same group and names"):
         Convert(PotV2, Version(Teapot, upgrade, downgrade))
-    with pytest.raises(ValueError, match="say with Convert"):
+    with pytest.raises(ValueError, match="with Convert"):
         Operator("pots", Controller(PotV1, nothing), Controller(PotV2, nothing, name="other")).manifests()
     assert issubclass(Denied, ApiError) and not issubclass(Denied, Invalid)

@@ -1,4 +1,4 @@
-"""What a reconcile says of the status: which part of it is written, and when."""
+"""The status of a reconcile: which parts of it are written, and when."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def status(cluster: VirtualCluster) -> dict[str, Any]:
 
 
 @virtual(nodes=0)
-async def test_what_is_no_longer_said_goes_at_any_depth(cluster: VirtualCluster) -> None:
+async def test_fields_that_are_no_longer_set_are_removed_at_any_depth(cluster: VirtualCluster) -> None:
     async def count(ctx: Context[Any, Any], obj: Object[Any, Any]) -> Result | None:
         ctx.set_status(PotStatus(seen={str(size): size for size in range(obj.spec.size)}))
         return None
@@ -58,7 +58,7 @@ async def test_what_is_no_longer_said_goes_at_any_depth(cluster: VirtualCluster)
 
 
 @virtual(nodes=0)
-async def test_what_must_be_noted_first_is(cluster: VirtualCluster) -> None:
+async def test_status_can_be_written_before_a_side_effect(cluster: VirtualCluster) -> None:
     noted: list[list[str]] = []
 
     async def step(ctx: Context[Any, Any], obj: Object[Any, Any]) -> Result | None:
@@ -79,7 +79,7 @@ async def test_what_must_be_noted_first_is(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_nothing_is_noted_on_an_old_picture(cluster: VirtualCluster) -> None:
+async def test_an_early_status_write_fails_on_a_stale_object(cluster: VirtualCluster) -> None:
     conflicts: list[Conflict] = []
 
     async def late(ctx: Context[Any, Any], obj: Object[Any, Any]) -> Result | None:
@@ -98,7 +98,7 @@ async def test_nothing_is_noted_on_an_old_picture(cluster: VirtualCluster) -> No
         assert len(conflicts) == 1
 
 
-def test_where_replicas_are_counted() -> None:
+def test_the_definition_has_the_paths_of_the_scale_subresource() -> None:
     (version,) = Pot.definition()["spec"]["versions"]
     assert version["subresources"]["scale"] == {
         "specReplicasPath": ".spec.size",

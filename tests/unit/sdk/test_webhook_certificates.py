@@ -1,4 +1,4 @@
-"""The certificates of webhooks: believed by a client, shared by replicas, renewed in time, replaced by others."""
+"""The certificates of webhooks: trusted by clients, shared by replicas, renewed, or read from files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from setpoint.client import Client
-from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Access
 from setpoint.sdk import Kind, Operator, ReachedAt, Validate
 from setpoint.sdk.certificates import (
     CertificateProblem,
@@ -54,7 +54,7 @@ async def shown_to(pair: Pair, authority: bytes, name: str) -> None:
         writer.close()
 
 
-async def test_a_client_believes_it() -> None:
+async def test_a_client_trusts_the_certificate() -> None:
     pair = make_pair(NAMES, datetime.now(UTC))
     for name in NAMES:
         await shown_to(pair, pair.authority, name)
@@ -79,7 +79,7 @@ def test_it_is_renewed_in_time_by_the_same_authority() -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_replicas_share_one(cluster: VirtualCluster) -> None:
+async def test_replicas_share_one_certificate(cluster: VirtualCluster) -> None:
     class Calendar(VirtualClock):
         days = 0
 
@@ -115,7 +115,7 @@ async def test_replicas_share_one(cluster: VirtualCluster) -> None:
     assert (await replica()).authority != first.authority, "what is broken is made anew"
 
 
-def test_files_that_others_keep(tmp_path: Path) -> None:
+def test_certificates_are_read_from_files(tmp_path: Path) -> None:
     with pytest.raises(CertificateProblem, match="cannot read the certificate of the webhooks"):
         read_pair(tmp_path)
     pair = make_pair(NAMES, NOW)
@@ -139,7 +139,7 @@ def server(cluster: VirtualCluster, access: Access | None = None, **options: Any
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_where_the_server_is_told_to_look(cluster: VirtualCluster) -> None:
+async def test_the_address_under_which_webhooks_are_reached(cluster: VirtualCluster) -> None:
     in_pod = Access("https://10.0.0.1", namespace="default", in_cluster=True)
     here = Access("https://127.0.0.1:6443")
     for opened, expected in (
@@ -162,7 +162,7 @@ async def test_where_the_server_is_told_to_look(cluster: VirtualCluster) -> None
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_what_others_replace_is_taken_up(cluster: VirtualCluster, tmp_path: Path) -> None:
+async def test_a_replaced_certificate_file_is_used(cluster: VirtualCluster, tmp_path: Path) -> None:
     def write(pair: Pair) -> None:
         for name, data in (("ca.crt", pair.authority), ("tls.crt", pair.certificate), ("tls.key", pair.key)):
             (tmp_path / name).write_bytes(data)

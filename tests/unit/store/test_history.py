@@ -13,27 +13,27 @@ PREFIXES = ["", "a", "a/", "a/p", "a/pods/", "a/pods/x/", "a/pods/x/1", "b/", "b
 KEYS = ["c", "a/1", "a/2", "a/pods/x/1", "a/pods/x/2", "a/pods/y/1", "a/podsets/x/1", "b/nodes/1", "b/nodes/2"]
 
 
-class Looked(str):
-    """A key that counts how often it is looked at."""
+class CountingKey(str):
+    """A key that counts comparisons with it."""
 
-    count = 0
+    looks = 0
 
     def __eq__(self, other: object) -> bool:
-        Looked.count += 1
+        CountingKey.looks += 1
         return str.__eq__(self, other)
 
     def __ge__(self, other: str) -> bool:
-        Looked.count += 1
+        CountingKey.looks += 1
         return str.__ge__(self, other)
 
     def startswith(self, *args: object) -> bool:
-        Looked.count += 1
+        CountingKey.looks += 1
         return str.startswith(self, *args)  # type: ignore[arg-type]
 
     __hash__ = str.__hash__
 
 
-class Written:
+class LoggedHistory:
     """A history, and all of its events as a plain list."""
 
     def __init__(self) -> None:
@@ -67,16 +67,16 @@ class Written:
         return found
 
 
-def random_past(seed: int, length: int = 120) -> Written:
-    rng, past = random.Random(seed), Written()
+def random_history(seed: int, length: int = 120) -> LoggedHistory:
+    rng, past = random.Random(seed), LoggedHistory()
     for _ in range(length):
         past.write(*rng.sample(KEYS, rng.choice([1, 1, 1, 2, 5])), delete=rng.random() < 0.3)
     return past
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_read_says_the_same_as_the_whole_log(seed: int) -> None:
-    past = random_past(seed)
+def test_every_read_equals_a_scan_of_the_whole_log(seed: int) -> None:
+    past = random_history(seed)
     compacted = 0
     forked = past.history.fork()
     for compacted in (0, 7, 60):
@@ -100,39 +100,39 @@ def test_every_read_says_the_same_as_the_whole_log(seed: int) -> None:
         past.history.replay("a/", 59, 10)
 
 
-def test_what_happened_to_other_resources_is_not_looked_at() -> None:
-    past = Written()
+def test_events_of_other_resources_are_not_scanned() -> None:
+    past = LoggedHistory()
     past.write("a/pods/x/1")
-    others = [Looked(f"a/leases/x/{number}") for number in range(50)]
+    others = [CountingKey(f"a/leases/x/{number}") for number in range(50)]
     for _ in range(20):
         for key in others:
             past.write(key)
     past.write("a/pods/x/1")
     history = past.history
-    Looked.count = 0
+    CountingKey.looks = 0
     assert len(history.events("a/pods/", 1)) == 1
     assert len(history.replay("a/pods/", 1, 100).events) == 1
     assert history.replay("a/pods/x/", 1, 100).revision == history.revision
     assert history.get("a/pods/x/1", 2) == KeyValue("a/pods/x/1", b"1", 1, 1)
-    assert Looked.count == 0
+    assert CountingKey.looks == 0
     history.page("a/pods/", "", 0, 2)
-    assert Looked.count < 50, "a few comparisons find the place in the order of keys"
+    assert CountingKey.looks < 50, "a few comparisons find the place in the order of keys"
 
 
-def test_the_pages_of_one_list_look_at_each_change_once() -> None:
-    past = Written()
+def test_paging_scans_each_change_once() -> None:
+    past = LoggedHistory()
     for number in range(100):
         past.write(f"a/pods/x/{number:02}")
     begin = past.history.revision
-    changed = [Looked(f"a/pods/x/{number:02}") for number in range(100)]
+    changed = [CountingKey(f"a/pods/x/{number:02}") for number in range(100)]
     found: list[KeyValue] = []
     for page in range(10):
         for key in changed:
             past.write(key, delete=page == 5)
-        Looked.count = 0
+        CountingKey.looks = 0
         start = found[-1].key + "\0" if found else ""
         found += past.history.page("a/pods/", start, 10, begin).items
-        assert Looked.count <= 300, "as many as have changed since the page before, and their places"
+        assert CountingKey.looks <= 300, "as many as have changed since the page before, and their places"
     assert [(each.key, each.mod_revision) for each in found] == [(f"a/pods/x/{n:02}", n + 1) for n in range(100)]
     for revision in range(begin, begin + 50):
         past.history.page("a/pods/", "", 10, revision)
@@ -140,20 +140,20 @@ def test_the_pages_of_one_list_look_at_each_change_once() -> None:
     past.history.compacted = past.history.revision
     while events := past.history.compacted_events(100):
         past.history.drop(len(events))
-    assert past.history._changes_since == {}, "values that compaction has dropped are not kept"
+    assert past.history._changes_since == {}, "dropped values are not retained"
 
 
-def test_a_step_looks_at_no_more_than_it_may() -> None:
-    past = Written()
+def test_a_replay_step_scans_a_bounded_number_of_events() -> None:
+    past = LoggedHistory()
     for number in range(1_000):
-        past.write(Looked(f"a/pods/{'x' if number % 100 else 'y'}/{number}"))
-    Looked.count = 0
+        past.write(CountingKey(f"a/pods/{'x' if number % 100 else 'y'}/{number}"))
+    CountingKey.looks = 0
     events, reached = past.history.replay("a/pods/y/", 0, 50)
-    assert (len(events), reached, Looked.count) == (1, 50, 50)
+    assert (len(events), reached, CountingKey.looks) == (1, 50, 50)
 
 
-def test_compaction_forgets_resources_of_which_nothing_is_left() -> None:
-    past = random_past(1)
+def test_compaction_removes_empty_indexes() -> None:
+    past = random_history(1)
     past.history.compacted = past.history.revision
     while events := past.history.compacted_events(7):
         past.history.drop(len(events))

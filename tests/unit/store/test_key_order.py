@@ -1,3 +1,5 @@
+"""Ordered keys."""
+
 from __future__ import annotations
 
 import random
@@ -36,12 +38,12 @@ def test_small_slices(members: set[str], first: str, end: str, limit: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_many_keys_that_come_and_go(seed: int) -> None:
+def test_many_insertions_and_deletions(seed: int) -> None:
     chance = random.Random(seed)
     order, members = KeyOrder(), set[str]()
     for phase in range(4):
         for _ in range(4_000):
-            # In turns the set grows and shrinks, so that chunks are split, merged and emptied.
+            # The set alternately grows and shrinks, so that chunks are split, merged and emptied.
             if chance.random() < (0.9 if phase % 2 == 0 else 0.15) or not members:
                 key = f"{chance.randrange(3)}/{chance.randrange(10_000):05}"
                 if key not in members:

@@ -9,7 +9,7 @@ from setpoint.store.interface import Put
 from setpoint.store.sqlite import SqliteStore
 
 
-async def test_callers_are_told_a_few_in_each_turn(tmp_path: Path) -> None:
+async def test_results_are_delivered_in_slices(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path / "state.db")
     iteration, resumed = 0, list[int]()
 

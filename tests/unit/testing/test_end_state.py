@@ -1,4 +1,4 @@
-"""What a cluster came to: chance does not count, all else does, and differences are told by what differs."""
+"""End states of clusters: random values are ignored, and differences name the fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ended(*objects: dict[str, Any], leave_out: tuple[str, ...] = (), seed: int =
     return run_virtual(main)
 
 
-def test_chance_does_not_count_and_the_rest_does() -> None:
+def test_random_values_are_ignored_and_others_compared() -> None:
     first = ended(config_map("box-"), config_map("a", x="1"))
     assert differences(first, ended(config_map("box-"), config_map("a", x="1"), seed=7)) == ""
     found = ended(config_map("box-"), config_map("box-"), config_map("a", x="2"), config_map("extra", y="1"), seed=7)
@@ -47,22 +47,23 @@ def test_chance_does_not_count_and_the_rest_does() -> None:
     assert set(ended(only=("core/configmaps",))) == {"core/configmaps"}
 
 
-def test_what_may_differ_is_left_out() -> None:
+def test_ignored_fields_are_left_out() -> None:
     first = ended(config_map("a", x="1", y="2"))
     assert "configmaps" not in {key.partition("/")[2] for key in ended(leave_out=("configmaps",))}
     left_out = ended(config_map("a", x="3", y="2"), leave_out=("configmaps:data.x", "configmaps:spec.none"))
     assert differences(first, left_out).splitlines() == ["differs: ConfigMap default/a", '    .data.x: "1" -> nothing']
 
 
-def test_what_an_empty_set_remembers_of_its_deployment_does_not_count() -> None:
+def test_scaling_annotations_of_empty_replica_sets_are_ignored() -> None:
     def replica_set(replicas: int, desired: str) -> dict[str, Any]:
         noted = {"deployment.kubernetes.io/desired-replicas": desired, "deployment.kubernetes.io/revision": "1"}
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         return {
-            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
             "metadata": {"name": "web", "namespace": "default", "annotations": noted},
             "spec": {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": template},
-        }  # fmt: skip
+        }
 
     def compared(replicas: int) -> str:
         only = ("apps/replicasets",)
@@ -72,7 +73,7 @@ def test_what_an_empty_set_remembers_of_its_deployment_does_not_count() -> None:
     assert '.metadata.annotations.deployment.kubernetes.io/desired-replicas: "3" -> "1"' in compared(2)
 
 
-def test_items_of_lists_are_told_by_their_names() -> None:
+def test_list_items_are_identified_by_name() -> None:
     def state(*items: dict[str, Any]) -> EndState:
         return {"x": Counter([json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": items}})])}
 

@@ -1,4 +1,4 @@
-"""`explore`: a right operator passes, and each kind of mistake is found, by a plan that shows it."""
+"""`explore`: a correct operator passes, and each kind of bug is found, with a plan that reproduces it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def sent_and_changed(cluster: VirtualCluster, *outside: Outside) -> None:
     await cluster.client.patch(Parcel.ref, "p", {"spec": {"text": "b"}}, "default")
 
 
-# -- as it should be --------------------------------------------------------------------------------------------------
+# -- a correct operator --------------------------------------------------------------------------------------------------
 
 
 def careful(outside: Outside) -> Operator:
     async def reconcile(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
         await ctx.apply(box(f"{obj.name}-{obj.spec.text}"))
-        outside[obj.name] = 1  # once is enough, and twice is no more
+        outside[obj.name] = 1  # idempotent
         ctx.condition("Ready", True, "Sent")
         return None
 
@@ -65,7 +65,7 @@ def test_a_careful_operator_passes() -> None:
 # -- a stale read -----------------------------------------------------------------------------------------------------
 
 
-async def believes_its_cache(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+async def trusts_its_cache(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
     if not ctx.children(ConfigMap):
         child = ctx._adopted(box("", generateName=f"{obj.name}-"))
         del child["metadata"]["name"]
@@ -77,7 +77,7 @@ async def believes_its_cache(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any
 
 def test_a_stale_read_is_found() -> None:
     with pytest.raises(Diverged) as caught:
-        explore(operator_of(believes_its_cache), sent_and_changed, **BARE)
+        explore(operator_of(trusts_its_cache), sent_and_changed, **BARE)
     assert caught.value.seed == "stale:1"
     lines = str(caught.value).splitlines()
     assert lines[0].startswith("stale:1 changes the end state (case ")
@@ -92,7 +92,7 @@ def test_a_stale_read_is_found() -> None:
 
 
 def remembers() -> Operator:
-    """What it has to undo it knows from having seen it."""
+    """Remember observed objects in order to undo them later."""
     last: dict[str, str] = {}
 
     async def reconcile(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
@@ -119,7 +119,7 @@ def test_a_missed_event_is_found() -> None:
 # -- a crash between two writes ---------------------------------------------------------------------------------------
 
 
-def charges_after_it_said_so(outside: Outside) -> Operator:
+def records_before_charging(outside: Outside) -> Operator:
     async def reconcile(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
         if not (obj.raw.get("status") or {}).get("charged"):
             await ctx.client.patch(Parcel.ref, obj.name, {"status": {"charged": True}}, "default", subresource="status")
@@ -132,18 +132,18 @@ def charges_after_it_said_so(outside: Outside) -> Operator:
 
 def test_a_crash_between_two_writes_is_found() -> None:
     with pytest.raises(Diverged) as caught:
-        explore(charges_after_it_said_so, sent_and_changed, outside=dict, **BARE)
+        explore(records_before_charging, sent_and_changed, outside=dict, **BARE)
     assert caught.value.seed == "crash-after:1"
     text = str(caught.value)
     assert "write 1  post: patch Parcel default/p status  <- crash-after" in text
     assert ".state.p: 1 -> nothing" in text
 
 
-# -- around it --------------------------------------------------------------------------------------------------------
+# -- reports and options --------------------------------------------------------------------------------------------------------
 
 
-def test_a_case_can_be_replayed_and_ends_in_the_same_words() -> None:
-    exploration = Exploration(operator_of(believes_its_cache), sent_and_changed, **BARE)
+def test_a_replayed_case_has_the_same_report() -> None:
+    exploration = Exploration(operator_of(trusts_its_cache), sent_and_changed, **BARE)
     texts = []
     for _ in range(2):
         with pytest.raises(Diverged) as caught:
@@ -155,31 +155,31 @@ def test_a_case_can_be_replayed_and_ends_in_the_same_words() -> None:
         exploration.explore(only="error:77")
 
 
-def test_of_two_faults_the_one_that_matters_is_shown() -> None:
+def test_the_report_shows_the_relevant_fault_of_two() -> None:
     with pytest.raises(Diverged) as caught:
-        explore(operator_of(believes_its_cache), sent_and_changed, faults=("stale+error",), **BARE)
+        explore(operator_of(trusts_its_cache), sent_and_changed, faults=("stale+error",), **BARE)
     assert caught.value.seed == "stale:1"
 
 
-def test_what_may_differ_can_be_left_out() -> None:
-    explore(operator_of(believes_its_cache), sent_and_changed, only="stale:1", leave_out=("configmaps",), **BARE)
+def test_fields_can_be_ignored() -> None:
+    explore(operator_of(trusts_its_cache), sent_and_changed, only="stale:1", leave_out=("configmaps",), **BARE)
 
 
-def test_few_of_many_cases_are_spread_and_an_earlier_one_is_looked_for() -> None:
+def test_limited_cases_are_spread_evenly_and_earlier_points_are_tried() -> None:
     with pytest.raises(Diverged) as caught:
         explore(remembers, sent_and_changed, faults=("down/1m",), limit=1, **BARE)
     assert caught.value.seed == "down:2/1m"
     assert "(case 3 of 5)" in str(caught.value)
 
 
-def test_it_is_told_when_not_all_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_on_cases_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("setpoint.testing.exploring.LIMIT", 1)
-    exploration = Exploration(operator_of(believes_its_cache), sent_and_changed, **BARE)
+    exploration = Exploration(operator_of(trusts_its_cache), sent_and_changed, **BARE)
     with pytest.warns(UserWarning, match="explore: 1 of 3 cases are tried; more with limit="):
         exploration.explore(faults=("error",))
 
 
-def test_what_is_there_before_the_scenario() -> None:
+def test_a_snapshot_is_the_start_of_every_case() -> None:
     @prepared(nodes=0, **BARE)
     async def with_a_box(cluster: VirtualCluster) -> None:
         await cluster.client.create(box("other"))
@@ -191,7 +191,7 @@ def test_what_is_there_before_the_scenario() -> None:
     assert found.tried == found.writes > 1
 
 
-def test_a_scenario_that_relies_on_something_without_waiting_for_it() -> None:
+def test_a_scenario_that_does_not_wait_is_reported() -> None:
     async def hasty(cluster: VirtualCluster, outside: Outside) -> None:
         await cluster.client.create(parcel("a"))
         await cluster.settle()
@@ -201,32 +201,32 @@ def test_a_scenario_that_relies_on_something_without_waiting_for_it() -> None:
         explore(careful, hasty, outside=dict, only="down:1/1m", **BARE)
 
 
-def test_a_child_that_comes_and_goes_unheard_is_made_again() -> None:
-    """Its coming was lost with a watch that expired, and when all is listed again it is gone: no change to be told."""
+def test_a_child_whose_creation_and_deletion_were_missed_is_created_again() -> None:
+    """The creation was lost with an expired watch, and the new list no longer has the object: there is no event."""
 
-    async def taken_away(cluster: VirtualCluster, outside: Outside) -> None:
+    async def removed(cluster: VirtualCluster, outside: Outside) -> None:
         await cluster.client.create(parcel("a"))
         await cluster.until(lambda: cluster.find(ConfigMap.ref, "p-a"))
         await cluster.client.delete(ConfigMap.ref, "p-a", "default")
 
-    explore(careful, taken_away, outside=dict, only="expire-watch:2", **BARE)
+    explore(careful, removed, outside=dict, only="expire-watch:2", **BARE)
 
 
-def test_an_operator_that_does_not_come_back() -> None:
+def test_an_operator_that_fails_to_restart_is_reported() -> None:
     starts = 0
 
     def once() -> Operator:
         nonlocal starts
         starts += 1
-        if starts > 3:  # one to see its kinds, one in peace, one under the fault
+        if starts > 3:  # one to read its kinds, one without faults, one with the fault
             raise RuntimeError("once and never again")
-        return operator_of(believes_its_cache)
+        return operator_of(trusts_its_cache)
 
     with pytest.raises(Diverged, match="the scenario failed: RuntimeError: once and never again"):
         explore(once, sent_and_changed, only="crash-after:1", **BARE)
 
 
-def test_an_operator_that_is_never_ready_again() -> None:
+def test_an_operator_that_is_not_ready_after_a_restart_is_reported() -> None:
     async def undefined(cluster: VirtualCluster) -> None:
         await cluster.client.create(parcel("a"))
         await cluster.instant()
@@ -234,21 +234,21 @@ def test_an_operator_that_is_never_ready_again() -> None:
         await cluster.settle()
 
     with pytest.raises(Diverged, match="the cluster does not settle: post is not ready 600 s after its restart"):
-        explore(operator_of(believes_its_cache), undefined, only="crash-after:1", **BARE)
+        explore(operator_of(trusts_its_cache), undefined, only="crash-after:1", **BARE)
 
 
-def test_a_scenario_that_fails_in_peace_fails_as_itself() -> None:
+def test_a_scenario_that_fails_without_faults_raises_its_own_error() -> None:
     async def wrong(cluster: VirtualCluster) -> None:
         raise AssertionError("mine")
 
     with pytest.raises(AssertionError, match=r"^mine$"):
-        explore(operator_of(believes_its_cache), wrong, **BARE)
+        explore(operator_of(trusts_its_cache), wrong, **BARE)
 
 
-def test_unrest_is_found() -> None:
-    async def restless(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+def test_endless_writes_are_found() -> None:
+    async def never_quiescent(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
         await ctx.apply(box(f"{obj.name}-{ctx.clock.monotonic():.0f}"))
         return Result(requeue_after=4)
 
     with pytest.raises(AssertionError, match="did not settle within"):
-        explore(operator_of(restless), sent_and_changed, **BARE)
+        explore(operator_of(never_quiescent), sent_and_changed, **BARE)

@@ -1,4 +1,4 @@
-"""Faults by a plan: what each does to an operator, and that it is over at the end."""
+"""Faults of a plan: the effect of each on an operator, and that it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ConfigMap = Kind("v1", "ConfigMap")
 
 
 class Scribe:
-    """Copies notes, and remembers when it looked at which text. One for each start."""
+    """An operator that copies notes and records which text it read when; one instance for each start."""
 
     def __init__(self, seen: list[tuple[float, str]]) -> None:
         self.seen = seen
@@ -48,7 +48,7 @@ def note(text: str) -> dict[str, Any]:
 
 
 async def under(cluster: VirtualCluster, plan: str) -> Scribe:
-    """A note is made, and two seconds later changed, while the plan is at work."""
+    """Create a note and change it two seconds later, while the plan is active."""
     scribe = Scribe([])
     async with cluster.running(scribe.operator):
         scribe.began = cluster.clock.monotonic()
@@ -68,7 +68,7 @@ async def under(cluster: VirtualCluster, plan: str) -> Scribe:
 @pytest.mark.parametrize(
     ("plan", "seen", "starts"),
     [
-        # In peace it looks again when it hears of its own copy.
+        # Without faults it reconciles again when its own copy arrives.
         ("peace", [(0, "a"), (0, "a"), (2, "b"), (2, "b")], 1),
         ("error:1", [(0, "a"), (0.005, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
         ("too-many:1", [(0, "a"), (0.005, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
@@ -88,7 +88,7 @@ async def under(cluster: VirtualCluster, plan: str) -> Scribe:
         ("down:1+crash-after:1/5s", [(1, "a"), (6, "b"), (6, "b")], 3),
     ],
 )
-def test_what_each_fault_does(plan: str, seen: list[tuple[float, str]], starts: int) -> None:
+def test_effect_of_each_fault(plan: str, seen: list[tuple[float, str]], starts: int) -> None:
     @bare
     async def run(cluster: VirtualCluster) -> None:
         scribe = await under(cluster, plan)
@@ -99,7 +99,7 @@ def test_what_each_fault_does(plan: str, seen: list[tuple[float, str]], starts: 
 
 
 @bare
-async def test_a_conflict_comes_with_a_change(cluster: VirtualCluster) -> None:
+async def test_a_conflict_is_caused_by_a_write(cluster: VirtualCluster) -> None:
     async with cluster.running(Scribe([]).operator):
         await cluster.client.create(note("a"))
         await cluster.settle()
@@ -115,7 +115,7 @@ async def test_a_conflict_comes_with_a_change(cluster: VirtualCluster) -> None:
 
 
 @bare
-async def test_after_a_rewind_the_past_is_seen_first(cluster: VirtualCluster) -> None:
+async def test_a_rewind_replays_past_events(cluster: VirtualCluster) -> None:
     scribe = Scribe([])
     async with cluster.running(scribe.operator):
         await cluster.client.create(note("a"))
@@ -136,7 +136,7 @@ async def test_a_stale_cache_is_stale_after_a_restart_too(cluster: VirtualCluste
         scribe.seen.clear()
         scribe.began = cluster.clock.monotonic()
         async with cluster.faults("stale:1/5s+crash-after:2"):
-            # The first write finds nothing new, and the cache stands still from there.
+            # The cache is frozen after the first write.
             await cluster.client.patch(ConfigMap.ref, "copy", {"data": {"text": "x"}}, "default")
             await cluster.sleep(0.5)
             await cluster.client.patch(Note.ref, "n", {"spec": {"text": "b"}}, "default")
@@ -146,7 +146,7 @@ async def test_a_stale_cache_is_stale_after_a_restart_too(cluster: VirtualCluste
 
 
 @virtual(nodes=2, controllers=("node-lifecycle-controller",), scheduler=False)
-async def test_a_node_is_cut_off_for_a_while(cluster: VirtualCluster) -> None:
+async def test_a_node_is_partitioned_temporarily(cluster: VirtualCluster) -> None:
     async def readiness() -> str:
         node = await cluster.client.get(("v1", "Node"), "node-2")
         return str(next(each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"))
@@ -160,7 +160,7 @@ async def test_a_node_is_cut_off_for_a_while(cluster: VirtualCluster) -> None:
 
 
 @bare
-async def test_noise_is_survived(cluster: VirtualCluster) -> None:
+async def test_an_operator_survives_random_faults(cluster: VirtualCluster) -> None:
     scribe = Scribe([])
     async with cluster.running(scribe.operator):
         async with cluster.faults("noise:3/1m"):
@@ -174,7 +174,7 @@ async def test_noise_is_survived(cluster: VirtualCluster) -> None:
 
 
 @bare
-async def test_a_fault_that_never_comes_is_an_error(cluster: VirtualCluster) -> None:
+async def test_a_fault_that_is_never_injected_is_an_error(cluster: VirtualCluster) -> None:
     async with cluster.running(Scribe([]).operator):
         with pytest.raises(AssertionError, match="error:9 was never injected: there were 3 writes and 2 events"):
             async with cluster.faults("error:1+error:9"):
@@ -182,7 +182,7 @@ async def test_a_fault_that_never_comes_is_an_error(cluster: VirtualCluster) -> 
                 await cluster.settle()
         with pytest.raises(ZeroDivisionError):
             async with cluster.faults("error:1"):
-                raise ZeroDivisionError  # and not a group, nor that the fault did not come
+                raise ZeroDivisionError  # neither an exception group nor the error about the missing fault
         async with cluster.faults("peace"):
             with pytest.raises(RuntimeError, match="only one at a time"):
                 async with cluster.faults("peace"):
@@ -200,13 +200,13 @@ async def test_an_operator_is_stopped_and_started_by_its_name(cluster: VirtualCl
         await cluster.start("scribe")
         await cluster.settle()
         assert scribe.seen and scribe.starts == 2
-        with pytest.raises(ValueError, match="scribe runs already"):
+        with pytest.raises(ValueError, match="scribe is already running"):
             async with cluster.running(scribe.operator):
                 pass
 
 
 @bare
-async def test_who_is_not_there_cannot_be_disturbed(cluster: VirtualCluster) -> None:
+async def test_an_unknown_component_is_rejected(cluster: VirtualCluster) -> None:
     with pytest.raises(ValueError, match="no component ghost is running; available are: controllers, scheduler"):
         cluster.faults("error:1", of="ghost")
     with pytest.raises(ValueError, match="no operator is running"):
@@ -214,7 +214,7 @@ async def test_who_is_not_there_cannot_be_disturbed(cluster: VirtualCluster) -> 
 
 
 @bare
-async def test_components_can_be_disturbed_too(cluster: VirtualCluster) -> None:
+async def test_faults_in_built_in_components(cluster: VirtualCluster) -> None:
     with pytest.raises(AssertionError, match="was never injected"):
         async with cluster.faults("error:1", of=("controllers", "scheduler")):
             await cluster.sleep(1)

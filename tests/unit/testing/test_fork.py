@@ -1,4 +1,4 @@
-"""Copies of a cluster: what happens in one is not seen in the other, and both come to the same end."""
+"""Forks of a cluster: changes in one are not visible in the other, and both reach the same end state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import AlreadyExists
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator
 from setpoint.testing import Snapshot, VirtualCluster, prepared, run_virtual, virtual, virtual_cluster
 from setpoint.testing.end_state import differences, end_state
-
-Obj = dict[str, Any]
 
 PODS, DEPLOYMENTS, CONFIG_MAPS = builtin("pods"), builtin("deployments", "apps"), builtin("configmaps")
 JOBS, CLAIMS = builtin("jobs", "batch"), builtin("persistentvolumeclaims")
@@ -31,21 +30,25 @@ def template(app: str, **more: Any) -> Obj:
 
 def workload(kind: str, name: str, replicas: int, **more: Any) -> Obj:
     return {
-        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name), **more},
-    }  # fmt: skip
+    }
 
 
 def job(name: str, completions: int, seconds: int) -> Obj:
     work = template(name, restartPolicy="Never", container={"image": "busybox", "command": ["sleep", str(seconds)]})
     return {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"completions": completions, "parallelism": 2, "template": work},
-    }  # fmt: skip
+    }
 
 
 async def busy(cluster: VirtualCluster) -> None:
-    """Much is half done at the end: a rollout, a Job, a StatefulSet that starts one Pod after the other."""
+    """Leave much work unfinished: a rollout, a Job, a StatefulSet that starts one Pod after the other."""
     create = cluster.client.create
     await create(workload("Deployment", "web", 6))
     await create(workload("Deployment", "still", 2))
@@ -57,9 +60,11 @@ async def busy(cluster: VirtualCluster) -> None:
     }
     await create(workload("StatefulSet", "db", 3, serviceName="db", volumeClaimTemplates=[claim], minReadySeconds=10))
     service = {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
-    }  # fmt: skip
+    }
     await create(service)
     await cluster.sleep(50)
     slow = {"spec": {"minReadySeconds": 15, "template": template("web", container={"image": "nginx:1.27"})}}
@@ -67,8 +72,8 @@ async def busy(cluster: VirtualCluster) -> None:
     await cluster.sleep(5)
 
 
-async def lives(cluster: VirtualCluster) -> dict[str, tuple[str, str, int]]:
-    """Of the Pods that run: uid, container id and restarts, by name."""
+async def container_identities(cluster: VirtualCluster) -> dict[str, tuple[str, str, int]]:
+    """Return uid, container id and restarts of the running Pods, by name."""
     return {
         pod["metadata"]["name"]: (pod["metadata"]["uid"], found["containerID"], found["restartCount"])
         for pod in await cluster.all(PODS)
@@ -78,32 +83,32 @@ async def lives(cluster: VirtualCluster) -> dict[str, tuple[str, str, int]]:
 
 
 @virtual(nodes=3)
-async def test_a_fork_of_a_busy_cluster_comes_to_the_same_end(cluster: VirtualCluster) -> None:
+async def test_a_fork_of_a_busy_cluster_reaches_the_same_end_state(cluster: VirtualCluster) -> None:
     await busy(cluster)
     found = await cluster.client.get(JOBS, "work", "default")
     assert 0 < found["status"]["succeeded"] < 6, "the Job is half done"
     rollout = (await cluster.client.get(DEPLOYMENTS, "web", "default"))["status"]
     assert 0 < rollout["updatedReplicas"] < 6, "and so is the rollout"
-    before = await lives(cluster)
+    before = await container_identities(cluster)
     async with cluster.fork() as other:
         assert other.clock.now() == cluster.clock.now()
-        assert await lives(other) == before
+        assert await container_identities(other) == before
         await cluster.sleep(300)
         assert differences(await end_state(cluster.client), await end_state(other.client)) == ""
         assert (await other.client.get(JOBS, "work", "default"))["status"]["succeeded"] == 6
         for each in (cluster, other):
-            after = await lives(each)
+            after = await container_identities(each)
             for name in before:
                 if name.startswith(("still", "db")):
                     assert after[name] == before[name], "what runs goes on running"
         assert len(await other.all(CLAIMS)) == 3
         async with other.fork() as third:
             await third.sleep(60)
-            assert third.embedded.journal.news == 0, "nothing is left to do, and so nothing is done"
+            assert third.embedded.write_log.change_count == 0, "nothing is left to do, and so nothing is done"
 
 
 @virtual(nodes=1)
-async def test_what_happens_in_one_is_not_seen_in_the_other(cluster: VirtualCluster) -> None:
+async def test_changes_in_a_fork_are_not_visible_in_the_original(cluster: VirtualCluster) -> None:
     await cluster.client.create(config_map("before"))
     revision = (await cluster.client.list(CONFIG_MAPS, "default")).resource_version
     async with (
@@ -123,7 +128,7 @@ async def test_what_happens_in_one_is_not_seen_in_the_other(cluster: VirtualClus
         names = {each["metadata"]["name"] for each in await other.all(CONFIG_MAPS)}
         assert "there" in names and not names & {"before", "here"}
 
-        # Components belong to one of them alone.
+        # Components belong to one cluster.
         await other.kill("controllers")
         await cluster.client.create(workload("Deployment", "web", 1))
         await other.client.create(workload("Deployment", "web", 1))
@@ -134,7 +139,7 @@ async def test_what_happens_in_one_is_not_seen_in_the_other(cluster: VirtualClus
 
 @virtual(nodes=0)
 async def test_watches_resume_in_a_fork(cluster: VirtualCluster) -> None:
-    """Its history is that of the original."""
+    """The history of a fork is that of the original."""
     revision = (await cluster.client.list(CONFIG_MAPS, "default")).resource_version
     await cluster.client.create(config_map("one"))
     async with cluster.fork() as other:
@@ -149,8 +154,8 @@ async def test_watches_resume_in_a_fork(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
-async def test_nothing_new_is_called_as_what_is_there(cluster: VirtualCluster) -> None:
-    """Also in the fork of a fork, whose components draw as many numbers as those of the first."""
+async def test_generated_names_do_not_collide(cluster: VirtualCluster) -> None:
+    """This includes the fork of a fork, whose components draw as many random numbers as those of the first."""
     made = [await cluster.client.create(config_map("one"))]
     async with cluster.fork() as other:
         made.append(await other.client.create(config_map("two")))
@@ -161,7 +166,7 @@ async def test_nothing_new_is_called_as_what_is_there(cluster: VirtualCluster) -
 
 
 @virtual(nodes=0)
-async def test_tokens_are_known_in_a_fork(cluster: VirtualCluster) -> None:
+async def test_tokens_are_valid_in_a_fork(cluster: VirtualCluster) -> None:
     await cluster.settle()
     group = "authentication.k8s.io/v1"
     request = {"apiVersion": group, "kind": "TokenRequest", "spec": {}}
@@ -194,11 +199,13 @@ tea = Operator("tea", Controller(Teapot, brew, owns=(Kind("v1", "ConfigMap"),)))
 
 
 @virtual(nodes=0)
-async def test_custom_kinds_are_there_and_operators_are_started(cluster: VirtualCluster) -> None:
+async def test_custom_kinds_exist_and_operators_can_be_started(cluster: VirtualCluster) -> None:
     teapot = {
-        "apiVersion": "example.com/v1", "kind": "Teapot", "metadata": {"name": "brown", "namespace": "default"},
+        "apiVersion": "example.com/v1",
+        "kind": "Teapot",
+        "metadata": {"name": "brown", "namespace": "default"},
         "spec": {"cups": 2},
-    }  # fmt: skip
+    }
     async with cluster.running(tea):
         await cluster.client.create(teapot)
         await cluster.settle()
@@ -217,7 +224,7 @@ async def test_custom_kinds_are_there_and_operators_are_started(cluster: Virtual
 
 
 async def forked(start: Snapshot | None = None, **options: Any) -> str:
-    """What is done in a fork, as a fingerprint."""
+    """Return the digest of what happens in a fork."""
     async with virtual_cluster(start=start, **options) as cluster:
         await cluster.client.create(workload("Deployment", "more", 2))
         await cluster.settle()
@@ -235,7 +242,7 @@ async def with_web(cluster: VirtualCluster) -> None:
     await cluster.sleep(20.3)
 
 
-def test_a_snapshot_serves_many_loops_and_each_does_the_same() -> None:
+def test_a_snapshot_starts_many_equal_clusters() -> None:
     snapshot = with_web.snapshot()
     first = run_virtual(forked, snapshot)
     assert run_virtual(forked, with_web.snapshot()) == first
@@ -243,8 +250,8 @@ def test_a_snapshot_serves_many_loops_and_each_does_the_same() -> None:
     assert prepared_runs == 1
 
 
-def test_clusters_in_several_threads_do_not_disturb_one_another() -> None:
-    """Let alone those in several processes."""
+def test_clusters_in_several_threads_are_independent() -> None:
+    """Each thread has its own event loop and cluster."""
     snapshot = with_web.snapshot()
     with ThreadPoolExecutor(3) as threads:
         found = {each.result() for each in [threads.submit(run_virtual, forked, snapshot) for _ in range(3)]}
@@ -252,14 +259,14 @@ def test_clusters_in_several_threads_do_not_disturb_one_another() -> None:
 
 
 @virtual(start=with_web)
-async def test_a_test_begins_where_the_preparation_ended(cluster: VirtualCluster) -> None:
+async def test_a_test_starts_from_the_prepared_state(cluster: VirtualCluster) -> None:
     assert (cluster.clock.now() - with_web.snapshot().now).total_seconds() == 0
     assert cluster.clock.monotonic() == 0
-    found = await lives(cluster)
+    found = await container_identities(cluster)
     assert len(found) == 2 and len(await cluster.all(builtin("nodes"), "")) == 1
     await cluster.client.create(workload("Deployment", "more", 2))
     await cluster.settle()
-    assert (await lives(cluster)).items() > found.items()
+    assert (await container_identities(cluster)).items() > found.items()
 
 
 @virtual(start=with_web, nodes=2)

@@ -1,11 +1,11 @@
-"""Clusters in real time: several at once do not disturb one another."""
+"""Clusters in real time: several at once are independent."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
 from setpoint.client.kubeconfig import Kubeconfig
 from setpoint.client.resources import builtin
 from setpoint.system import SystemClock
@@ -25,7 +25,7 @@ async def names(cluster: LiveCluster, make: str = "") -> set[str]:
         await client.close()
 
 
-def test_two_at_once(tmp_path: Path) -> None:
+def test_two_clusters_at_the_same_time(tmp_path: Path) -> None:
     with live_cluster(tmp_path / "one", nodes=0) as one, live_cluster(tmp_path / "other", nodes=0) as other:
         assert one.url != other.url
         assert "here" in asyncio.run(names(one, make="here"))

@@ -1,4 +1,4 @@
-"""Plans of what is to go wrong: their text says all there is to them."""
+"""Fault plans: their text contains everything."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def some_fault(draw: st.DrawFn) -> Fault:
 
 
 @given(st.lists(some_fault(), max_size=5))
-def test_what_is_printed_is_read_as_the_same(faults: list[Fault]) -> None:
+def test_a_printed_plan_parses_to_the_same_plan(faults: list[Fault]) -> None:
     plan = Plan(tuple(faults))
     assert Plan.parse(str(plan)) == plan
 
 
 @given(st.text(alphabet="abcdehrsty-:+@/0123456789. ", max_size=40))
-def test_whatever_is_read_is_printed_so_that_it_is_the_same(text: str) -> None:
+def test_any_parsed_plan_survives_a_round_trip(text: str) -> None:
     try:
         plan = Plan.parse(text)
     except BadPlan:
@@ -67,7 +67,7 @@ def test_short_forms(text: str, printed: str) -> None:
         ("error:1+" * 30 + "error:1", "at most 20 faults"),
     ],
 )
-def test_what_is_no_plan(text: str, complaint: str) -> None:
+def test_invalid_plans_are_rejected(text: str, complaint: str) -> None:
     with pytest.raises(BadPlan) as caught:
         Plan.parse(text)
     assert complaint in str(caught.value)
@@ -81,12 +81,12 @@ def test_what_is_no_plan(text: str, complaint: str) -> None:
         ("stale+drop-watch", "all about writes, or all about events"),
     ],
 )
-def test_what_can_not_be_tried_at_every_point(text: str, complaint: str) -> None:
+def test_faults_that_cannot_be_explored_are_rejected(text: str, complaint: str) -> None:
     with pytest.raises(BadPlan, match=complaint):
         Plan.template(text)
 
 
-def test_a_template_at_a_point() -> None:
+def test_a_template_is_applied_at_a_point() -> None:
     assert str(Plan.template("stale/3s+crash-after").at_point(4)) == "stale:4/3s+crash-after:4"
 
 

@@ -1,4 +1,4 @@
-"""The plugin, and the page that tells how to use it: its code is run as it stands there."""
+"""The pytest plugin, and the examples of its page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_pytest(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_the_page_is_true(tmp_path: Path) -> None:
+def test_examples_of_the_page_pass(tmp_path: Path) -> None:
     assert len(BLOCKS) == PAGE.count("```python"), "each says what to call it"
     for name, code in BLOCKS.items():
         if name != "test_any_language.py" or shutil.which("kubectl"):
@@ -44,7 +44,7 @@ def test_the_page_is_true(tmp_path: Path) -> None:
     assert failure in shown, shown
 
 
-def test_the_page_tells_of_every_fault() -> None:
+def test_the_page_describes_every_fault() -> None:
     assert {kind for kind in KINDS if f"`{kind}:" not in PAGE} == set()
 
 
@@ -86,19 +86,19 @@ async def test_no_rest(cluster):
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_somebody_elses_cluster_stays_theirs(tmp_path: Path) -> None:
+def test_an_overridden_cluster_fixture_is_used(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef cluster():\n    return 'mine'\n")
     (tmp_path / "test_mine.py").write_text("def test_mine(cluster):\n    assert cluster == 'mine'\n")
     assert "1 passed" in run_pytest(tmp_path).stdout
 
 
 @pytest.mark.parametrize("flag", ["--markers", "--fixtures"])
-def test_it_tells_of_itself(tmp_path: Path, flag: str) -> None:
+def test_fixtures_and_markers_are_documented(tmp_path: Path, flag: str) -> None:
     shown = run_pytest(tmp_path, flag).stdout
     assert ("cluster(**options)" if flag == "--markers" else "live_cluster") in shown
 
 
-def test_it_costs_nothing_where_it_is_not_used() -> None:
+def test_an_unused_plugin_loads_no_cluster() -> None:
     script = "import sys, setpoint.testing.plugin; print(sorted(m for m in sys.modules if m.startswith('setpoint')))"
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", script]
@@ -106,7 +106,7 @@ def test_it_costs_nothing_where_it_is_not_used() -> None:
     assert loaded.stdout == "['setpoint', 'setpoint.testing', 'setpoint.testing.plugin']\n"
 
 
-def test_the_clock_in_the_tests_hand(tmp_path: Path) -> None:
+def test_the_virtual_time_fixture_advances_time(tmp_path: Path) -> None:
     (tmp_path / "test_time.py").write_text(
         """
 async def test_alone(virtual_time, tmp_path):

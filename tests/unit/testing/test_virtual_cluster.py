@@ -1,4 +1,4 @@
-"""A whole cluster in virtual time: hours pass in a moment, and the same seed does the same again."""
+"""A cluster in virtual time: hours pass in a moment, and the same seed gives the same run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,9 +24,11 @@ PODS, DEPLOYMENTS = builtin("pods"), builtin("deployments", "apps")
 def web(replicas: int) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-    }  # fmt: skip
+    }
 
 
 async def all_run(cluster: VirtualCluster, count: int) -> bool:
@@ -35,7 +38,7 @@ async def all_run(cluster: VirtualCluster, count: int) -> bool:
 
 
 @virtual(nodes=3)
-async def test_pods_come_up_and_are_replaced(cluster: VirtualCluster) -> None:
+async def test_pods_start_and_are_replaced(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(3))
     await cluster.until(lambda: all_run(cluster, 3), within=30)
     gone = (await cluster.all(PODS))[0]["metadata"]["name"]
@@ -53,7 +56,7 @@ async def test_an_hour_passes_in_a_moment(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=2)
-async def test_what_happens_while_a_component_is_away_is_made_up_for(cluster: VirtualCluster) -> None:
+async def test_a_restarted_component_catches_up(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(4))
     await cluster.until(lambda: all_run(cluster, 4))
     await cluster.kill("controllers", "scheduler")
@@ -65,7 +68,7 @@ async def test_what_happens_while_a_component_is_away_is_made_up_for(cluster: Vi
     await cluster.until(lambda: all_run(cluster, 4))
 
 
-def test_a_wait_that_nobody_can_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_without_timers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("setpoint.testing.virtual_time._SOCKET_TIMEOUT", 0.0)
 
     async def main() -> None:
@@ -94,7 +97,7 @@ def test_sleepers_wake_in_order() -> None:
 
 
 async def history(seed: int) -> str:
-    """A fingerprint of every revision of a cluster in which a good deal happens."""
+    """Return the digest of all revisions of a busy cluster."""
     async with virtual_cluster(seed=seed) as cluster:
         await cluster.client.create(web(5))
         await cluster.sleep(20)
@@ -109,7 +112,7 @@ async def history(seed: int) -> str:
 
 @functools.cache
 def in_this_process() -> str:
-    """In which others have been at work before."""
+    """Return the history in this process, in which other tests have run before."""
     return run_virtual(history, 5)
 
 
@@ -118,20 +121,23 @@ def test_the_same_seed_gives_the_same_revisions() -> None:
     assert run_virtual(history, 6) != in_this_process()
 
 
-def test_also_in_another_process_where_strings_hash_otherwise() -> None:
+def test_the_hash_seed_of_the_process_does_not_matter() -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_virtual_cluster as t; "
         "print(t.run_virtual(t.history, 5))"
     )
     here = os.path.dirname(__file__)
     done = subprocess.run(
-        [sys.executable, "-c", program, here], env={**os.environ, "PYTHONHASHSEED": "1"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program, here],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == in_this_process() + "\n"
 
 
-def test_the_shortest_wait_takes_time() -> None:
+def test_the_shortest_sleep_advances_time() -> None:
     async def main() -> int:
         clock, waits = VirtualClock(), 0
         await clock.sleep(4000)
@@ -152,7 +158,7 @@ def test_time_stands_still_while_a_thread_works() -> None:
         async def beside() -> None:
             for _ in range(100):
                 await asyncio.sleep(0)
-            let_go.set()  # all turns of the loop that cost no time are over
+            let_go.set()  # no callback of the loop is ready any more
             await clock.sleep(3600)
 
         async with asyncio.TaskGroup() as tasks:
@@ -163,11 +169,25 @@ def test_time_stands_still_while_a_thread_works() -> None:
     assert run_virtual(main) == 0.0
 
 
+class SlowExecutor(ThreadPoolExecutor):
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        threading.Event().wait(0.05)
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_end_of_a_loop_waits_for_its_threads() -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(SlowExecutor())
+
+    run_virtual(main)
+
+
 POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}
 
 
 @virtual(nodes=1, audit=POLICY)
-async def test_what_is_asked_is_told(cluster: VirtualCluster) -> None:
+async def test_the_audit_log_has_all_requests(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(1))
     await cluster.until(lambda: all_run(cluster, 1), within=30)
     events = cluster.audited()
@@ -180,7 +200,7 @@ async def test_what_is_asked_is_told(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
-async def test_nothing_is_told_without_a_policy(cluster: VirtualCluster) -> None:
+async def test_without_a_policy_there_is_no_audit_log(cluster: VirtualCluster) -> None:
     with pytest.raises(ValueError, match="nothing is audited: the cluster has no policy"):
         cluster.audited()
     with pytest.raises(ConfigError, match=r"audit policy: .*rules.0..level: Unsupported value"):

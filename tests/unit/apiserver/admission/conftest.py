@@ -1,18 +1,12 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from admission_world import FixedIds, ManualClock, World
+from admission_attributes import FixedIds, ManualClock, ObjectReader
 
 
 @pytest.fixture
-def world() -> World:
-    found = World()
+def reader() -> ObjectReader:
+    found = ObjectReader()
     found.put("", "namespaces", "", "ns", status={"phase": "Active"})
     return found
 

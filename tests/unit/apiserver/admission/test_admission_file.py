@@ -1,4 +1,4 @@
-"""What plugins are told by `--admission-control-config-file`, through the front door."""
+"""The configuration of plugins by `--admission-control-config-file`, through the API."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_door import LIMITED_TOKEN, FrontDoor
+from server_harness import LIMITED_TOKEN, ServerHarness
 
 from setpoint.cluster.config import ConfigError
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
-Opening = Callable[..., AbstractAsyncContextManager[FrontDoor]]
+Opening = Callable[..., AbstractAsyncContextManager[ServerHarness]]
 SECURITY = {"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration"}
 EVENTS = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
 QUOTA = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration"}
@@ -23,19 +23,19 @@ TOLERATIONS = {"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1
 
 
 def admission(**plugins: Obj) -> Obj:
-    listed = [{"name": name, "configuration": told} for name, told in plugins.items()]
+    listed = [{"name": name, "configuration": configuration} for name, configuration in plugins.items()]
     return {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": listed}
 
 
 @pytest.fixture
 def opening(tmp_path: Path, quiet_log: pytest.LogCaptureFixture) -> Opening:
     @asynccontextmanager
-    async def opened(told: Any, **settings: Any) -> AsyncIterator[FrontDoor]:
+    async def opened(configuration: Any, **settings: Any) -> AsyncIterator[ServerHarness]:
         file = tmp_path / "admission.yaml"
-        file.write_text(told if isinstance(told, str) else json.dumps(told))
-        door = await FrontDoor.open(admission_control_config_file=str(file), **settings)
-        yield door
-        await door.close()
+        file.write_text(configuration if isinstance(configuration, str) else json.dumps(configuration))
+        harness = await ServerHarness.open(admission_control_config_file=str(file), **settings)
+        yield harness
+        await harness.close()
 
     return opened
 
@@ -44,83 +44,83 @@ def pod(name: str = "p", **spec: Any) -> Obj:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
-PRIVILEGED = {"containers": [{"name": "c", "image": "i", "securityContext": {"privileged": True}}]}
+PRIVILEGED: Obj = {"containers": [{"name": "c", "image": "i", "securityContext": {"privileged": True}}]}
 
 
 async def test_pod_security_has_defaults_and_exemptions(opening: Opening) -> None:
-    told = SECURITY | {
+    configuration = SECURITY | {
         "defaults": {"enforce": "baseline", "enforce-version": "v1.30", "warn": "restricted"},
         "exemptions": {"usernames": ["limited"], "namespaces": ["free"], "runtimeClasses": ["sandbox"]},
     }
-    async with opening(admission(PodSecurity=told)) as door:
-        reply = await door.post(f"{CORE}/pods", pod(**PRIVILEGED))
+    async with opening(admission(PodSecurity=configuration)) as harness:
+        reply = await harness.post(f"{CORE}/pods", pod(**PRIVILEGED))
         assert reply.status == 403 and 'violates PodSecurity "baseline:v1.30": privileged (' in reply.message
-        reply = await door.post(f"{CORE}/pods", pod())
+        reply = await harness.post(f"{CORE}/pods", pod())
         assert reply.status == 201 and 'would violate PodSecurity \\"restricted:latest\\"' in reply.warnings[0]
         # Exempt are users, namespaces and classes of runtimes.
         everybody = {"kind": "ClusterRole", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}
         rbac = "/apis/rbac.authorization.k8s.io/v1"
         rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-        await door.make(f"{rbac}/clusterroles", {"metadata": {"name": "all"}, "rules": [rule]})
+        await harness.make(f"{rbac}/clusterroles", {"metadata": {"name": "all"}, "rules": [rule]})
         user = {"kind": "User", "name": "limited", "apiGroup": "rbac.authorization.k8s.io"}
         bound = {"metadata": {"name": "all"}, "roleRef": everybody, "subjects": [user]}
-        await door.make(f"{rbac}/clusterrolebindings", bound)
-        reply = await door.post(f"{CORE}/pods", pod("of-limited", **PRIVILEGED), token=LIMITED_TOKEN)
+        await harness.make(f"{rbac}/clusterrolebindings", bound)
+        reply = await harness.post(f"{CORE}/pods", pod("of-limited", **PRIVILEGED), token=LIMITED_TOKEN)
         assert (reply.status, reply.warnings) == (201, [])
-        reply = await door.post("/api/v1/namespaces", {"metadata": {"name": "free"}})
+        reply = await harness.post("/api/v1/namespaces", {"metadata": {"name": "free"}})
         assert (reply.status, reply.warnings) == (201, [])
-        reply = await door.post("/api/v1/namespaces/free/pods", pod(**PRIVILEGED))
+        reply = await harness.post("/api/v1/namespaces/free/pods", pod(**PRIVILEGED))
         assert (reply.status, reply.warnings) == (201, [])
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        reply = await door.patch("/api/v1/namespaces/free", {"metadata": {"labels": labels}})
+        reply = await harness.patch("/api/v1/namespaces/free", {"metadata": {"labels": labels}})
         assert reply.warnings == [
             '299 - "namespace \\"free\\" is exempt from Pod Security, and the policy (enforce=restricted:v1.30) '
             'will be ignored"'
         ]
-        await door.make("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "h"})
-        reply = await door.post(f"{CORE}/pods", pod("boxed", runtimeClassName="sandbox", **PRIVILEGED))
+        await harness.make("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "h"})
+        reply = await harness.post(f"{CORE}/pods", pod("boxed", runtimeClassName="sandbox", **PRIVILEGED))
         assert (reply.status, reply.warnings) == (201, [])
         # Labels have the last word where there are any.
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
-        await door.patch("/api/v1/namespaces/other", {"metadata": {"labels": labels}})
-        assert (await door.post("/api/v1/namespaces/other/pods", pod(**PRIVILEGED))).status == 201
+        await harness.patch("/api/v1/namespaces/other", {"metadata": {"labels": labels}})
+        assert (await harness.post("/api/v1/namespaces/other/pods", pod(**PRIVILEGED))).status == 201
 
 
 async def test_events_are_limited(opening: Opening) -> None:
     limits = [{"type": "Namespace", "qps": 1, "burst": 2}]
     async with opening(
         admission(EventRateLimit=EVENTS | {"limits": limits}), enable_admission_plugins=["EventRateLimit"]
-    ) as door:
+    ) as harness:
 
         async def tell(number: int, namespace: str = "default") -> int:
             about = {"kind": "Pod", "name": "p", "namespace": namespace}
             event = {"metadata": {"name": f"e{number}"}, "involvedObject": about, "reason": "R", "message": "m"}
-            return (await door.post(f"/api/v1/namespaces/{namespace}/events", event)).status
+            return (await harness.post(f"/api/v1/namespaces/{namespace}/events", event)).status
 
         assert [await tell(number) for number in range(3)] == [201, 201, 429]
         assert await tell(9, "other") == 201
-        await door.clock.advance(1)
+        await harness.clock.advance(1)
         assert [await tell(number) for number in range(3, 5)] == [201, 429]
 
 
-async def test_pods_are_kept_to_nodes(opening: Opening) -> None:
-    told = """
+async def test_node_selectors_of_namespaces(opening: Opening) -> None:
+    configuration = """
 podNodeSelectorPluginConfig:
   clusterDefaultNodeSelector: tier=plain
   default: tier=plain,zone=a
 """
-    async with opening(told, enable_admission_plugins=["PodNodeSelector"]) as door:
-        made = await door.make(f"{CORE}/pods", pod())
+    async with opening(configuration, enable_admission_plugins=["PodNodeSelector"]) as harness:
+        made = await harness.make(f"{CORE}/pods", pod())
         assert made["spec"]["nodeSelector"] == {"tier": "plain"}
         for selector, why in (
             ({"tier": "gold"}, "pod node label selector conflicts with its namespace node label selector"),
             ({"zone": "b"}, "pod node label selector labels conflict with its namespace whitelist"),
             ({"disk": "ssd"}, "pod node label selector labels conflict with its namespace whitelist"),
         ):
-            reply = await door.post(f"{CORE}/pods", pod("q", nodeSelector=selector))
+            reply = await harness.post(f"{CORE}/pods", pod("q", nodeSelector=selector))
             assert (reply.status, reply.message) == (403, f'pods "q" is forbidden: {why}')
-        assert (await door.post(f"{CORE}/pods", pod("r", nodeSelector={"zone": "a"}))).status == 201
-        await door.make("/api/v1/namespaces/other/pods", pod(nodeSelector={"disk": "ssd"}))
+        assert (await harness.post(f"{CORE}/pods", pod("r", nodeSelector={"zone": "a"}))).status == 201
+        await harness.make("/api/v1/namespaces/other/pods", pod(nodeSelector={"disk": "ssd"}))
         for text, why in (
             ("tier", "invalid selector: [tier]"),
             ("a=b=c", "invalid selector: [a b c]"),
@@ -128,19 +128,19 @@ podNodeSelectorPluginConfig:
             ("a=b c", '[a]: Invalid value: "b c": a valid label must be an empty string or consist of '),
         ):
             notes = {"scheduler.alpha.kubernetes.io/node-selector": text}
-            await door.patch("/api/v1/namespaces/other", {"metadata": {"annotations": notes}})
-            reply = await door.post("/api/v1/namespaces/other/pods", pod("s"))
+            await harness.patch("/api/v1/namespaces/other", {"metadata": {"annotations": notes}})
+            reply = await harness.post("/api/v1/namespaces/other/pods", pod("s"))
             assert (reply.status, reply.message[: len(why)]) == (500, why)
 
 
-async def test_what_is_limited_needs_a_quota(opening: Opening) -> None:
+async def test_limited_resources_need_a_quota(opening: Opening) -> None:
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["vital"]}
     limited = [
         {"resource": "persistentvolumeclaims", "matchContains": [".storageclass.storage.k8s.io/requests.storage"]},
         {"resource": "pods", "matchScopes": [scope]},
     ]
-    async with opening(admission(ResourceQuota=QUOTA | {"limitedResources": limited})) as door:
-        await door.make(f"{CORE}/pods", pod())
+    async with opening(admission(ResourceQuota=QUOTA | {"limitedResources": limited})) as harness:
+        await harness.make(f"{CORE}/pods", pod())
         claim = {
             "metadata": {"name": "c"},
             "spec": {
@@ -149,70 +149,70 @@ async def test_what_is_limited_needs_a_quota(opening: Opening) -> None:
                 "storageClassName": "fast",
             },
         }
-        reply = await door.post(f"{CORE}/persistentvolumeclaims", claim)
+        reply = await harness.post(f"{CORE}/persistentvolumeclaims", claim)
         name = "fast.storageclass.storage.k8s.io/requests.storage"
         why = f"insufficient quota to consume: {name}"
         assert (reply.status, reply.message) == (403, f'persistentvolumeclaims "c" is forbidden: {why}')
-        await door.make(f"{CORE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {name: "10Gi"}}})
+        await harness.make(f"{CORE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {name: "10Gi"}}})
         counted = {"status": {"hard": {name: "10Gi"}, "used": {name: "0"}}}
-        await door.patch(f"{CORE}/resourcequotas/q/status", counted)
-        assert (await door.post(f"{CORE}/persistentvolumeclaims", claim)).status == 201
+        await harness.patch(f"{CORE}/resourcequotas/q/status", counted)
+        assert (await harness.post(f"{CORE}/persistentvolumeclaims", claim)).status == 201
         vital = {"metadata": {"name": "vital"}, "value": 10}
-        await door.make("/apis/scheduling.k8s.io/v1/priorityclasses", vital)
-        reply = await door.post(f"{CORE}/pods", pod("v", priorityClassName="vital"))
+        await harness.make("/apis/scheduling.k8s.io/v1/priorityclasses", vital)
+        reply = await harness.post(f"{CORE}/pods", pod("v", priorityClassName="vital"))
         assert reply.status == 500
         assert reply.message == "insufficient quota to match these scopes: [{PriorityClass In [vital]}]"
         spec = {"hard": {"pods": "5"}, "scopeSelector": {"matchExpressions": [scope]}}
-        await door.make(f"{CORE}/resourcequotas", {"metadata": {"name": "v"}, "spec": spec})
+        await harness.make(f"{CORE}/resourcequotas", {"metadata": {"name": "v"}, "spec": spec})
         counted = {"status": {"hard": {"pods": "5"}, "used": {"pods": "0"}}}
-        await door.patch(f"{CORE}/resourcequotas/v/status", counted)
-        assert (await door.post(f"{CORE}/pods", pod("v", priorityClassName="vital"))).status == 201
+        await harness.patch(f"{CORE}/resourcequotas/v/status", counted)
+        assert (await harness.post(f"{CORE}/pods", pod("v", priorityClassName="vital"))).status == 201
 
 
 def toleration(key: str, effect: str = "NoSchedule", **more: Any) -> Obj:
     return {"key": key, "operator": "Exists", "effect": effect, **more}
 
 
-async def test_tolerations_are_given_and_bounded(opening: Opening) -> None:
-    told = TOLERATIONS | {"default": [toleration("a")], "whitelist": [toleration(key) for key in "ab"]}
+async def test_default_and_allowed_tolerations(opening: Opening) -> None:
+    configuration = TOLERATIONS | {"default": [toleration("a")], "whitelist": [toleration(key) for key in "ab"]}
     conflict = "pod tolerations (possibly merged with namespace default tolerations) conflict with its {} whitelist"
     async with opening(
-        admission(PodTolerationRestriction=told),
+        admission(PodTolerationRestriction=configuration),
         enable_admission_plugins=["PodTolerationRestriction"],
         disable_admission_plugins=["ServiceAccount", "DefaultTolerationSeconds"],
-    ) as door:
-        made = await door.make(f"{CORE}/pods", pod())
+    ) as harness:
+        made = await harness.make(f"{CORE}/pods", pod())
         assert made["spec"]["tolerations"] == [toleration("a")]
-        reply = await door.post(f"{CORE}/pods", pod("q", tolerations=[toleration("c")]))
+        reply = await harness.post(f"{CORE}/pods", pod("q", tolerations=[toleration("c")]))
         assert (reply.status, reply.message) == (500, conflict.format("cluster"))
         notes = {
             "scheduler.alpha.kubernetes.io/defaultTolerations": json.dumps([toleration("b")]),
             "scheduler.alpha.kubernetes.io/tolerationsWhitelist": json.dumps([toleration(key) for key in "bc"]),
         }
-        await door.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
-        made = await door.make(f"{CORE}/pods", pod("q", tolerations=[toleration("c")]))
+        await harness.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
+        made = await harness.make(f"{CORE}/pods", pod("q", tolerations=[toleration("c")]))
         assert made["spec"]["tolerations"] == [toleration("c"), toleration("b")]
-        reply = await door.post(f"{CORE}/pods", pod("r", tolerations=[toleration("a")]))
+        reply = await harness.post(f"{CORE}/pods", pod("r", tolerations=[toleration("a")]))
         assert (reply.status, reply.message) == (500, conflict.format("namespace"))
         # Pods that ask for something are let onto nodes that are short of memory.
         notes = dict.fromkeys(notes, "")
-        await door.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
+        await harness.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
         spec = pod("s")
         spec["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-        made = await door.make(f"{CORE}/pods", spec)
+        made = await harness.make(f"{CORE}/pods", spec)
         assert made["spec"]["tolerations"] == [toleration("node.kubernetes.io/memory-pressure")]
         notes = dict.fromkeys(notes, "{")
-        await door.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
-        reply = await door.post(f"{CORE}/pods", pod("t"))
+        await harness.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
+        reply = await harness.post(f"{CORE}/pods", pod("t"))
         assert (reply.status, reply.message) == (500, "unexpected end of JSON input")
 
 
-async def test_a_file_of_its_own(tmp_path: Path, opening: Opening) -> None:
+async def test_a_separate_file_for_a_plugin(tmp_path: Path, opening: Opening) -> None:
     (tmp_path / "security.yaml").write_text(json.dumps(SECURITY | {"defaults": {"enforce": "restricted"}}))
-    told = admission()
-    told["plugins"] = [{"name": "PodSecurity", "path": "security.yaml"}]
-    async with opening(told) as door:
-        assert (await door.post(f"{CORE}/pods", pod())).status == 403
+    configuration = admission()
+    configuration["plugins"] = [{"name": "PodSecurity", "path": "security.yaml"}]
+    async with opening(configuration) as harness:
+        assert (await harness.post(f"{CORE}/pods", pod())).status == 403
 
 
 BAD_SECURITY = SECURITY | {
@@ -222,7 +222,7 @@ BAD_SECURITY = SECURITY | {
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("configuration", "why"),
     [
         (
             admission(PodSecurity=BAD_SECURITY),
@@ -239,28 +239,28 @@ BAD_SECURITY = SECURITY | {
     ],
     ids=["security", "unknown", "kind", "quota", "another", "broken", "cut off"],
 )
-async def test_files_that_make_no_sense(opening: Opening, told: Any, why: str) -> None:
+async def test_invalid_files(opening: Opening, configuration: Any, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        async with opening(told):
+        async with opening(configuration):
             pass
     assert str(caught.value).startswith("--admission-control-config-file: ") and why in str(caught.value)
 
 
-async def test_what_nobody_asks_for_is_not_read(opening: Opening) -> None:
-    told = admission(Unheard={"a": 1}, AlwaysAdmit={"b": 2})
-    told["plugins"].append({"name": "PodNodeSelector", "path": "not-there.yaml"})
-    async with opening(told) as door:
-        await door.make(f"{CORE}/pods", pod())
+async def test_the_configuration_of_a_disabled_plugin_is_not_read(opening: Opening) -> None:
+    configuration = admission(Unheard={"a": 1}, AlwaysAdmit={"b": 2})
+    configuration["plugins"].append({"name": "PodNodeSelector", "path": "not-there.yaml"})
+    async with opening(configuration) as harness:
+        await harness.make(f"{CORE}/pods", pod())
     with pytest.raises(ConfigError, match=r"open .*/not-there.yaml: no such file or directory"):
-        async with opening(told, enable_admission_plugins=["PodNodeSelector"]):
+        async with opening(configuration, enable_admission_plugins=["PodNodeSelector"]):
             pass
 
 
-async def test_a_file_that_is_not_there() -> None:
+async def test_a_missing_file() -> None:
     with pytest.raises(ConfigError, match="unable to read admission control configuration from"):
-        await FrontDoor.open(admission_control_config_file="/nowhere/at-all")
+        await ServerHarness.open(admission_control_config_file="/nowhere/at-all")
 
 
-async def test_who_limits_events_says_how() -> None:
+async def test_event_rate_limit_needs_a_configuration() -> None:
     with pytest.raises(ConfigError, match="limits: Invalid value: null: must not be empty"):
-        await FrontDoor.open(enable_admission_plugins=["EventRateLimit"])
+        await ServerHarness.open(enable_admission_plugins=["EventRateLimit"])

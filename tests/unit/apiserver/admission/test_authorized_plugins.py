@@ -1,4 +1,4 @@
-"""Plugins that ask whether the user may do something else besides."""
+"""Plugins that require additional permissions."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from admission_world import resource, write
+from admission_attributes import resource, write
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from setpoint.apiserver.admission.certificate_approval import CertificateApproval
-from setpoint.apiserver.admission.certificate_signing import CertificateSigning
-from setpoint.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
-from setpoint.apiserver.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
+from setpoint.apiserver.admission.certificates import (
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
+)
 from setpoint.apiserver.admission.owner_references_permission_enforcement import OwnerReferencesPermissionEnforcement
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Rules
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
+from setpoint.meta.objects import Obj
 
 GROUP = "certificates.k8s.io"
-Obj = dict[str, Any]
 
 
 class Allowed:
-    """Allows what is listed, by (verb, resource, name)."""
+    """Allows the listed accesses, by (verb, resource, name)."""
 
     name = "allowed"
 
@@ -52,14 +54,14 @@ def request(**status: Any) -> Obj:
 
 
 @pytest.mark.parametrize("name", ["example.com/foo", "example.com/*"])
-async def test_approving_takes_the_right_for_the_signer(name: str) -> None:
+async def test_approval_requires_permission_for_the_signer(name: str) -> None:
     attrs = write("certificatesigningrequests", request(), request(), group=GROUP, subresource="approval")
     await CertificateApproval(chain(("approve", "signers", name))).validate(attrs)
     with pytest.raises(Forbidden, match=r'user not permitted to approve requests with signerName "example\.com/foo"'):
         await CertificateApproval(chain(("sign", "signers", name))).validate(attrs)
 
 
-async def test_signing_takes_the_right_for_the_signer() -> None:
+async def test_signing_requires_permission_for_the_signer() -> None:
     signed = request(certificate="abc")
     attrs = write("certificatesigningrequests", signed, request(), group=GROUP, subresource="status")
     await CertificateSigning(chain(("sign", "signers", "example.com/foo"))).validate(attrs)
@@ -69,7 +71,7 @@ async def test_signing_takes_the_right_for_the_signer() -> None:
     await CertificateSigning(chain()).validate(same)
 
 
-async def test_attesting_takes_the_right_for_the_signer() -> None:
+async def test_attesting_requires_permission_for_the_signer() -> None:
     bundle: Obj = {"metadata": {"name": "x"}, "spec": {"signerName": "example.com/foo", "trustBundle": "t"}}
     with pytest.raises(Forbidden, match=r'user not permitted to attest for signerName "example\.com/foo"'):
         await ClusterTrustBundleAttest(chain()).validate(write("clustertrustbundles", bundle, group=GROUP))
@@ -83,10 +85,13 @@ async def test_attesting_takes_the_right_for_the_signer() -> None:
 
 
 @pytest.mark.parametrize(("group", "allowed"), [("system:masters", False), ("developers", True)])
-async def test_nobody_is_signed_into_system_masters(group: str, allowed: bool) -> None:
-    name = x509.Name([
-        x509.NameAttribute(NameOID.COMMON_NAME, "me"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
-    ])  # fmt: skip
+async def test_no_client_certificate_for_system_masters(group: str, allowed: bool) -> None:
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, "me"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
+        ]
+    )
     made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(ed25519.Ed25519PrivateKey.generate(), None)
     spec = {
         "signerName": "kubernetes.io/kube-apiserver-client",
@@ -109,7 +114,7 @@ def enforcing(*allowed: tuple[str, str, str]) -> OwnerReferencesPermissionEnforc
     return OwnerReferencesPermissionEnforcement(chain(*allowed), lambda: [resource("apps", "replicasets")])
 
 
-async def test_owners_are_set_by_who_may_delete() -> None:
+async def test_setting_owners_requires_delete_permission() -> None:
     bare: Obj = {"metadata": {"name": "x"}}
     await enforcing().validate(write("configmaps", owned()))
     await enforcing().validate(write("configmaps", owned(), owned()))
@@ -118,7 +123,7 @@ async def test_owners_are_set_by_who_may_delete() -> None:
     await enforcing(("delete", "configmaps", "x")).validate(write("configmaps", owned(), bare))
 
 
-async def test_owners_are_blocked_by_who_may_finalize_them() -> None:
+async def test_blocking_owner_deletion_requires_finalizers_permission() -> None:
     blocking = write("configmaps", owned(block=True))
     with pytest.raises(Forbidden, match="resource you can't set finalizers on: allowed: no rule, <nil>"):
         await enforcing().validate(blocking)

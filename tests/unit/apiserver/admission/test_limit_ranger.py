@@ -3,27 +3,28 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission_world import World, pod, resource, write
+from admission_attributes import ObjectReader, pod, resource, write
 
 from setpoint.apiserver.admission.limit_ranger import LimitRanger
 from setpoint.meta.errors import Forbidden
 
 
-def limited(world: World, *limits: dict[str, Any]) -> LimitRanger:
-    world.put("", "limitranges", "ns", "lr", spec={"limits": list(limits)})
-    return LimitRanger(world)
+def limited(reader: ObjectReader, *limits: dict[str, Any]) -> LimitRanger:
+    reader.put("", "limitranges", "ns", "lr", spec={"limits": list(limits)})
+    return LimitRanger(reader)
 
 
-async def test_defaults_are_filled_in_and_told(world: World) -> None:
+async def test_defaults_are_set_and_annotated(reader: ObjectReader) -> None:
     plugin = limited(
-        world, {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "500m"}}
+        reader, {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "500m"}}
     )
     attrs = write("pods", pod({"initContainers": [{"name": "i", "resources": {"limits": {"cpu": "2"}}}]}))
     await plugin.mutate(attrs)
     assert attrs.obj is not None
     assert attrs.obj["spec"]["containers"][0]["resources"] == {
-        "requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"},
-    }  # fmt: skip
+        "requests": {"cpu": "500m"},
+        "limits": {"cpu": "1", "memory": "1Gi"},
+    }
     assert attrs.obj["spec"]["initContainers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "1Gi"}
     assert attrs.obj["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
         "LimitRanger plugin set: cpu request for container c; cpu, memory limit for container c; "
@@ -67,9 +68,9 @@ async def test_defaults_are_filled_in_and_told(world: World) -> None:
 )
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
 async def test_containers_stay_within_bounds(
-    world: World, limit: dict[str, Any], resources: dict[str, Any], why: str, where: str
+    reader: ObjectReader, limit: dict[str, Any], resources: dict[str, Any], why: str, where: str
 ) -> None:
-    plugin = limited(world, {"type": "Container", **limit})
+    plugin = limited(reader, {"type": "Container", **limit})
     obj = pod()
     obj["spec"] = {where: [{"name": "c", "resources": resources}]}
     with pytest.raises(Forbidden) as caught:
@@ -77,8 +78,8 @@ async def test_containers_stay_within_bounds(
     assert caught.value.message == f'pods "x" is forbidden: {why}'
 
 
-async def test_a_pod_counts_as_a_whole(world: World) -> None:
-    plugin = limited(world, {"type": "Pod", "max": {"cpu": "1"}})
+async def test_limits_of_a_whole_pod(reader: ObjectReader) -> None:
+    plugin = limited(reader, {"type": "Pod", "max": {"cpu": "1"}})
     two = [{"name": name, "resources": {"limits": {"cpu": "600m"}}} for name in "ab"]
     with pytest.raises(Forbidden, match="maximum cpu usage per Pod is 1, but limit is 1200m"):
         await plugin.validate(write("pods", pod({"containers": two})))
@@ -86,8 +87,8 @@ async def test_a_pod_counts_as_a_whole(world: World) -> None:
 
 
 @pytest.mark.parametrize(("size", "why"), [("1Gi", "minimum storage"), ("9Gi", "maximum storage"), ("2Gi", "")])
-async def test_claims_stay_within_bounds(world: World, size: str, why: str) -> None:
-    plugin = limited(world, {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "4Gi"}})
+async def test_claims_stay_within_bounds(reader: ObjectReader, size: str, why: str) -> None:
+    plugin = limited(reader, {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "4Gi"}})
     claim = {"metadata": {"name": "x"}, "spec": {"resources": {"requests": {"storage": size}}}}
     if not why:
         await plugin.validate(write("persistentvolumeclaims", claim))
@@ -96,14 +97,14 @@ async def test_claims_stay_within_bounds(world: World, size: str, why: str) -> N
         await plugin.validate(write("persistentvolumeclaims", claim))
 
 
-async def test_what_is_going_is_left_alone(world: World) -> None:
-    plugin = limited(world, {"type": "Container", "max": {"cpu": "1"}})
+async def test_objects_being_deleted_are_not_checked(reader: ObjectReader) -> None:
+    plugin = limited(reader, {"type": "Container", "max": {"cpu": "1"}})
     going = pod(deletionTimestamp="2026-01-01T00:00:00Z")
     await plugin.validate(write("pods", pod(), going, subresource="resize"))
 
 
-def test_only_what_can_change_is_looked_at(world: World) -> None:
-    plugin, pods = LimitRanger(world), resource("", "pods")
+def test_only_writes_of_resources_are_handled(reader: ObjectReader) -> None:
+    plugin, pods = LimitRanger(reader), resource("", "pods")
     assert plugin.handles("UPDATE", pods, "resize")
     assert not plugin.handles("UPDATE", pods, "")
     assert not plugin.handles("CREATE", resource("", "services"), "")

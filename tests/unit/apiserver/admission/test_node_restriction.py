@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission_world import World, pod, write
+from admission_attributes import ObjectReader, pod, write
 
 from setpoint.apiserver.admission.node_restriction import NodeRestriction
 from setpoint.apiserver.filters.authorize import AlwaysDeny, AuthorizerChain
@@ -16,15 +16,15 @@ MIRROR = {"kubernetes.io/config.mirror": "x"}
 
 
 @pytest.fixture
-def plugin(world: World) -> NodeRestriction:
-    world.put("", "nodes", "", "n1")
-    world.put("", "pods", "ns", "mine", spec={"nodeName": "n1"})
-    world.put("", "pods", "ns", "other", spec={"nodeName": "n2"})
-    return NodeRestriction(world, AuthorizerChain([AlwaysDeny()]))
+def plugin(reader: ObjectReader) -> NodeRestriction:
+    reader.put("", "nodes", "", "n1")
+    reader.put("", "pods", "ns", "mine", spec={"nodeName": "n1"})
+    reader.put("", "pods", "ns", "other", spec={"nodeName": "n2"})
+    return NodeRestriction(reader, AuthorizerChain([AlwaysDeny()]))
 
 
 async def refused(plugin: NodeRestriction, *args: Any, **kwargs: Any) -> str:
-    """Why; empty: it was let pass."""
+    """Return the reason of a denial, or "" if the write was admitted."""
     try:
         await plugin.mutate(write(*args, **{"user": NODE, **kwargs}))
     except ApiError as error:
@@ -37,14 +37,14 @@ def mirror(spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any
     return pod({"nodeName": "n1", **(spec or {})}, **more)
 
 
-async def test_others_are_not_restricted(plugin: NodeRestriction) -> None:
+async def test_other_users_are_not_restricted(plugin: NodeRestriction) -> None:
     assert not await refused(plugin, "pods", pod(), user=UserInfo("alice"))
     assert not await refused(plugin, "pods", pod(), user=UserInfo("system:node:n1"))
     nameless = UserInfo("system:node:", groups=("system:nodes",))
     assert "could not determine node" in await refused(plugin, "pods", pod(), user=nameless)
 
 
-async def test_mirror_pods_of_its_own(plugin: NodeRestriction) -> None:
+async def test_own_mirror_pods(plugin: NodeRestriction) -> None:
     assert await refused(plugin, "pods", mirror()) == ""
 
 
@@ -71,11 +71,11 @@ async def test_mirror_pods_of_its_own(plugin: NodeRestriction) -> None:
         ),
     ],
 )
-async def test_pods_it_may_not_create(plugin: NodeRestriction, obj: dict[str, Any], why: str) -> None:
+async def test_pods_that_a_node_may_not_create(plugin: NodeRestriction, obj: dict[str, Any], why: str) -> None:
     assert why in await refused(plugin, "pods", obj)
 
 
-async def test_pods_it_deletes_evicts_and_reports_on(plugin: NodeRestriction) -> None:
+async def test_deletion_eviction_and_status_of_own_pods(plugin: NodeRestriction) -> None:
     for subresource, operation in (("", "DELETE"), ("eviction", "CREATE")):
         how: dict[str, Any] = {"operation": operation, "subresource": subresource}
         assert not await refused(plugin, "pods", name="mine", **how)
@@ -111,7 +111,9 @@ def node(labels: dict[str, str] | None = None, spec: dict[str, Any] | None = Non
         (node(ownerReferences=[OWNER]), node(), "not allowed to modify ownerReferences"),
     ],
 )
-async def test_its_own_node(plugin: NodeRestriction, obj: dict[str, Any], old: dict[str, Any] | None, why: str) -> None:
+async def test_its_own_node_object(
+    plugin: NodeRestriction, obj: dict[str, Any], old: dict[str, Any] | None, why: str
+) -> None:
     text = await refused(plugin, "nodes", obj, old, name="n1")
     assert (why in text) if why else not text
 
@@ -138,13 +140,13 @@ async def test_leases_slices_and_claims(plugin: NodeRestriction) -> None:
     assert "may only update PVC status" in await refused(plugin, "persistentvolumeclaims", claim, claim)
 
 
-async def test_tokens_for_its_own_pods_only(world: World, plugin: NodeRestriction) -> None:
+async def test_tokens_only_for_own_pods(reader: ObjectReader, plugin: NodeRestriction) -> None:
     def request(name: str, **more: Any) -> dict[str, Any]:
         ref = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
         return {"metadata": {}, "spec": {"boundObjectRef": ref, **more}}
 
     token: dict[str, Any] = {"subresource": "token", "name": "default"}
-    world.objects[("", "pods", "ns", "mine")]["spec"]["volumes"] = [
+    reader.objects[("", "pods", "ns", "mine")]["spec"]["volumes"] = [
         {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"audience": "vault"}}]}}
     ]
     assert not await refused(plugin, "serviceaccounts", request("mine", audiences=["vault"]), **token)

@@ -3,12 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission_world import ManualClock, World, pod, resource, write
+from admission_attributes import ManualClock, ObjectReader, pod, resource, write
 
-from setpoint.apiserver.admission.always_deny import AlwaysDeny
+from setpoint.apiserver.admission.always import AlwaysDeny
 from setpoint.apiserver.admission.always_pull_images import AlwaysPullImages
-from setpoint.apiserver.admission.default_ingress_class import DefaultIngressClass
-from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
+from setpoint.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from setpoint.apiserver.admission.event_rate_limit import EventRateLimit, Limit
 from setpoint.apiserver.admission.limit_pod_hard_anti_affinity_topology import LimitPodHardAntiAffinityTopology
@@ -17,8 +16,7 @@ from setpoint.apiserver.admission.persistent_volume_claim_resize import Persiste
 from setpoint.apiserver.admission.pod_resize_validator import PodResizeValidator
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
 from setpoint.meta.errors import Forbidden, PlainServerError, TooManyRequests
-
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 def claim(size: str = "1Gi", storage_class: str | None = None, phase: str = "Pending") -> Obj:
@@ -28,34 +26,38 @@ def claim(size: str = "1Gi", storage_class: str | None = None, phase: str = "Pen
     return {"metadata": {"name": "x"}, "spec": spec, "status": {"phase": phase}}
 
 
-def storage_class(world: World, name: str, made: str, default: str = "", **more: Any) -> None:
+def storage_class(reader: ObjectReader, name: str, made: str, default: str = "", **more: Any) -> None:
     annotations = {"storageclass.kubernetes.io/is-default-class": default} if default else {}
     meta = {"creationTimestamp": made, "annotations": annotations}
-    world.put("storage.k8s.io", "storageclasses", "", name, metadata=meta, **more)
+    reader.put("storage.k8s.io", "storageclasses", "", name, metadata=meta, **more)
 
 
-async def test_the_newest_default_class_is_taken(world: World) -> None:
-    for name, made, default in (("old", "2026-01-01", "true"), ("b", "2026-02-01", "true"), ("a", "2026-02-01", "true"),
-                                ("newest", "2026-03-01", "false")):  # fmt: skip
-        storage_class(world, name, made, default)
+async def test_the_newest_default_class_wins(reader: ObjectReader) -> None:
+    for name, made, default in (
+        ("old", "2026-01-01", "true"),
+        ("b", "2026-02-01", "true"),
+        ("a", "2026-02-01", "true"),
+        ("newest", "2026-03-01", "false"),
+    ):
+        storage_class(reader, name, made, default)
     for given, expected in ((None, "a"), ("", ""), ("mine", "mine")):
         attrs = write("persistentvolumeclaims", claim(storage_class=given))
-        await DefaultStorageClass(world).mutate(attrs)
+        await DefaultStorageClass(reader).mutate(attrs)
         assert attrs.obj is not None
         assert attrs.obj["spec"].get("storageClassName") == expected
 
 
-async def test_an_ingress_gets_the_default_class(world: World) -> None:
+async def test_an_ingress_gets_the_default_class(reader: ObjectReader) -> None:
     annotations = {"ingressclass.kubernetes.io/is-default-class": "true"}
-    world.put("networking.k8s.io", "ingressclasses", "", "nginx", metadata={"annotations": annotations})
+    reader.put("networking.k8s.io", "ingressclasses", "", "nginx", metadata={"annotations": annotations})
     for meta, expected in (({}, "nginx"), ({"annotations": {"kubernetes.io/ingress.class": "x"}}, None)):
         attrs = write("ingresses", {"metadata": {"name": "x", **meta}, "spec": {}}, group="networking.k8s.io")
-        await DefaultIngressClass(world).mutate(attrs)
+        await DefaultIngressClass(reader).mutate(attrs)
         assert attrs.obj is not None
         assert attrs.obj["spec"].get("ingressClassName") == expected
 
 
-async def test_finalizers_protect_storage() -> None:
+async def test_protection_finalizers() -> None:
     attrs = write("persistentvolumeclaims", {"metadata": {"finalizers": ["a/b"]}})
     for _ in range(2):
         await StorageObjectInUseProtection().mutate(attrs)
@@ -63,10 +65,10 @@ async def test_finalizers_protect_storage() -> None:
     assert attrs.obj["metadata"]["finalizers"] == ["a/b", "kubernetes.io/pvc-protection"]
 
 
-async def test_claims_grow_if_their_class_allows(world: World) -> None:
-    storage_class(world, "grows", "2026-01-01", allowVolumeExpansion=True)
-    storage_class(world, "fixed", "2026-01-01")
-    plugin = PersistentVolumeClaimResize(world)
+async def test_claims_grow_if_their_class_allows_expansion(reader: ObjectReader) -> None:
+    storage_class(reader, "grows", "2026-01-01", allowVolumeExpansion=True)
+    storage_class(reader, "fixed", "2026-01-01")
+    plugin = PersistentVolumeClaimResize(reader)
 
     async def resize(name: str, phase: str = "Bound", size: str = "2Gi") -> None:
         await plugin.validate(write("persistentvolumeclaims", claim(size, name, phase), claim("1Gi", name, phase)))
@@ -81,7 +83,7 @@ async def test_claims_grow_if_their_class_allows(world: World) -> None:
 
 
 async def test_images_are_always_pulled() -> None:
-    """Those of all containers, whatever their kind: CVE-2023-2727 forgot one."""
+    """All kinds of containers are covered (CVE-2023-2727 missed one)."""
     attrs = write("pods", pod({"volumes": [{"name": "v", "image": {"reference": "r"}}]}, {"imagePullPolicy": "Never"}))
     await AlwaysPullImages().mutate(attrs)
     await AlwaysPullImages().validate(attrs)
@@ -99,8 +101,8 @@ async def test_images_are_always_pulled() -> None:
         assert attrs.obj is not None and attrs.obj["spec"][kind][0]["imagePullPolicy"] == "Always"
 
 
-async def test_no_new_external_addresses() -> None:
-    """CVE-2020-8554."""
+async def test_no_new_external_ips() -> None:
+    """Services may not add external IPs (CVE-2020-8554)."""
 
     def service(*addresses: str) -> Obj:
         return {"metadata": {"name": "x"}, "spec": {"externalIPs": list(addresses)}}
@@ -113,7 +115,7 @@ async def test_no_new_external_addresses() -> None:
             await plugin.validate(write("services", new, old))
 
 
-async def test_a_pod_keeps_others_off_its_host_at_most() -> None:
+async def test_required_anti_affinity_only_by_host() -> None:
     def spread(key: str) -> Obj:
         term = {"topologyKey": key}
         return pod({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
@@ -127,7 +129,7 @@ async def test_a_pod_keeps_others_off_its_host_at_most() -> None:
     ("kind", "other"),
     [("Namespace", {"namespace": "ns2"}), ("User", None), ("SourceAndObject", None), ("Server", None)],
 )
-async def test_events_are_let_in_at_a_rate(clock: ManualClock, kind: Any, other: Any) -> None:
+async def test_events_are_rate_limited(clock: ManualClock, kind: Any, other: Any) -> None:
     plugin = EventRateLimit(clock, [Limit(kind, qps=1, burst=2)])
     event = {"metadata": {"name": "x"}, "involvedObject": {"name": "a"}}
     for _ in range(2):
@@ -141,21 +143,21 @@ async def test_events_are_let_in_at_a_rate(clock: ManualClock, kind: Any, other:
     await plugin.validate(write("events", event))
 
 
-async def test_keys_of_event_limits_are_forgotten(clock: ManualClock) -> None:
+async def test_keys_of_event_limits_are_evicted(clock: ManualClock) -> None:
     plugin = EventRateLimit(clock, [Limit("Namespace", qps=1, burst=1, cache_size=10)])
     for n in range(100):
         await plugin.validate(write("events", {"metadata": {}}, namespace=f"n{n}"))
     await plugin.validate(write("events", {"metadata": {}}, namespace="n0"))
 
 
-async def test_a_pod_grows_within_its_node(world: World) -> None:
-    world.put("", "nodes", "", "n", status={"allocatable": {"cpu": "2", "memory": "1Gi"}})
-    world.put("", "nodes", "", "w", metadata={"labels": {"kubernetes.io/os": "windows"}})
+async def test_a_resize_must_fit_the_node(reader: ObjectReader) -> None:
+    reader.put("", "nodes", "", "n", status={"allocatable": {"cpu": "2", "memory": "1Gi"}})
+    reader.put("", "nodes", "", "w", metadata={"labels": {"kubernetes.io/os": "windows"}})
 
     async def resize(cpu: str, node: str = "n") -> None:
         new = pod({"nodeName": node}, {"resources": {"requests": {"cpu": cpu}}}, generation=2)
         old = pod({"nodeName": node}, generation=1)
-        await PodResizeValidator(world).validate(write("pods", new, old, subresource="resize"))
+        await PodResizeValidator(reader).validate(write("pods", new, old, subresource="resize"))
 
     await resize("2")
     for cpu, node, why, reason in (
@@ -186,16 +188,18 @@ async def test_a_pod_grows_within_its_node(world: World) -> None:
         ),
     ],
 )
-async def test_nodes_say_what_changes_they_can_follow(world: World, now: Obj, before: Obj, feature: str) -> None:
-    world.put("", "nodes", "", "n", status={})
-    plugin = NodeDeclaredFeatureValidator(world)
+async def test_nodes_declare_supported_features(reader: ObjectReader, now: Obj, before: Obj, feature: str) -> None:
+    reader.put("", "nodes", "", "n", status={})
+    plugin = NodeDeclaredFeatureValidator(reader)
     attrs = write(
-        "pods", pod({"nodeName": "n", **now}, generation=2), pod({"nodeName": "n", **before}, generation=1),
+        "pods",
+        pod({"nodeName": "n", **now}, generation=2),
+        pod({"nodeName": "n", **before}, generation=1),
         subresource="resize",
-    )  # fmt: skip
+    )
     with pytest.raises(Forbidden, match=f'pod update requires features {feature} which are not available on node "n"'):
         await plugin.validate(attrs)
-    world.put("", "nodes", "", "n", status={"declaredFeatures": [feature]})
+    reader.put("", "nodes", "", "n", status={"declaredFeatures": [feature]})
     await plugin.validate(attrs)
 
 

@@ -1,11 +1,11 @@
-"""Plugins that fill in what a Pod or a node left out."""
+"""Plugins that set defaults of Pods and nodes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from admission_world import World, pod, write
+from admission_attributes import ObjectReader, pod, write
 
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from setpoint.apiserver.admission.extended_resource_toleration import ExtendedResourceToleration
@@ -28,7 +28,7 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
         ([{"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
     ],
 )
-async def test_pods_stay_for_a_while_on_a_bad_node(tolerations: list[Any], added: list[str]) -> None:
+async def test_default_toleration_seconds(tolerations: list[Any], added: list[str]) -> None:
     attrs = write("pods", pod({"tolerations": tolerations} if tolerations else None))
     await DefaultTolerationSeconds().mutate(attrs)
     assert attrs.obj is not None
@@ -38,7 +38,7 @@ async def test_pods_stay_for_a_while_on_a_bad_node(tolerations: list[Any], added
     ]
 
 
-async def test_a_new_node_takes_no_pods() -> None:
+async def test_a_new_node_is_tainted() -> None:
     taint = {"key": NOT_READY, "effect": "NoSchedule"}
     for spec in ({}, {"taints": [taint]}):
         attrs = write("nodes", {"metadata": {"name": "n"}, "spec": spec})
@@ -48,28 +48,30 @@ async def test_a_new_node_takes_no_pods() -> None:
 
 
 @pytest.fixture
-def classes(world: World) -> World:
+def classes(reader: ObjectReader) -> ObjectReader:
     for name, value, more in (("low", 5, {}), ("high", 100, {"preemptionPolicy": "Never"})):
-        world.put("scheduling.k8s.io", "priorityclasses", "", name, value=value, **more)
-    return world
+        reader.put("scheduling.k8s.io", "priorityclasses", "", name, value=value, **more)
+    return reader
 
 
-async def resolved(world: World, spec: dict[str, Any]) -> dict[str, Any]:
+async def resolved(reader: ObjectReader, spec: dict[str, Any]) -> dict[str, Any]:
     attrs = write("pods", pod(spec))
-    await Priority(world).mutate(attrs)
+    await Priority(reader).mutate(attrs)
     assert attrs.obj is not None
     keys = ("priorityClassName", "priority", "preemptionPolicy")
     return {key: attrs.obj["spec"][key] for key in keys if key in attrs.obj["spec"]}
 
 
-async def test_a_class_gives_the_number(classes: World) -> None:
+async def test_a_class_sets_the_priority(classes: ObjectReader) -> None:
     assert await resolved(classes, {"priorityClassName": "high"}) == {
-        "priorityClassName": "high", "priority": 100, "preemptionPolicy": "Never",
-    }  # fmt: skip
+        "priorityClassName": "high",
+        "priority": 100,
+        "preemptionPolicy": "Never",
+    }
     assert await resolved(classes, {}) == {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
 
 
-async def test_the_least_of_several_defaults(classes: World) -> None:
+async def test_the_lowest_of_several_defaults(classes: ObjectReader) -> None:
     for name in ("low", "high"):
         classes.objects[("scheduling.k8s.io", "priorityclasses", "", name)]["globalDefault"] = True
     assert await resolved(classes, {}) == {"priorityClassName": "low", "priority": 5}
@@ -86,12 +88,12 @@ async def test_the_least_of_several_defaults(classes: World) -> None:
         ),
     ],
 )
-async def test_nobody_chooses_a_number_freely(classes: World, spec: dict[str, Any], why: str) -> None:
+async def test_the_priority_cannot_be_chosen_freely(classes: ObjectReader, spec: dict[str, Any], why: str) -> None:
     with pytest.raises(Forbidden, match=why):
         await resolved(classes, spec)
 
 
-async def test_an_update_keeps_the_priority(classes: World) -> None:
+async def test_an_update_keeps_the_priority(classes: ObjectReader) -> None:
     attrs = write("pods", pod(), pod({"priority": 100, "preemptionPolicy": "Never"}))
     await Priority(classes).mutate(attrs)
     assert attrs.obj is not None
@@ -99,7 +101,7 @@ async def test_an_update_keeps_the_priority(classes: World) -> None:
     assert attrs.obj["spec"]["preemptionPolicy"] == "Never"
 
 
-async def test_there_is_one_default_class(classes: World) -> None:
+async def test_only_one_default_class(classes: ObjectReader) -> None:
     group, plural = "scheduling.k8s.io", "priorityclasses"
     classes.objects[(group, plural, "", "low")]["globalDefault"] = True
     new = {"metadata": {"name": "new"}, "value": 1, "globalDefault": True}
@@ -109,16 +111,19 @@ async def test_there_is_one_default_class(classes: World) -> None:
     await Priority(classes).validate(write(plural, same, dict(same), group=group))
 
 
-async def test_a_runtime_class_brings_overhead_and_scheduling(world: World) -> None:
-    world.put(
-        "node.k8s.io", "runtimeclasses", "", "vm",
+async def test_a_runtime_class_sets_overhead_and_scheduling(reader: ObjectReader) -> None:
+    reader.put(
+        "node.k8s.io",
+        "runtimeclasses",
+        "",
+        "vm",
         overhead={"podFixed": {"cpu": "100m"}},
         scheduling={"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k", "operator": "Exists"}]},
-    )  # fmt: skip
+    )
     narrow = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}
     attrs = write("pods", pod({"runtimeClassName": "vm", "nodeSelector": {"c": "d"}, "tolerations": [narrow]}))
-    await RuntimeClass(world).mutate(attrs)
-    await RuntimeClass(world).validate(attrs)
+    await RuntimeClass(reader).mutate(attrs)
+    await RuntimeClass(reader).validate(attrs)
     assert attrs.obj is not None
     spec = attrs.obj["spec"]
     assert spec["overhead"] == {"cpu": "100m"}
@@ -135,31 +140,36 @@ async def test_a_runtime_class_brings_overhead_and_scheduling(world: World) -> N
         ({"overhead": {"cpu": "1"}}, "Overhead set without corresponding RuntimeClass"),
     ],
 )
-async def test_pods_that_contradict_their_runtime_class(world: World, spec: dict[str, Any], why: str) -> None:
-    world.put(
-        "node.k8s.io", "runtimeclasses", "", "vm",
-        overhead={"podFixed": {"cpu": "100m"}}, scheduling={"nodeSelector": {"a": "b"}},
-    )  # fmt: skip
+async def test_pods_that_contradict_their_runtime_class(reader: ObjectReader, spec: dict[str, Any], why: str) -> None:
+    reader.put(
+        "node.k8s.io",
+        "runtimeclasses",
+        "",
+        "vm",
+        overhead={"podFixed": {"cpu": "100m"}},
+        scheduling={"nodeSelector": {"a": "b"}},
+    )
     attrs = write("pods", pod(spec))
     with pytest.raises(Forbidden, match=why):
-        await RuntimeClass(world).mutate(attrs)
-        await RuntimeClass(world).validate(attrs)
+        await RuntimeClass(reader).mutate(attrs)
+        await RuntimeClass(reader).validate(attrs)
 
 
-async def test_zone_and_region_come_from_the_node(world: World) -> None:
+async def test_zone_and_region_are_copied_from_the_node(reader: ObjectReader) -> None:
     labels = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"}
-    world.put("", "nodes", "", "n", metadata={"labels": labels})
+    reader.put("", "nodes", "", "n", metadata={"labels": labels})
     on_node = write("pods", pod({"nodeName": "n"}, labels={"topology.kubernetes.io/zone": "mine"}))
     binding = write("pods", {"metadata": {}, "target": {"kind": "Node", "name": "n"}}, subresource="binding")
     for attrs in (on_node, binding):
-        await PodTopologyLabels(world).mutate(attrs)
+        await PodTopologyLabels(reader).mutate(attrs)
         assert attrs.obj is not None
         assert attrs.obj["metadata"]["labels"] == {
-            "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r",
-        }  # fmt: skip
+            "topology.kubernetes.io/zone": "z",
+            "topology.kubernetes.io/region": "r",
+        }
 
 
-async def test_special_resources_bring_their_toleration() -> None:
+async def test_extended_resources_add_tolerations() -> None:
     attrs = write("pods", pod(container={"resources": {"requests": {"example.com/gpu": "1", "cpu": "1"}}}))
     await ExtendedResourceToleration().mutate(attrs)
     await ExtendedResourceToleration().mutate(attrs)
@@ -169,12 +179,12 @@ async def test_special_resources_bring_their_toleration() -> None:
     ]
 
 
-async def test_a_namespace_sends_its_pods_to_its_nodes(world: World) -> None:
+async def test_node_selector_of_a_namespace(reader: ObjectReader) -> None:
     annotation = {"scheduler.alpha.kubernetes.io/node-selector": "pool=a, disk=ssd"}
-    world.put("", "namespaces", "", "ns", metadata={"annotations": annotation})
+    reader.put("", "namespaces", "", "ns", metadata={"annotations": annotation})
     attrs = write("pods", pod({"nodeSelector": {"x": "y"}}))
-    await PodNodeSelector(world).mutate(attrs)
+    await PodNodeSelector(reader).mutate(attrs)
     assert attrs.obj is not None
     assert attrs.obj["spec"]["nodeSelector"] == {"pool": "a", "disk": "ssd", "x": "y"}
     with pytest.raises(Forbidden, match="conflicts with its namespace node label selector"):
-        await PodNodeSelector(world).mutate(write("pods", pod({"nodeSelector": {"pool": "b"}})))
+        await PodNodeSelector(reader).mutate(write("pods", pod({"nodeSelector": {"pool": "b"}})))

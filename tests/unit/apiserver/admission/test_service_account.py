@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from admission_world import FixedIds, ManualClock, World, pod, write
+from admission_attributes import FixedIds, ManualClock, ObjectReader, pod, write
 
 from setpoint.apiserver.admission.service_account import ServiceAccount
 from setpoint.meta.errors import Forbidden, PlainServerError
@@ -14,8 +14,8 @@ MIRROR = {"kubernetes.io/config.mirror": "x"}
 
 
 @pytest.fixture
-def plugin(world: World, clock: ManualClock, ids: FixedIds) -> ServiceAccount:
-    return ServiceAccount(world, clock, ids)
+def plugin(reader: ObjectReader, clock: ManualClock, ids: FixedIds) -> ServiceAccount:
+    return ServiceAccount(reader, clock, ids)
 
 
 async def admitted(plugin: ServiceAccount, obj: dict[str, Any]) -> dict[str, Any]:
@@ -27,8 +27,8 @@ async def admitted(plugin: ServiceAccount, obj: dict[str, Any]) -> dict[str, Any
     return spec
 
 
-async def test_a_pod_gets_an_account_its_secrets_and_a_token(world: World, plugin: ServiceAccount) -> None:
-    world.put("", "serviceaccounts", "ns", "default", imagePullSecrets=[{"name": "pull"}])
+async def test_a_pod_gets_an_account_its_secrets_and_a_token(reader: ObjectReader, plugin: ServiceAccount) -> None:
+    reader.put("", "serviceaccounts", "ns", "default", imagePullSecrets=[{"name": "pull"}])
     spec = await admitted(plugin, pod({"initContainers": [{"name": "i"}]}))
     assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
@@ -42,30 +42,41 @@ async def test_a_pod_gets_an_account_its_secrets_and_a_token(world: World, plugi
                 "sources": [
                     {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
                     {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-                    {"downwardAPI": {"items": [{
-                        "path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
-                    }]}},
+                    {
+                        "downwardAPI": {
+                            "items": [
+                                {
+                                    "path": "namespace",
+                                    "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                                }
+                            ]
+                        }
+                    },
                 ],
             },
         }
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
     ("account", "wish", "mounted"),
-    [({}, None, True), ({}, False, False), ({"automountServiceAccountToken": False}, None, False),
-     ({"automountServiceAccountToken": False}, True, True)],
-)  # fmt: skip
-async def test_who_decides_on_the_token(
-    world: World, plugin: ServiceAccount, account: dict[str, Any], wish: bool | None, mounted: bool
+    [
+        ({}, None, True),
+        ({}, False, False),
+        ({"automountServiceAccountToken": False}, None, False),
+        ({"automountServiceAccountToken": False}, True, True),
+    ],
+)
+async def test_the_pods_setting_precedes_the_accounts(
+    reader: ObjectReader, plugin: ServiceAccount, account: dict[str, Any], wish: bool | None, mounted: bool
 ) -> None:
-    world.put("", "serviceaccounts", "ns", "default", **account)
+    reader.put("", "serviceaccounts", "ns", "default", **account)
     spec = await admitted(plugin, pod({} if wish is None else {"automountServiceAccountToken": wish}))
     assert ("volumes" in spec) is mounted
 
 
-async def test_what_is_mounted_there_already_stays(world: World, plugin: ServiceAccount) -> None:
-    world.put("", "serviceaccounts", "ns", "default")
+async def test_an_existing_mount_is_retained(reader: ObjectReader, plugin: ServiceAccount) -> None:
+    reader.put("", "serviceaccounts", "ns", "default")
     mounts = [{"name": "mine", "mountPath": PATH}]
     spec = await admitted(plugin, pod(container={"volumeMounts": mounts}))
     assert spec["containers"][0]["volumeMounts"] == mounts
@@ -75,19 +86,19 @@ async def test_what_is_mounted_there_already_stays(world: World, plugin: Service
     assert reused["containers"][0]["volumeMounts"][0]["name"] == "kube-api-access-old"
 
 
-async def test_the_default_account_may_be_a_moment_late(
-    world: World, plugin: ServiceAccount, clock: ManualClock
+async def test_waiting_for_the_default_account(
+    reader: ObjectReader, plugin: ServiceAccount, clock: ManualClock
 ) -> None:
     def make_it() -> None:
         if clock.seconds > 0.25:
-            world.put("", "serviceaccounts", "ns", "default")
+            reader.put("", "serviceaccounts", "ns", "default")
 
     clock.on_sleep = make_it
     assert (await admitted(plugin, pod()))["serviceAccountName"] == "default"
     assert 0.2 < clock.seconds < 0.5
 
 
-async def test_an_account_that_does_not_come(plugin: ServiceAccount, clock: ManualClock) -> None:
+async def test_a_missing_account(plugin: ServiceAccount, clock: ManualClock) -> None:
     with pytest.raises(Forbidden) as caught:
         await admitted(plugin, pod({"serviceAccountName": "none"}))
     assert caught.value.message == (
@@ -125,32 +136,34 @@ async def test_an_account_that_does_not_come(plugin: ServiceAccount, clock: Manu
         (pod({"imagePullSecrets": [{"name": "s"}]}), r'imagePullSecrets\[0\].name="s"'),
     ],
 )
-async def test_accounts_can_keep_pods_from_other_secrets(
-    world: World, plugin: ServiceAccount, obj: dict[str, Any], why: str
+async def test_mountable_secrets_are_enforced(
+    reader: ObjectReader, plugin: ServiceAccount, obj: dict[str, Any], why: str
 ) -> None:
-    """CVE-2024-3177 was envFrom."""
-    world.put("", "serviceaccounts", "ns", "default", metadata=ENFORCED, secrets=[{"name": "other"}])
+    """All kinds of references are checked (CVE-2024-3177 missed envFrom)."""
+    reader.put("", "serviceaccounts", "ns", "default", metadata=ENFORCED, secrets=[{"name": "other"}])
     ending = " is not allowed because service account default does not reference that"
     with pytest.raises(Forbidden, match=why + ending):
         await admitted(plugin, obj)
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "expected"),
     [
         ({"envFrom": [{"secretRef": {"name": "s"}}]}, "envFrom"),
         ({"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}, "envVar E"),
     ],
 )
-async def test_debugging_is_no_way_to_other_secrets(
-    world: World, plugin: ServiceAccount, source: dict[str, Any], told: str
+async def test_ephemeral_containers_cannot_use_other_secrets(
+    reader: ObjectReader, plugin: ServiceAccount, source: dict[str, Any], expected: str
 ) -> None:
-    """CVE-2023-2728."""
-    world.put("", "serviceaccounts", "ns", "default", metadata=ENFORCED)
+    """Ephemeral containers are checked too (CVE-2023-2728)."""
+    reader.put("", "serviceaccounts", "ns", "default", metadata=ENFORCED)
     debugger = {"name": "e", **source}
     obj = pod({"serviceAccountName": "default", "ephemeralContainers": [debugger]})
     attrs = write("pods", obj, pod({"serviceAccountName": "default"}), subresource="ephemeralcontainers")
-    with pytest.raises(PlainServerError, match=rf'ephemeral container e with {told} referencing .*="s" is not allowed'):
+    with pytest.raises(
+        PlainServerError, match=rf'ephemeral container e with {expected} referencing .*="s" is not allowed'
+    ):
         await plugin.validate(attrs)
 
 
@@ -166,9 +179,7 @@ async def test_debugging_is_no_way_to_other_secrets(
         ),
     ],
 )
-async def test_mirror_pods_are_left_alone_and_have_nothing(
-    plugin: ServiceAccount, spec: dict[str, Any], why: str
-) -> None:
+async def test_mirror_pods_are_not_changed(plugin: ServiceAccount, spec: dict[str, Any], why: str) -> None:
     plain = await admitted(plugin, pod(annotations=MIRROR))
     assert plain == pod()["spec"]
     with pytest.raises(Forbidden, match=f"a mirror pod may not (reference|use) {why}"):

@@ -1,30 +1,25 @@
-"""Webhooks and policies that come from files (`staticManifestsDir`): through the front door, and what is wrong with
-them."""
+"""Webhooks and policies from files (`staticManifestsDir`), through the API, and invalid files."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from admission_world import ManualClock
-from front_door import FrontDoor
+from admission_attributes import ManualClock
+from server_harness import ServerHarness
+from token_issuer import Network
 
 from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
 from setpoint.apiserver.config_files import FileProblem
-from setpoint.apiserver.far_server import FarServer
-from setpoint.apiserver.http.message import Request, Response
+from setpoint.apiserver.remote_servers import RemoteServer
 from setpoint.cluster.config import ConfigError
 from setpoint.meta.body import dump_yaml
+from setpoint.meta.objects import Obj
+from setpoint.wire.message import Request, Response
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "authentication"))
-
-from token_issuer import Network
-
-Obj = dict[str, Any]
 GROUP = "admissionregistration.k8s.io"
 VERSION = f"{GROUP}/v1"
 REGISTRATION = f"/apis/{VERSION}"
@@ -49,28 +44,39 @@ def binding(name: str = "guard.static.k8s.io", to: str = "guard.static.k8s.io", 
 
 def webhooks(name: str = "hook.static.k8s.io", kind: str = "Validating", **hook: Any) -> Obj:
     found = {
-        "name": f"{name.split('.')[0]}.example.com", "clientConfig": {"url": f"https://{name}/ask"}, "rules": [ANY],
-        "sideEffects": "None", "admissionReviewVersions": ["v1"], **hook,
-    }  # fmt: skip
+        "name": f"{name.split('.')[0]}.example.com",
+        "clientConfig": {"url": f"https://{name}/ask"},
+        "rules": [ANY],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **hook,
+    }
     return {
-        "apiVersion": VERSION, "kind": f"{kind}WebhookConfiguration", "metadata": {"name": name}, "webhooks": [found],
-    }  # fmt: skip
+        "apiVersion": VERSION,
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [found],
+    }
 
 
 class Files:
-    """What each plugin is told lies in a directory of its own."""
+    """The configuration of plugins, each with its own directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.told: list[Obj] = []
+        self.plugins: list[Obj] = []
 
     def write(self, plugin: str, name: str, *objs: Obj) -> None:
         directory = self._root / plugin
         if not directory.exists():
             directory.mkdir()
             kind = f"{plugin}Configuration" if "Policy" in plugin else "WebhookAdmissionConfiguration"
-            told = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": kind, "staticManifestsDir": str(directory)}
-            self.told.append({"name": plugin, "configuration": told})
+            configuration = {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": kind,
+                "staticManifestsDir": str(directory),
+            }
+            self.plugins.append({"name": plugin, "configuration": configuration})
         (directory / name).write_bytes(b"---\n".join(dump_yaml(obj) for obj in objs))
 
     def remove(self, plugin: str, name: str) -> None:
@@ -79,7 +85,7 @@ class Files:
     def configuration(self) -> str:
         path = self._root / "admission.json"
         kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
-        path.write_bytes(orjson.dumps(kind | {"plugins": self.told}))
+        path.write_bytes(orjson.dumps(kind | {"plugins": self.plugins}))
         return str(path)
 
 
@@ -88,8 +94,8 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def opened(files: Files, network: Network | None = None) -> AbstractAsyncContextManager[FrontDoor]:
-    return FrontDoor.running(servers=network or Network(), admission_control_config_file=files.configuration())
+def opened(files: Files, network: Network | None = None) -> AbstractAsyncContextManager[ServerHarness]:
+    return ServerHarness.running(servers=network or Network(), admission_control_config_file=files.configuration())
 
 
 DENIED = (
@@ -97,60 +103,63 @@ DENIED = (
 )
 
 
-async def test_policies_guard_also_what_policies_are_made_of(files: Files) -> None:
+async def test_static_policies_apply_to_policies_too(files: Files) -> None:
     files.write("ValidatingAdmissionPolicy", "guard.yaml", policy(), binding())
-    async with opened(files) as door:
-        reply = await door.post(MAPS, {"metadata": {"name": "no"}})
+    async with opened(files) as harness:
+        reply = await harness.post(MAPS, {"metadata": {"name": "no"}})
         assert (reply.status, reply.message) == (422, f'configmaps "no" is forbidden: {DENIED}')
-        await door.make(MAPS, {"metadata": {"name": "yes"}})
-        # Policies from requests never see these; those from files do.
+        await harness.make(MAPS, {"metadata": {"name": "yes"}})
+        # Stored policies never apply to these resources; static ones do.
         path = f"{REGISTRATION}/validatingadmissionpolicies"
-        reply = await door.post(path, policy("no"))
+        reply = await harness.post(path, policy("no"))
         assert reply.message == f'validatingadmissionpolicies.{GROUP} "no" is forbidden: {DENIED}'
-        await door.make(path, policy("yes"))
-        await door.make(f"{REGISTRATION}/validatingadmissionpolicybindings", binding("yes", "yes"))
-        await door.make(path, policy("unseen"))
-        # Nobody sees questions about rights.
+        await harness.make(path, policy("yes"))
+        await harness.make(f"{REGISTRATION}/validatingadmissionpolicybindings", binding("yes", "yes"))
+        await harness.make(path, policy("unseen"))
+        # Access reviews are exempt from all policies.
         review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
-        assert (await door.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)).status == 201
+        assert (await harness.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)).status == 201
         # They cannot be seen or changed, and no request can make one.
-        listed = (await door.get(path)).json["items"]
+        listed = (await harness.get(path)).json["items"]
         assert [one["metadata"]["name"] for one in listed] == ["unseen", "yes"]
-        reply = await door.post(path, policy())
+        reply = await harness.post(path, policy())
         assert reply.status == 422 and "are reserved for static manifest-based configurations" in reply.message
 
 
-async def test_policies_that_change_things(files: Files) -> None:
+async def test_mutating_policies(files: Files) -> None:
     expression = 'Object{metadata: Object.metadata{labels: {"marked": "yes"}}}'
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
     spec = {
         "matchConstraints": {"resourceRules": [ANY | {"resources": ["configmaps", "validatingadmissionpolicies"]}]},
-        "reinvocationPolicy": "Never", "mutations": mutations,
-    }  # fmt: skip
+        "reinvocationPolicy": "Never",
+        "mutations": mutations,
+    }
     name = {"name": "mark.static.k8s.io"}
     made = {"apiVersion": VERSION, "kind": "MutatingAdmissionPolicy", "metadata": name, "spec": spec}
     bound = {
-        "apiVersion": VERSION, "kind": "MutatingAdmissionPolicyBinding", "metadata": name,
+        "apiVersion": VERSION,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": name,
         "spec": {"policyName": name["name"]},
-    }  # fmt: skip
+    }
     files.write("MutatingAdmissionPolicy", "a.yaml", made, bound)
-    async with opened(files) as door:
+    async with opened(files) as harness:
         for path, obj in (
             (MAPS, {"metadata": {"name": "m"}}),
             (f"{REGISTRATION}/validatingadmissionpolicies", policy("p")),
         ):
-            assert (await door.make(path, obj))["metadata"]["labels"] == {"marked": "yes"}
+            assert (await harness.make(path, obj))["metadata"]["labels"] == {"marked": "yes"}
 
 
 class Hooks:
-    """Webhooks, by host: which were asked for which kind, in order. They allow everything."""
+    """Webhooks by host, which allow everything and record the kinds that they were called for."""
 
     def __init__(self, network: Network, *hosts: str) -> None:
         self.asked: list[tuple[str, str]] = []
         for host in hosts:
             network.hosts[host] = self.answer
 
-    def answer(self, server: FarServer, request: Request) -> Response:
+    def answer(self, server: RemoteServer, request: Request) -> Response:
         review = orjson.loads(request.body)
         self.asked.append((server.host, review["request"]["resource"]["resource"]))
         response = {"uid": review["request"]["uid"], "allowed": True}
@@ -159,47 +168,47 @@ class Hooks:
         )
 
 
-async def test_webhooks_come_before_those_of_requests(files: Files) -> None:
+async def test_static_webhooks_precede_stored_ones(files: Files) -> None:
     files.write("MutatingAdmissionWebhook", "w.json", webhooks("z.static.k8s.io", "Mutating"))
     network = Network()
     hooks = Hooks(network, "z.static.k8s.io", "a.example")
-    async with opened(files, network) as door:
+    async with opened(files, network) as harness:
         hooks.asked.clear()
-        await door.make(f"{REGISTRATION}/mutatingwebhookconfigurations", webhooks("a.example", "Mutating"))
+        await harness.make(f"{REGISTRATION}/mutatingwebhookconfigurations", webhooks("a.example", "Mutating"))
         assert hooks.asked == [("z.static.k8s.io", "mutatingwebhookconfigurations")]
-        await door.make(MAPS, {"metadata": {"name": "m"}})
+        await harness.make(MAPS, {"metadata": {"name": "m"}})
         assert hooks.asked[1:] == [("z.static.k8s.io", "configmaps"), ("a.example", "configmaps")]
-        # One that is there already sees no other one made.
-        await door.make(f"{REGISTRATION}/mutatingwebhookconfigurations", webhooks("b.example", "Mutating", rules=[]))
+        # A stored webhook is not called for configurations of webhooks.
+        await harness.make(f"{REGISTRATION}/mutatingwebhookconfigurations", webhooks("b.example", "Mutating", rules=[]))
         assert hooks.asked[3:] == [("z.static.k8s.io", "mutatingwebhookconfigurations")]
 
 
-async def test_files_are_followed(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_files_are_reloaded(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     plugin = "ValidatingAdmissionPolicy"
     files.write(plugin, "guard.yaml", policy(), binding())
 
-    async def status(door: FrontDoor) -> int:
-        await door.clock.advance(2)
-        return (await door.post(MAPS, {"metadata": {"name": "no"}})).status
+    async def status(harness: ServerHarness) -> int:
+        await harness.clock.advance(2)
+        return (await harness.post(MAPS, {"metadata": {"name": "no"}})).status
 
-    async with opened(files) as door:
-        assert await status(door) == 422
-        # What makes no sense changes nothing, and is told once.
+    async with opened(files) as harness:
+        assert await status(harness) == 422
+        # Invalid files change nothing, and are reported once.
         files.write(plugin, "other.yaml", policy("misnamed"))
-        assert [await status(door) for _ in range(2)] == [422, 422]
+        assert [await status(harness) for _ in range(2)] == [422, 422]
         assert caplog.text.count('"misnamed" in file') == 1
         files.remove(plugin, "other.yaml")
         files.write(plugin, "guard.yaml", policy(validations=[{"expression": "true"}]), binding())
-        assert await status(door) == 201
+        assert await status(harness) == 201
         files.remove(plugin, "guard.yaml")
-        await door.delete(f"{MAPS}/no")
-        assert await status(door) == 201
+        await harness.delete(f"{MAPS}/no")
+        assert await status(harness) == 201
 
 
-async def test_a_server_does_not_start_with_what_makes_no_sense(files: Files, tmp_path: Path) -> None:
+async def test_a_server_does_not_start_with_invalid_files(files: Files, tmp_path: Path) -> None:
     files.write("ValidatingAdmissionWebhook", "w.yaml", webhooks("w"))
     with pytest.raises(ConfigError) as caught:
-        await FrontDoor.open(admission_control_config_file=files.configuration())
+        await ServerHarness.open(admission_control_config_file=files.configuration())
     at = tmp_path / "ValidatingAdmissionWebhook"
     assert str(caught.value) == (
         '--admission-control-config-file: failed to initialize admission plugin "ValidatingAdmissionWebhook": failed '
@@ -221,94 +230,174 @@ def several(*objs: Any, kind: str = "List", version: str = "v1") -> Obj:
 
 
 WRONG: dict[str, tuple[list[str], dict[str, Any], str]] = {
-    "no name": (WEBHOOKS, {"a": webhooks() | {"metadata": {}}}, "error loading a: ValidatingWebhookConfiguration "
-                '"": metadata.name: Required value: name or generateName is required'),
+    "no name": (
+        WEBHOOKS,
+        {"a": webhooks() | {"metadata": {}}},
+        "error loading a: ValidatingWebhookConfiguration "
+        '"": metadata.name: Required value: name or generateName is required',
+    ),
     "comment": (WEBHOOKS, {"a": b"# nothing"}, "error loading a: Object 'Kind' is missing in '# nothing'"),
-    "twice": (WEBHOOKS, {"a": webhooks(), "b": webhooks()}, "error loading b: duplicate name "
-              '"hook.static.k8s.io" found in file "b" (previously seen in "a")'),
-    "twice in one": (WEBHOOKS, {"a": several(webhooks(), webhooks())}, "error loading a: duplicate name "
-                     '"hook.static.k8s.io" found in file "a" (previously seen in "a")'),
-    "service": (WEBHOOKS, {"a": webhooks(clientConfig=SERVICE)}, 'error loading a: webhook "hook.example.com" in '
-                '"hook.static.k8s.io" (file "a"): clientConfig.service is not supported for static manifests; use '
-                "clientConfig.url instead"),
-    "invalid": (WEBHOOKS, {"a": webhooks(timeoutSeconds=99)}, "error loading a: ValidatingWebhookConfiguration "
-                '"hook.static.k8s.io": webhooks[0].timeoutSeconds: Invalid value: 99: the timeout value must be '
-                "between 1 and 30 seconds"),
-    "of the other plugin": (WEBHOOKS, {"a": webhooks(kind="Mutating")},
-                            "error loading a: unsupported resource type *v1.MutatingWebhookConfiguration"),
-    "list of the other": (WEBHOOKS, {"a": several(kind="MutatingWebhookConfigurationList", version=VERSION)},
-                          "error loading a: unsupported resource type *v1.MutatingWebhookConfigurationList"),
+    "twice": (
+        WEBHOOKS,
+        {"a": webhooks(), "b": webhooks()},
+        'error loading b: duplicate name "hook.static.k8s.io" found in file "b" (previously seen in "a")',
+    ),
+    "twice in one": (
+        WEBHOOKS,
+        {"a": several(webhooks(), webhooks())},
+        'error loading a: duplicate name "hook.static.k8s.io" found in file "a" (previously seen in "a")',
+    ),
+    "service": (
+        WEBHOOKS,
+        {"a": webhooks(clientConfig=SERVICE)},
+        'error loading a: webhook "hook.example.com" in '
+        '"hook.static.k8s.io" (file "a"): clientConfig.service is not supported for static manifests; use '
+        "clientConfig.url instead",
+    ),
+    "invalid": (
+        WEBHOOKS,
+        {"a": webhooks(timeoutSeconds=99)},
+        "error loading a: ValidatingWebhookConfiguration "
+        '"hook.static.k8s.io": webhooks[0].timeoutSeconds: Invalid value: 99: the timeout value must be '
+        "between 1 and 30 seconds",
+    ),
+    "of the other plugin": (
+        WEBHOOKS,
+        {"a": webhooks(kind="Mutating")},
+        "error loading a: unsupported resource type *v1.MutatingWebhookConfiguration",
+    ),
+    "list of the other": (
+        WEBHOOKS,
+        {"a": several(kind="MutatingWebhookConfigurationList", version=VERSION)},
+        "error loading a: unsupported resource type *v1.MutatingWebhookConfigurationList",
+    ),
     "policy": (WEBHOOKS, {"a": policy()}, "error loading a: unsupported resource type *v1.ValidatingAdmissionPolicy"),
-    "webhook": (POLICIES, {"a": webhooks()},
-                "error loading a: unsupported resource type *v1.ValidatingWebhookConfiguration"),
-    "Pod": (WEBHOOKS, {"a": {"apiVersion": "v1", "kind": "Pod"}},
-            'error loading a: no kind "Pod" is registered for version "v1" in scheme '
-            '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"'),
-    "Pod among policies": (POLICIES, {"a": {"apiVersion": "v1", "kind": "Pod"}},
-            'error loading a: no kind "Pod" is registered for version "v1" in scheme '
-            '"pkg/admission/plugin/policy/manifest/loader/validating_loader.go:35"'),
-    "v1beta1": (WEBHOOKS, {"a": webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1beta1"}},
-                "error loading a: unsupported resource type *v1beta1.ValidatingWebhookConfiguration"),
-    "v1beta1 in a list": (WEBHOOKS, {"a": several(webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1beta1"})},
-                          "error loading a: unsupported resource type *v1beta1.ValidatingWebhookConfiguration"),
-    "v1alpha1": (POLICIES, {"a": policy() | {"apiVersion": "admissionregistration.k8s.io/v1alpha1"}},
-                 "error loading a: unsupported resource type *v1alpha1.ValidatingAdmissionPolicy"),
+    "webhook": (
+        POLICIES,
+        {"a": webhooks()},
+        "error loading a: unsupported resource type *v1.ValidatingWebhookConfiguration",
+    ),
+    "Pod": (
+        WEBHOOKS,
+        {"a": {"apiVersion": "v1", "kind": "Pod"}},
+        'error loading a: no kind "Pod" is registered for version "v1" in scheme '
+        '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"',
+    ),
+    "Pod among policies": (
+        POLICIES,
+        {"a": {"apiVersion": "v1", "kind": "Pod"}},
+        'error loading a: no kind "Pod" is registered for version "v1" in scheme '
+        '"pkg/admission/plugin/policy/manifest/loader/validating_loader.go:35"',
+    ),
+    "v1beta1": (
+        WEBHOOKS,
+        {"a": webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1beta1"}},
+        "error loading a: unsupported resource type *v1beta1.ValidatingWebhookConfiguration",
+    ),
+    "v1beta1 in a list": (
+        WEBHOOKS,
+        {"a": several(webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1beta1"})},
+        "error loading a: unsupported resource type *v1beta1.ValidatingWebhookConfiguration",
+    ),
+    "v1alpha1": (
+        POLICIES,
+        {"a": policy() | {"apiVersion": "admissionregistration.k8s.io/v1alpha1"}},
+        "error loading a: unsupported resource type *v1alpha1.ValidatingAdmissionPolicy",
+    ),
     "v1alpha1 without webhooks": (
-        WEBHOOKS, {"a": webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1alpha1"}},
+        WEBHOOKS,
+        {"a": webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1alpha1"}},
         'error loading a: no kind "ValidatingWebhookConfiguration" is registered for version '
         '"admissionregistration.k8s.io/v1alpha1" in scheme '
-        '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"'),
-    "nothing in a list": (WEBHOOKS, {"a": several(None)}, "error loading a: failed to decode list item: Object 'Kind' "
-                          "is missing in ''"),
-    "Pod in a list": (WEBHOOKS, {"a": several({"apiVersion": "v1", "kind": "Pod"})}, "error loading a: failed to "
-                      'decode list item: no kind "Pod" is registered for version "v1" in scheme '
-                      '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"'),
-    "misnamed in a list": (WEBHOOKS, {"a": several(webhooks("a"))},
-                           'error loading a: "a" in file "a" must have a name ending with ".static.k8s.io"'),
+        '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"',
+    ),
+    "nothing in a list": (
+        WEBHOOKS,
+        {"a": several(None)},
+        "error loading a: failed to decode list item: Object 'Kind' is missing in ''",
+    ),
+    "Pod in a list": (
+        WEBHOOKS,
+        {"a": several({"apiVersion": "v1", "kind": "Pod"})},
+        "error loading a: failed to "
+        'decode list item: no kind "Pod" is registered for version "v1" in scheme '
+        '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"',
+    ),
+    "misnamed in a list": (
+        WEBHOOKS,
+        {"a": several(webhooks("a"))},
+        'error loading a: "a" in file "a" must have a name ending with ".static.k8s.io"',
+    ),
     "misnamed in a list of its kind": (
-        WEBHOOKS, {"a": several(webhooks("a"), kind="ValidatingWebhookConfigurationList", version=VERSION)},
-        'error loading a: "a" in file "a" must have a name ending with ".static.k8s.io"'),
-    "unknown field": (WEBHOOKS, {"a": webhooks() | {"foo": 1}},
-                      'error loading a: strict decoding error: unknown field "foo"'),
+        WEBHOOKS,
+        {"a": several(webhooks("a"), kind="ValidatingWebhookConfigurationList", version=VERSION)},
+        'error loading a: "a" in file "a" must have a name ending with ".static.k8s.io"',
+    ),
+    "unknown field": (
+        WEBHOOKS,
+        {"a": webhooks() | {"foo": 1}},
+        'error loading a: strict decoding error: unknown field "foo"',
+    ),
     "broken": (WEBHOOKS, {"a": b"a: ["}, "error loading a: yaml: line 1: did not find expected node content"),
-    "separator": (WEBHOOKS, {"a": b"--- x\na: b"},
-                  'failed to split YAML documents in file "a": invalid Yaml document separator: x'),
-    "parameters": (POLICIES, {"a": policy(paramKind={"apiVersion": "v1", "kind": "ConfigMap"})}, "error loading a: "
-                   'ValidatingAdmissionPolicy "guard.static.k8s.io": spec.paramKind is not supported for static '
-                   "manifests"),
-    "bound to parameters": (POLICIES, {"a": policy(), "b": binding(paramRef=PARAMS)}, "error loading b: binding "
-                            '"guard.static.k8s.io": spec.paramRef is not supported for static manifests'),
-    "bound to nothing": (POLICIES, {"b": binding()}, 'binding "guard.static.k8s.io" references policy '
-                         '"guard.static.k8s.io" which does not exist in the manifest directory'),
-    "bound to another": (POLICIES, {"b": binding(to="x")}, 'error loading b: binding "guard.static.k8s.io": '
-                         'spec.policyName "x" must end with ".static.k8s.io"'),
-    "expression": (POLICIES, {"a": policy(validations=[{"expression": "x ="}])}, "error loading a: "
-                   'ValidatingAdmissionPolicy "guard.static.k8s.io": spec.validations[0].expression: Invalid value: '
-                   "\"x =\": compilation failed: ERROR: <input>:1:3: Syntax error: token recognition error at: '='\n"
-                   " | x =\n | ..^"),
-}  # fmt: skip
+    "separator": (
+        WEBHOOKS,
+        {"a": b"--- x\na: b"},
+        'failed to split YAML documents in file "a": invalid Yaml document separator: x',
+    ),
+    "parameters": (
+        POLICIES,
+        {"a": policy(paramKind={"apiVersion": "v1", "kind": "ConfigMap"})},
+        "error loading a: "
+        'ValidatingAdmissionPolicy "guard.static.k8s.io": spec.paramKind is not supported for static '
+        "manifests",
+    ),
+    "bound to parameters": (
+        POLICIES,
+        {"a": policy(), "b": binding(paramRef=PARAMS)},
+        'error loading b: binding "guard.static.k8s.io": spec.paramRef is not supported for static manifests',
+    ),
+    "bound to nothing": (
+        POLICIES,
+        {"b": binding()},
+        'binding "guard.static.k8s.io" references policy '
+        '"guard.static.k8s.io" which does not exist in the manifest directory',
+    ),
+    "bound to another": (
+        POLICIES,
+        {"b": binding(to="x")},
+        'error loading b: binding "guard.static.k8s.io": spec.policyName "x" must end with ".static.k8s.io"',
+    ),
+    "expression": (
+        POLICIES,
+        {"a": policy(validations=[{"expression": "x ="}])},
+        "error loading a: "
+        'ValidatingAdmissionPolicy "guard.static.k8s.io": spec.validations[0].expression: Invalid value: '
+        "\"x =\": compilation failed: ERROR: <input>:1:3: Syntax error: token recognition error at: '='\n"
+        " | x =\n | ..^",
+    ),
+}
 
 
 @pytest.mark.parametrize(("plurals", "found", "why"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_with_files(plurals: list[str], found: dict[str, Any], why: str) -> None:
+def test_invalid_files(plurals: list[str], found: dict[str, Any], why: str) -> None:
     manifests = StaticManifests(plurals, ManualClock())
     good = [webhooks()] if plurals is WEBHOOKS else [policy(), binding()]
     manifests.load([("good", dump_yaml(several(*good)))])
-    before = [manifests.of(plural) for plural in plurals]
+    before = [manifests.objects_of(plural) for plural in plurals]
     with pytest.raises(FileProblem) as caught:
         manifests.load([(name, obj if isinstance(obj, bytes) else dump_yaml(obj)) for name, obj in found.items()])
     assert str(caught.value) == why
-    assert ([manifests.of(plural) for plural in plurals], manifests.revision) == (before, 1)
+    assert ([manifests.objects_of(plural) for plural in plurals], manifests.revision) == (before, 1)
 
 
-def test_what_is_right() -> None:
-    """Defaults are filled in; comments after separators, empty documents and nested lists are no mistake."""
+def test_valid_files() -> None:
+    """Defaults are set; comments after separators, empty documents and nested lists are accepted."""
     manifests = StaticManifests(WEBHOOKS, ManualClock())
     nested = several(webhooks("b.static.k8s.io"), several(webhooks("c.static.k8s.io")))
     text = b"--- # first\n" + dump_yaml(nested) + b"---\n\n---\n" + orjson.dumps(webhooks("a.static.k8s.io"))
     manifests.load([("empty", b""), ("all", text)])
-    found = manifests.of(*WEBHOOKS)
+    found = manifests.objects_of(*WEBHOOKS)
     assert [one["metadata"]["name"][0] for one in found] == ["a", "b", "c"]
     assert {one["webhooks"][0]["failurePolicy"] for one in found} == {"Fail"}
     manifests.load([])
-    assert (list(manifests.of(*WEBHOOKS)), manifests.revision) == ([], 2)
+    assert (list(manifests.objects_of(*WEBHOOKS)), manifests.revision) == ([], 2)

@@ -1,8 +1,7 @@
-"""Who we are to admission webhooks: WebhookAdmissionConfiguration, through the front door."""
+"""Credentials for admission webhooks: WebhookAdmissionConfiguration, through the API."""
 
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,28 +12,25 @@ from typing import Any
 import orjson
 import pytest
 from cryptography.x509 import load_der_x509_certificate
-from front_door import EPOCH, FrontDoor
-
-from setpoint.apiserver.far_server import FarServer
-from setpoint.apiserver.http.certificates import ensure_certificates, issue_client_certificate, server_context
-from setpoint.apiserver.http.message import Request, Response
-from setpoint.apiserver.http.server import Server
-from setpoint.apiserver.webhook_identities import Identity, WebhookIdentities
-from setpoint.cluster.config import ConfigError
-from setpoint.system import SystemClock
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "authentication"))
-
+from server_harness import EPOCH, ServerHarness
 from token_issuer import Network
 
-Obj = dict[str, Any]
+from setpoint.apiserver.remote_servers import RemoteServer
+from setpoint.apiserver.webhook_client import Identity, WebhookIdentities
+from setpoint.cluster.certificates import ensure_certificates, issue_client_certificate, server_context
+from setpoint.cluster.config import ConfigError
+from setpoint.meta.objects import Obj
+from setpoint.system import SystemClock
+from setpoint.wire.message import Request, Response
+from setpoint.wire.server import Server
+
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
 KIND = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration"}
 VALIDATING, MUTATING = "ValidatingAdmissionWebhook", "MutatingAdmissionWebhook"
 
 
-def kubeconfig(path: Path, current: str = "", **users: Obj) -> str:
+def kubeconfig(path: Path, users: dict[str, Obj], current: str = "") -> str:
     content = {
         "current-context": "x",
         "contexts": [{"name": "x", "context": {"cluster": "none", "user": current}}] if current else [],
@@ -54,9 +50,13 @@ def written(path: Path, **plugins: Obj) -> str:
 def hook(name: str, config: Obj, **more: Any) -> Obj:
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]
     webhook = {
-        "name": f"{name}.example.com", "clientConfig": config, "rules": rules, "sideEffects": "None",
-        "admissionReviewVersions": ["v1"], **more,
-    }  # fmt: skip
+        "name": f"{name}.example.com",
+        "clientConfig": config,
+        "rules": rules,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **more,
+    }
     return {"metadata": {"name": name}, "webhooks": [webhook]}
 
 
@@ -67,13 +67,13 @@ def allowed(request: Request) -> Response:
 
 
 class Listener:
-    """Allows everything, and remembers what it was shown."""
+    """Allows everything, and records the credentials of each request."""
 
     def __init__(self, network: Network, host: str) -> None:
-        self.shown: list[tuple[FarServer, Request]] = []
+        self.shown: list[tuple[RemoteServer, Request]] = []
         network.hosts[host] = self.answer
 
-    def answer(self, server: FarServer, request: Request) -> Response:
+    def answer(self, server: RemoteServer, request: Request) -> Response:
         self.shown.append((server, request))
         return allowed(request)
 
@@ -83,22 +83,22 @@ class Listener:
 
 
 @asynccontextmanager
-async def opened(path: Path, network: Network, **plugins: Obj) -> AsyncIterator[FrontDoor]:
-    door = await FrontDoor.open(servers=network, admission_control_config_file=written(path, **plugins))
+async def opened(path: Path, network: Network, **plugins: Obj) -> AsyncIterator[ServerHarness]:
+    harness = await ServerHarness.open(servers=network, admission_control_config_file=written(path, **plugins))
     try:
-        yield door
+        yield harness
     finally:
-        await door.close()
+        await harness.close()
 
 
-async def changed(door: FrontDoor, name: str = "m") -> str:
-    reply = await door.post(MAPS, {"metadata": {"name": name}})
+async def changed(harness: ServerHarness, name: str = "m") -> str:
+    reply = await harness.post(MAPS, {"metadata": {"name": name}})
     return "" if reply.status == 201 else reply.message
 
 
-async def test_each_webhook_is_shown_what_is_meant_for_it(tmp_path: Path) -> None:
-    validating = kubeconfig(tmp_path / "v", **{"one.example": {"token": "one"}, "*.svc": {"token": "in-cluster"}})
-    mutating = kubeconfig(tmp_path / "m", **{"*": {"username": "we", "password": "say"}})
+async def test_each_webhook_gets_its_own_credentials(tmp_path: Path) -> None:
+    validating = kubeconfig(tmp_path / "v", {"one.example": {"token": "one"}, "*.svc": {"token": "in-cluster"}})
+    mutating = kubeconfig(tmp_path / "m", {"*": {"username": "we", "password": "say"}})
     network = Network()
     one, two, inside = (Listener(network, host) for host in ("one.example", "two.example", "10.0.0.9"))
     async with opened(
@@ -106,58 +106,67 @@ async def test_each_webhook_is_shown_what_is_meant_for_it(tmp_path: Path) -> Non
         network,
         ValidatingAdmissionWebhook=KIND | {"kubeConfigFile": validating},
         MutatingAdmissionWebhook=KIND | {"kubeConfigFile": mutating},
-    ) as door:
+    ) as harness:
         hooks = f"{REGISTRATION}/validatingwebhookconfigurations"
-        await door.make(hooks, hook("one", {"url": "https://one.example/v"}))
-        await door.make(hooks, hook("two", {"url": "https://two.example:8443/v"}))
-        await door.make("/api/v1/namespaces/default/services", {
-            "metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]},
-        })  # fmt: skip
-        await door.make("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
-            "metadata": {"name": "hook", "labels": {"kubernetes.io/service-name": "hook"}}, "addressType": "IPv4",
-            "ports": [{"port": 9443}], "endpoints": [{"addresses": ["10.0.0.9"]}],
-        })  # fmt: skip
-        await door.make(hooks, hook("inside", {"service": {"name": "hook", "namespace": "default"}}))
-        assert await changed(door) == ""
+        await harness.make(hooks, hook("one", {"url": "https://one.example/v"}))
+        await harness.make(hooks, hook("two", {"url": "https://two.example:8443/v"}))
+        await harness.make(
+            "/api/v1/namespaces/default/services",
+            {
+                "metadata": {"name": "hook"},
+                "spec": {"ports": [{"port": 443}]},
+            },
+        )
+        await harness.make(
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+            {
+                "metadata": {"name": "hook", "labels": {"kubernetes.io/service-name": "hook"}},
+                "addressType": "IPv4",
+                "ports": [{"port": 9443}],
+                "endpoints": [{"addresses": ["10.0.0.9"]}],
+            },
+        )
+        await harness.make(hooks, hook("inside", {"service": {"name": "hook", "namespace": "default"}}))
+        assert await changed(harness) == ""
         assert [listener.authorization for listener in (one, two, inside)] == ["Bearer one", "", "Bearer in-cluster"]
-        # Those that change objects are told by a file of their own.
-        await door.make(f"{REGISTRATION}/mutatingwebhookconfigurations", hook("m", {"url": "https://two.example/m"}))
-        assert await changed(door, "n") == ""
+        # Mutating webhooks have a configuration file of their own.
+        await harness.make(f"{REGISTRATION}/mutatingwebhookconfigurations", hook("m", {"url": "https://two.example/m"}))
+        assert await changed(harness, "n") == ""
         basic = "Basic " + b64encode(b"we:say").decode()
         shown = {request.path: request.headers.get("authorization") for _, request in two.shown}
         assert shown == {"/v": None, "/m": basic}
         assert {request.headers["user-agent"] for _, request in two.shown} == {"kube-apiserver-admission"}
 
 
-async def test_tokens_in_files_and_acting_as_others(tmp_path: Path) -> None:
+async def test_tokens_in_files_and_impersonation(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
     users = {"*": {"tokenFile": "token", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"]}}
     network = Network()
     far = Listener(network, "far.example")
-    told = KIND | {"kubeConfigFile": kubeconfig(tmp_path / "k", **users)}
-    async with opened(tmp_path / "admission", network, ValidatingAdmissionWebhook=told) as door:
+    told = KIND | {"kubeConfigFile": kubeconfig(tmp_path / "k", users)}
+    async with opened(tmp_path / "admission", network, ValidatingAdmissionWebhook=told) as harness:
         url = {"url": "https://far.example/v"}
-        await door.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", url))
-        assert await changed(door) == "" and far.authorization == "Bearer first"
+        await harness.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", url))
+        assert await changed(harness) == "" and far.authorization == "Bearer first"
         request = far.shown[-1][1]
         assert [request.headers[f"impersonate-{name}"] for name in ("user", "uid")] == ["jane", "7"]
         assert request.repeated["impersonate-group"] == ["a", "b"]
         (tmp_path / "token").write_text("second")
-        await door.clock.advance(61)
-        assert await changed(door, "n") == "" and far.authorization == "Bearer second"
-        # What cannot be read is no answer; whether that matters is for the failure policy to say.
+        await harness.clock.advance(61)
+        assert await changed(harness, "n") == "" and far.authorization == "Bearer second"
+        # Unreadable credentials count as a failure of the webhook, which its failure policy handles.
         (tmp_path / "token").unlink()
-        await door.clock.advance(61)
-        problem = await changed(door, "o")
+        await harness.clock.advance(61)
+        problem = await changed(harness, "o")
         assert problem == (
             'Internal error occurred: failed calling webhook "v.example.com": could not get REST client: '
             f"open {tmp_path}/token: no such file or directory"
         )
-        await door.patch(
+        await harness.patch(
             f"{REGISTRATION}/validatingwebhookconfigurations/v",
             {"webhooks": hook("v", url, failurePolicy="Ignore")["webhooks"]},
         )
-        assert await changed(door, "o") == ""
+        assert await changed(harness, "o") == ""
         assert len(far.shown) == 2
 
 
@@ -174,16 +183,16 @@ async def test_tokens_in_files_and_acting_as_others(tmp_path: Path) -> None:
         ({"auth-provider": {"name": "x"}}, "auth provider not supported"),
         (
             {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}},
-            "a program that gives out credentials (exec) is not run for a webhook",
+            "credential plugins (exec) are not supported for webhooks",
         ),
     ],
 )
-async def test_users_that_make_no_sense(tmp_path: Path, user: Obj, why: str) -> None:
-    told = KIND | {"kubeConfigFile": kubeconfig(tmp_path / "k", **{"*": user})}
-    async with opened(tmp_path / "admission", Network(), ValidatingAdmissionWebhook=told) as door:
+async def test_invalid_users(tmp_path: Path, user: Obj, why: str) -> None:
+    told = KIND | {"kubeConfigFile": kubeconfig(tmp_path / "k", {"*": user})}
+    async with opened(tmp_path / "admission", Network(), ValidatingAdmissionWebhook=told) as harness:
         url = {"url": "https://far.example/v"}
-        await door.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", url))
-        assert (await changed(door)).endswith(f": could not get REST client: {why}")
+        await harness.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", url))
+        assert (await changed(harness)).endswith(f": could not get REST client: {why}")
 
 
 async def test_a_certificate_over_the_network(tmp_path: Path) -> None:
@@ -201,13 +210,15 @@ async def test_a_certificate_over_the_network(tmp_path: Path) -> None:
     user = {
         f"client-{kind}-data": b64encode(data).decode() for kind, data in (("certificate", certificate), ("key", key))
     }
-    told = KIND | {"kubeConfigFile": kubeconfig(tmp_path / "k", **{f"127.0.0.1:{port}": user})}
-    door = await FrontDoor.open(admission_control_config_file=written(tmp_path / "admission", **{VALIDATING: told}))
+    told = KIND | {"kubeConfigFile": kubeconfig(tmp_path / "k", {f"127.0.0.1:{port}": user})}
+    harness = await ServerHarness.open(
+        admission_control_config_file=written(tmp_path / "admission", **{VALIDATING: told})
+    )
     bundle = b64encode(theirs.ca.read_bytes()).decode()
     config = {"url": f"https://127.0.0.1:{port}/v", "caBundle": bundle}
-    await door.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", config))
-    assert await changed(door) == "" and shown == ["CN=kube-apiserver"]
-    await door.close()
+    await harness.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", config))
+    assert await changed(harness) == "" and shown == ["CN=kube-apiserver"]
+    await harness.close()
     await server.stop(0)
 
 
@@ -237,48 +248,63 @@ async def test_a_certificate_over_the_network(tmp_path: Path) -> None:
         (["*"], "kubernetes.default.svc:443", ""),
     ],
 )
-def test_the_narrowest_name_counts(names: list[str], target: str, found: str) -> None:
+def test_the_most_specific_pattern_wins(names: list[str], target: str, found: str) -> None:
     current = "(current)" if names else ""
     identities = WebhookIdentities([*names, "(current)"], current, lambda name: Identity(), SystemClock())
-    assert identities.name_of(target) == found
+    assert identities.pattern_for(target) == found
 
 
-# -- how it is told ---------------------------------------------------------------------------------------------------
+# -- configuration ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("plugin", "told", "why"),
     [
-        (VALIDATING, KIND | {"kubeConfigFile": "x"},
-         'kubeConfigFile: Invalid value: "x": must be an absolute file path'),
+        (
+            VALIDATING,
+            KIND | {"kubeConfigFile": "x"},
+            'kubeConfigFile: Invalid value: "x": must be an absolute file path',
+        ),
         (MUTATING, KIND | {"kubeConfigFile": "/not/there"}, "stat /not/there: no such file or directory"),
         (MUTATING, KIND | {"foo": "x"}, 'strict decoding error: unknown field "foo"'),
         (MUTATING, {}, "Object 'Kind' is missing in '{}'"),
-        (MUTATING, KIND | {"apiVersion": "apiserver.config.k8s.io/v1alpha1"}, 'no kind "WebhookAdmissionConfiguration" '
-         'is registered for version "apiserver.config.k8s.io/v1alpha1"'),
-        (VALIDATING, KIND | {"staticManifestsDir": "x"},
-         'staticManifestsDir: Invalid value: "x": must be an absolute file path'),
-        ("ValidatingAdmissionPolicy", KIND | {"kind": "ValidatingAdmissionPolicyConfiguration", "staticManifestsDir":
-         "/not/there"}, 'staticManifestsDir: Invalid value: "/not/there": unable to read: stat /not/there: no such '
-         "file or directory"),
-        (VALIDATING, KIND | {"staticManifestsDir": __file__},
-         f'staticManifestsDir: Invalid value: "{__file__}": must be a directory'),
+        (
+            MUTATING,
+            KIND | {"apiVersion": "apiserver.config.k8s.io/v1alpha1"},
+            'no kind "WebhookAdmissionConfiguration" is registered for version "apiserver.config.k8s.io/v1alpha1"',
+        ),
+        (
+            VALIDATING,
+            KIND | {"staticManifestsDir": "x"},
+            'staticManifestsDir: Invalid value: "x": must be an absolute file path',
+        ),
+        (
+            "ValidatingAdmissionPolicy",
+            KIND | {"kind": "ValidatingAdmissionPolicyConfiguration", "staticManifestsDir": "/not/there"},
+            'staticManifestsDir: Invalid value: "/not/there": unable to read: stat /not/there: no such '
+            "file or directory",
+        ),
+        (
+            VALIDATING,
+            KIND | {"staticManifestsDir": __file__},
+            f'staticManifestsDir: Invalid value: "{__file__}": must be a directory',
+        ),
         ("MutatingAdmissionPolicy", {}, "Object 'Kind' is missing in '{}'"),
     ],
-)  # fmt: skip
-async def test_what_is_wrong_in_it(tmp_path: Path, plugin: str, told: Obj, why: str) -> None:
+)
+async def test_invalid_configurations(tmp_path: Path, plugin: str, told: Obj, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        await FrontDoor.open(admission_control_config_file=written(tmp_path / "a", **{plugin: told}))
+        await ServerHarness.open(admission_control_config_file=written(tmp_path / "a", **{plugin: told}))
     prefix = f'--admission-control-config-file: couldn\'t init admission plugin "{plugin}": '
     assert str(caught.value) == prefix + why
 
 
-async def test_nothing_need_be_said(tmp_path: Path) -> None:
+async def test_the_configuration_is_optional(tmp_path: Path) -> None:
     network = Network()
     far = Listener(network, "far.example")
-    file = kubeconfig(tmp_path / "k", current="other", other={"token": "t"})
+    file = kubeconfig(tmp_path / "k", {"other": {"token": "t"}}, current="other")
     for told, expected in ((KIND, ""), (KIND | {"kubeConfigFile": file}, "Bearer t")):
-        async with opened(tmp_path / "a", network, **{VALIDATING: told}) as door:
+        async with opened(tmp_path / "a", network, **{VALIDATING: told}) as harness:
             config = {"url": "https://far.example/v"}
-            await door.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", config))
-            assert await changed(door) == "" and far.authorization == expected
+            await harness.make(f"{REGISTRATION}/validatingwebhookconfigurations", hook("v", config))
+            assert await changed(harness) == "" and far.authorization == expected

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from front_door import private_ids
 from hypothesis import given
 from hypothesis import strategies as st
+from server_harness import private_ids
 
-from setpoint.apiserver.allocation.ranges import Bands, address_range, port_bands
+from setpoint.apiserver.allocation.cluster_ips import Bands, address_range, port_bands
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_bands_of_ports(low: int, high: int, static: int) -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 59), st.sets(st.integers(1, 60)))
-def test_a_free_number_is_found_while_there_is_one(last: int, static: int, used: set[int]) -> None:
+def test_a_free_number_is_found_if_there_is_one(last: int, static: int, used: set[int]) -> None:
     bands = Bands(1, last, min(static, last - 1))
     chosen = bands.choose(private_ids(), used.__contains__, lambda: used)
     free = set(range(1, last + 1)) - used
@@ -52,6 +52,6 @@ def test_a_free_number_is_found_while_there_is_one(last: int, static: int, used:
         assert chosen in upper
 
 
-def test_a_huge_range_is_not_walked() -> None:
+def test_a_huge_range_is_not_scanned() -> None:
     used = set(range(1, 200))
     assert Bands(1, 2**64, 0).choose(private_ids(), lambda number: True, lambda: used) not in used

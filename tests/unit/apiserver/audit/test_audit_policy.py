@@ -1,4 +1,4 @@
-"""Which rule holds for which request, and which policies are none."""
+"""The matching of audit rules, and invalid policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from audited_door import policy
+from audit_harness import policy
 
 from setpoint.apiserver.audit.policy import LEVELS, PolicyError, read_policy
 from setpoint.apiserver.filters.authorize import Access
@@ -59,25 +59,25 @@ _PATH = Access(_TIM, "get", path="/logs/kubelet.log")
     ],
 )
 def test_rules(rule: dict[str, Any], access: Access, matches: bool) -> None:
-    found = read_policy(policy({"level": "Request", **rule}, {"level": "Metadata"})).applied(access)
+    found = read_policy(policy({"level": "Request", **rule}, {"level": "Metadata"})).config_for(access)
     assert found is not None
     assert LEVELS[found.level] == ("Request" if matches else "Metadata")
 
 
-def test_the_first_rule_decides_and_without_one_nothing_is_told() -> None:
+def test_the_first_matching_rule_decides() -> None:
     found = read_policy(policy({"level": "None", "verbs": ["get"]}, {"level": "Metadata", "verbs": ["get", "list"]}))
-    assert found.applied(_READ) is None
-    assert found.applied(_NODE) is not None
-    assert found.applied(_SCALE) is None
+    assert found.config_for(_READ) is None
+    assert found.config_for(_NODE) is not None
+    assert found.config_for(_SCALE) is None
 
 
-def test_what_holds_for_all_rules_and_what_a_rule_says_otherwise() -> None:
+def test_policy_defaults_and_overrides_of_rules() -> None:
     rules: list[dict[str, Any]] = [
         {"level": "Metadata", "verbs": ["get"], "omitStages": ["Panic"], "omitManagedFields": False},
         {"level": "Metadata"},
     ]
     found = read_policy(policy(*rules, omitStages=["RequestReceived"], omitManagedFields=True))
-    first, second = found.applied(_READ), found.applied(_NODE)
+    first, second = found.config_for(_READ), found.config_for(_NODE)
     assert first is not None and second is not None
     assert (first.omit, first.omit_managed_fields) == (frozenset({"RequestReceived", "Panic"}), False)
     assert (second.omit, second.omit_managed_fields) == (frozenset({"RequestReceived"}), True)
@@ -137,13 +137,13 @@ _SUBDOMAIN = (
         ),
     ],
 )
-def test_policies_that_cannot_be_used(document: bytes, why: str) -> None:
+def test_invalid_policies(document: bytes, why: str) -> None:
     with pytest.raises(PolicyError) as refusal:
         read_policy(document)
     assert str(refusal.value) == why
 
 
-def test_unknown_fields_are_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_fields_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     read_policy(policy({"level": "Metadata", "levels": 3}))
     assert caplog.messages == [
         "Audit policy contains errors, falling back to lenient decoding: strict decoding error: "

@@ -1,4 +1,4 @@
-"""Where events go: files that are moved aside, batches, and what is too large."""
+"""Audit sinks: rotated files, batches, truncation and webhooks."""
 
 from __future__ import annotations
 
@@ -11,28 +11,43 @@ from typing import Any
 
 import orjson
 import pytest
-from audited_door import Kept
-from front_door import VirtualClock, private_ids, settle
+from audit_harness import RecordingSink
+from server_harness import VirtualClock, private_ids, settle
 
-from setpoint.apiserver.audit.buffered import BatchOptions, Buffered
 from setpoint.apiserver.audit.event import AuditEvent
 from setpoint.apiserver.audit.log_file import RotatingFile
 from setpoint.apiserver.audit.policy import METADATA, REQUEST
-from setpoint.apiserver.audit.sinks import Both, Failures, IgnoringFailures, LogSink, Truncating
-from setpoint.apiserver.audit.webhook import PostFailed, WebhookSink
+from setpoint.apiserver.audit.sinks import (
+    AuditErrors,
+    BatchOptions,
+    BufferedSink,
+    IgnoreErrorsSink,
+    LogSink,
+    PostFailed,
+    TruncatingSink,
+    UnionSink,
+    WebhookSink,
+)
 
 
 def _event(name: str = "one", level: int = METADATA, **more: Any) -> AuditEvent:
     fields: dict[str, Any] = {
-        "level": "Metadata", "auditID": name, "stage": "ResponseComplete", "requestURI": f"/api?name={name}",
-        "verb": "get", "user": {"username": "jane", "groups": ["a", "b"]}, "sourceIPs": ["192.0.2.1"],
-        "userAgent": "tests", "requestReceivedTimestamp": "2026-01-01T00:00:00.120000Z",
-        "stageTimestamp": "2026-01-01T00:00:00.130000Z", **more,
-    }  # fmt: skip
+        "level": "Metadata",
+        "auditID": name,
+        "stage": "ResponseComplete",
+        "requestURI": f"/api?name={name}",
+        "verb": "get",
+        "user": {"username": "jane", "groups": ["a", "b"]},
+        "sourceIPs": ["192.0.2.1"],
+        "userAgent": "tests",
+        "requestReceivedTimestamp": "2026-01-01T00:00:00.120000Z",
+        "stageTimestamp": "2026-01-01T00:00:00.130000Z",
+        **more,
+    }
     return AuditEvent(orjson.dumps(fields), level)
 
 
-def _lost(failures: Failures) -> dict[str, float]:
+def _errors(failures: AuditErrors) -> dict[str, float]:
     (family,) = failures.families()
     return {sample.labels["plugin"]: sample.value for sample in family.samples}
 
@@ -52,7 +67,7 @@ def _file(path: Path, clock: Time, **more: Any) -> RotatingFile:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_full_is_moved_aside_under_the_time(tmp_path: Path) -> None:
+def test_a_full_file_is_rotated_with_a_timestamp(tmp_path: Path) -> None:
     clock, path = Time(), tmp_path / "made" / "audit.log"
     rotated: list[int] = []
     file = _file(path, clock, on_rotated=lambda: rotated.append(1))
@@ -67,7 +82,7 @@ def test_a_file_that_is_full_is_moved_aside_under_the_time(tmp_path: Path) -> No
         _file(path, clock).write(b"d" * 101)
 
 
-def test_a_file_that_is_there_is_continued(tmp_path: Path) -> None:
+def test_an_existing_file_is_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(b"a" * 90)
     file = _file(path, Time())
@@ -80,7 +95,7 @@ def test_a_file_that_is_there_is_continued(tmp_path: Path) -> None:
     assert (tmp_path / "endless.log").stat().st_size == 270
 
 
-def test_a_file_that_somebody_moved_away_begins_anew_when_it_is_full(tmp_path: Path) -> None:
+def test_a_moved_file_is_recreated_at_rotation(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     file = _file(path, Time())
     file.write(b"a" * 90)
@@ -90,7 +105,7 @@ def test_a_file_that_somebody_moved_away_begins_anew_when_it_is_full(tmp_path: P
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_old_files_go_by_number_and_age_and_the_rest_is_compressed(tmp_path: Path) -> None:
+def test_backups_are_limited_by_number_and_age_and_compressed(tmp_path: Path) -> None:
     clock = Time()
     names = [f"audit-2026-03-0{day}T00-00-00.000.log" for day in (1, 2, 3, 4)]
     for name in (*names, "audit-notes.log", "other-2026-03-01T00-00-00.000.log"):
@@ -99,8 +114,12 @@ def test_old_files_go_by_number_and_age_and_the_rest_is_compressed(tmp_path: Pat
     assert not (tmp_path / names[0]).exists()
     _file(tmp_path / "audit.log", clock, max_age=timedelta(days=2), compress=True).tidy()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"{names[2]}.gz", f"{names[3]}.gz", "audit-notes.log", "audit.log", "other-2026-03-01T00-00-00.000.log",
-    ]  # fmt: skip
+        f"{names[2]}.gz",
+        f"{names[3]}.gz",
+        "audit-notes.log",
+        "audit.log",
+        "other-2026-03-01T00-00-00.000.log",
+    ]
     assert gzip.decompress((tmp_path / f"{names[3]}.gz").read_bytes()) == names[3].encode()
 
 
@@ -117,9 +136,9 @@ async def test_lines_as_json_and_as_text() -> None:
         def write(self, data: bytes) -> None:
             self.append(data)
 
-    as_json, as_text, failures = Lines(), Lines(), Failures()
+    as_json, as_text, failures = Lines(), Lines(), AuditErrors()
     event = _event(responseStatus={"metadata": {}, "code": 200})
-    await Both(LogSink(as_json, False, failures), LogSink(as_text, True, failures)).process([event])
+    await UnionSink(LogSink(as_json, False, failures), LogSink(as_text, True, failures)).process([event])
     assert orjson.loads(as_json[0])["kind"] == "Event"
     assert as_json[0].endswith(b"}\n")
     assert as_text == [
@@ -129,28 +148,28 @@ async def test_lines_as_json_and_as_text() -> None:
     ]
 
 
-async def test_a_log_that_cannot_be_written_is_counted_and_told_without_objects(
+async def test_write_errors_are_counted_and_logged_without_objects(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    failures = Failures()
+    failures = AuditErrors()
     sink = LogSink(Broken(), False, failures)
     event = _event(level=REQUEST, requestObject={"data": "swordfish"})
     assert not await sink.process([event])
-    assert await IgnoringFailures(sink).process([event])
-    assert _lost(failures) == {"log": 2}
+    assert await IgnoreErrorsSink(sink).process([event])
+    assert _errors(failures) == {"log": 2}
     assert "no space left on device" in caplog.text
     assert "swordfish" not in caplog.text
 
 
-async def test_events_that_are_too_large_lose_their_objects_or_are_lost() -> None:
-    kept, failures = Kept(), Failures()
-    sink = Truncating(kept, 600, 1000, failures)
+async def test_large_events_are_truncated_or_dropped() -> None:
+    recorded, failures = RecordingSink(), AuditErrors()
+    sink = TruncatingSink(recorded, 600, 1000, failures)
     large = {"requestObject": {"data": "x" * 900}, "annotations": {"a": "b"}}
     assert await sink.process([_event("cut", REQUEST, **large), _event("x" * 600), _event("small"), _event("next")])
-    cut, small, following = kept.taken()
+    cut, small, following = recorded.drain()
     assert ("requestObject" in cut, cut["annotations"]) == (False, {"a": "b", "audit.k8s.io/truncated": "true"})
     assert [small["auditID"], following["auditID"]] == ["small", "next"]
-    assert _lost(failures) == {"truncate": 1}
+    assert _errors(failures) == {"truncate": 1}
 
 
 class Batches(list[list[str]]):
@@ -159,10 +178,10 @@ class Batches(list[list[str]]):
         return True
 
 
-async def test_batches_go_when_they_are_whole_and_the_rest_at_the_end() -> None:
-    batches, failures = Batches(), Failures()
+async def test_complete_batches_are_sent_and_the_rest_at_the_end() -> None:
+    batches, failures = Batches(), AuditErrors()
     options = BatchOptions(max_size=2, max_wait=3600.0)
-    buffered = Buffered(batches, options, VirtualClock(), failures)
+    buffered = BufferedSink(batches, options, VirtualClock(), failures)
     running = asyncio.ensure_future(buffered.run())
     for name in "abcde":
         await buffered.process([_event(name)])
@@ -172,12 +191,12 @@ async def test_batches_go_when_they_are_whole_and_the_rest_at_the_end() -> None:
     await running
     assert batches == [["a", "b"], ["c", "d"], ["e"]]
     await buffered.process([_event("f")])
-    assert _lost(failures) == {"buffered": 1}
+    assert _errors(failures) == {"buffered": 1}
 
 
-async def test_a_part_of_a_batch_goes_when_it_has_waited_long_enough() -> None:
+async def test_an_incomplete_batch_is_sent_after_max_wait() -> None:
     batches = Batches()
-    buffered = Buffered(batches, BatchOptions(max_size=9, max_wait=0.0), VirtualClock(), Failures())
+    buffered = BufferedSink(batches, BatchOptions(max_size=9, max_wait=0.0), VirtualClock(), AuditErrors())
     running = asyncio.ensure_future(buffered.run())
     await buffered.process([_event("a"), _event("b")])
     await settle(50)
@@ -186,17 +205,17 @@ async def test_a_part_of_a_batch_goes_when_it_has_waited_long_enough() -> None:
     await running
 
 
-async def test_what_the_buffer_cannot_hold_is_dropped_and_counted() -> None:
-    batches, failures = Batches(), Failures()
-    buffered = Buffered(batches, BatchOptions(buffer_size=2), VirtualClock(), failures)
+async def test_buffer_overflow_is_dropped_and_counted() -> None:
+    batches, failures = Batches(), AuditErrors()
+    buffered = BufferedSink(batches, BatchOptions(buffer_size=2), VirtualClock(), failures)
     assert await buffered.process([_event(name) for name in "abcde"])
-    assert _lost(failures) == {"buffered": 3}
+    assert _errors(failures) == {"buffered": 3}
 
 
 async def test_batches_are_throttled() -> None:
     batches, clock = Batches(), VirtualClock()
     options = BatchOptions(throttle=True, qps=1.0, burst=2)
-    buffered = Buffered(batches, options, clock, Failures())
+    buffered = BufferedSink(batches, options, clock, AuditErrors())
     await buffered.process([_event(name) for name in "abcd"])
     running = asyncio.ensure_future(buffered.run())
     await settle()
@@ -209,8 +228,8 @@ async def test_batches_are_throttled() -> None:
     await running
 
 
-async def test_a_webhook_is_tried_five_times_ever_later_and_then_given_up() -> None:
-    clock, failures, bodies = VirtualClock(), Failures(), list[bytes]()
+async def test_a_webhook_is_retried_with_backoff() -> None:
+    clock, failures, bodies = VirtualClock(), AuditErrors(), list[bytes]()
     answers = [False, False, True]
 
     async def post(body: bytes) -> None:
@@ -233,4 +252,4 @@ async def test_a_webhook_is_tried_five_times_ever_later_and_then_given_up() -> N
     await clock.advance(120.0)
     assert not await sending
     assert len(bodies) == 8
-    assert _lost(failures) == {"webhook": 1}
+    assert _errors(failures) == {"webhook": 1}

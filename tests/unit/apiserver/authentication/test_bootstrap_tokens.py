@@ -1,4 +1,4 @@
-"""Tokens that Secrets in kube-system hold, through the front door."""
+"""Bootstrap tokens in Secrets of kube-system, through the API."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from front_door import FrontDoor
+from server_harness import ServerHarness
 
-from setpoint.cluster.access_config import AccessConfig
+from setpoint.cluster.config import AccessConfig
 
 TOKEN = "abcdef.0123456789abcdef"
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
@@ -24,21 +24,21 @@ def secret(name: str = "bootstrap-token-abcdef", kind: str = "bootstrap.kubernet
 
 
 @pytest.fixture
-async def bootstrap() -> AsyncIterator[FrontDoor]:
-    door = await FrontDoor.open(access=AccessConfig(enable_bootstrap_token_auth=True))
-    await door.make("/api/v1/namespaces", {"metadata": {"name": "kube-system"}})
-    yield door
-    await door.close()
+async def bootstrap() -> AsyncIterator[ServerHarness]:
+    harness = await ServerHarness.open(access=AccessConfig(enable_bootstrap_token_auth=True))
+    await harness.make("/api/v1/namespaces", {"metadata": {"name": "kube-system"}})
+    yield harness
+    await harness.close()
 
 
-async def groups(door: FrontDoor, token: str = TOKEN) -> list[str] | None:
-    status = (await door.post(REVIEW, {"spec": {"token": token}})).json["status"]
+async def groups(harness: ServerHarness, token: str = TOKEN) -> list[str] | None:
+    status = (await harness.post(REVIEW, {"spec": {"token": token}})).json["status"]
     assert status["user"].get("username", "system:bootstrap:abcdef") == "system:bootstrap:abcdef"
     found: list[str] | None = status["user"].get("groups")
     return found
 
 
-async def test_a_token_is_good_while_its_secret_is_there(bootstrap: FrontDoor) -> None:
+async def test_a_token_is_valid_while_its_secret_exists(bootstrap: ServerHarness) -> None:
     assert await groups(bootstrap) is None
     await bootstrap.make(SECRETS, secret(auth_extra_groups="system:bootstrappers:b,system:bootstrappers:a"))
     everybody = ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b", "system:authenticated"]
@@ -62,12 +62,12 @@ async def test_a_token_is_good_while_its_secret_is_there(bootstrap: FrontDoor) -
         secret(auth_extra_groups="system:bootstrappers:a,"),
     ],
 )
-async def test_what_is_not_good(bootstrap: FrontDoor, bad: Any) -> None:
+async def test_invalid_tokens(bootstrap: ServerHarness, bad: Any) -> None:
     await bootstrap.make(SECRETS, bad)
     assert await groups(bootstrap) is None
 
 
-async def test_a_token_expires(bootstrap: FrontDoor) -> None:
+async def test_a_token_expires(bootstrap: ServerHarness) -> None:
     await bootstrap.make(SECRETS, secret(expiration="2026-01-01T00:10:00Z"))
     await bootstrap.clock.advance(599)
     assert await groups(bootstrap) == ["system:bootstrappers", "system:authenticated"]
@@ -75,7 +75,7 @@ async def test_a_token_expires(bootstrap: FrontDoor) -> None:
     assert await groups(bootstrap) is None
 
 
-async def test_one_that_is_being_deleted_is_good_no_more(bootstrap: FrontDoor) -> None:
+async def test_a_secret_being_deleted_is_invalid(bootstrap: ServerHarness) -> None:
     held = secret()
     held["metadata"]["finalizers"] = ["example.com/hold"]
     await bootstrap.make(SECRETS, held)
@@ -86,12 +86,12 @@ async def test_one_that_is_being_deleted_is_good_no_more(bootstrap: FrontDoor) -
 @pytest.mark.parametrize(
     "token", ["ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef0", "abcdef", "abcdef.0123456789abcdef\n"]
 )
-async def test_what_is_no_such_token(bootstrap: FrontDoor, token: str) -> None:
+async def test_other_tokens(bootstrap: ServerHarness, token: str) -> None:
     await bootstrap.make(SECRETS, secret())
     assert await groups(bootstrap, token) is None or token.strip() == TOKEN
 
 
-async def test_only_where_it_is_switched_on(door: FrontDoor) -> None:
-    await door.make("/api/v1/namespaces", {"metadata": {"name": "kube-system"}})
-    await door.make(SECRETS, secret())
-    assert await groups(door) is None
+async def test_disabled_by_default(harness: ServerHarness) -> None:
+    await harness.make("/api/v1/namespaces", {"metadata": {"name": "kube-system"}})
+    await harness.make(SECRETS, secret())
+    assert await groups(harness) is None

@@ -1,19 +1,20 @@
-"""Whatever a token holds, the answer is a user or a refusal."""
+"""Fuzzed tokens: the answer is always a user or a refusal."""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable
+from itertools import product
 from typing import Any
 
 import orjson
 import pytest
-from front_door import VirtualClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from server_harness import VirtualClock
 from token_issuer import Issuer, Key, Network
 
-from setpoint.apiserver.authentication.fetching import Fetcher
+from setpoint.apiserver.authentication.issuer_keys import Fetcher
 from setpoint.apiserver.authentication.jwt_tokens import JwtIssuer, JwtTokens
 from setpoint.apiserver.filters.authenticate import TokenRefused, Verified
 
@@ -43,17 +44,18 @@ async def issuers() -> list[JwtTokens]:
     Issuer(network, "issuer.example", KEY)
     found = []
     for mappings in MAPPINGS:
-        told = {"issuer": {"url": "https://issuer.example", "audiences": ["a"]}, "claimMappings": mappings}
-        issuer = JwtIssuer(told, Fetcher(network), clock)
-        await issuer.begin()
+        configuration = {"issuer": {"url": "https://issuer.example", "audiences": ["a"]}, "claimMappings": mappings}
+        issuer = JwtIssuer(configuration, Fetcher(network), clock)
+        await issuer.initialize()
         found.append(JwtTokens([issuer], clock))
     return found
 
 
-async def judge(tokens: JwtTokens, token: str) -> Verified | None:
+async def verify_token(tokens: JwtTokens, token: str) -> Verified | None:
     try:
         found: Any = tokens.verify(token, ())
-        return await found if isinstance(found, Awaitable) else found
+        verified: Verified | None = await found if isinstance(found, Awaitable) else found
+        return verified
     except TokenRefused as error:
         assert str(error)
         return None
@@ -67,7 +69,7 @@ async def test_any_claims() -> None:
     def check(claims: dict[str, Any]) -> None:
         token = KEY.sign(GOOD | claims)
         for tokens in (first, second):
-            running = judge(tokens, token)
+            running = verify_token(tokens, token)
             try:
                 while True:
                     running.send(None)  # nothing in this network waits
@@ -75,8 +77,8 @@ async def test_any_claims() -> None:
                 # Null is an empty name, as upstream.
                 assert end.value is None or end.value.user.name or not (GOOD | claims)["sub"]
 
-    await judge(first, KEY.sign(GOOD))  # so that the keys are known
-    await judge(second, KEY.sign(GOOD))
+    await verify_token(first, KEY.sign(GOOD))  # so that the keys are known
+    await verify_token(second, KEY.sign(GOOD))
     check()
 
 
@@ -86,24 +88,37 @@ def encoded(data: bytes) -> str:
 
 @pytest.mark.parametrize(
     "head",
-    [b"{}", b"[]", b"7", b"", b"\xff", b'{"alg":7}', b'{"alg":["ES256"]}', b'{"alg":"ES256","kid":{}}',
-     b'{"alg":"ES256","crit":["x"]}', b'{"alg":"ES256","b64":false,"crit":["b64"]}', b"[" * 3000, b'{"alg":"none"}'],
-)  # fmt: skip
-async def test_any_head(head: bytes) -> None:
+    [
+        b"{}",
+        b"[]",
+        b"7",
+        b"",
+        b"\xff",
+        b'{"alg":7}',
+        b'{"alg":["ES256"]}',
+        b'{"alg":"ES256","kid":{}}',
+        b'{"alg":"ES256","crit":["x"]}',
+        b'{"alg":"ES256","b64":false,"crit":["b64"]}',
+        b"[" * 3000,
+        b'{"alg":"none"}',
+    ],
+)
+async def test_any_header(head: bytes) -> None:
     tokens, _ = await issuers()
     for payload in (orjson.dumps(GOOD), b"{" * 3000):
         for signature in ("", "AA", "!"):
-            assert await judge(tokens, f"{encoded(head)}.{encoded(payload)}.{signature}") is None
+            assert await verify_token(tokens, f"{encoded(head)}.{encoded(payload)}.{signature}") is None
 
 
 @pytest.mark.parametrize("token", ["", ".", "..", "...", "a.b.c.d", "\udcff.\udcff.\udcff", "é.é.é", " . . ", "=.=.="])
-async def test_what_is_no_token(token: str) -> None:
+async def test_strings_that_are_no_token(token: str) -> None:
     tokens, _ = await issuers()
-    assert await judge(tokens, token) is None
+    assert await verify_token(tokens, token) is None
 
 
-async def test_a_token_that_refers_to_nothing_sensible() -> None:
+async def test_invalid_distributed_claims() -> None:
     tokens, _ = await issuers()
-    for names in ({"groups": [1]}, {"groups": {}}, {"groups": ""}, {"groups": 7}, [], "x"):
-        for sources in ({}, [], {"": {}}, {"x": 7}, None):
-            await judge(tokens, KEY.sign(GOOD | {"_claim_names": names, "_claim_sources": sources}))
+    all_names: list[Any] = [{"groups": [1]}, {"groups": {}}, {"groups": ""}, {"groups": 7}, [], "x"]
+    all_sources: list[Any] = [{}, [], {"": {}}, {"x": 7}, None]
+    for names, sources in product(all_names, all_sources):
+        await verify_token(tokens, KEY.sign(GOOD | {"_claim_names": names, "_claim_sources": sources}))

@@ -1,4 +1,4 @@
-"""Tokens of OpenID Connect issuers, through the front door."""
+"""Tokens of OpenID Connect issuers, through the API."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import FrontDoor
+from server_harness import ServerHarness
 from token_issuer import Issuer, Key, Network
 
-from setpoint.apiserver.authentication.claim_types import check_types
+from setpoint.apiserver.authentication.claims import check_types
 from setpoint.apiserver.filters.authenticate import TokenRefused
-from setpoint.apiserver.http.message import Response
-from setpoint.cluster.access_config import AccessConfig
+from setpoint.cluster.config import AccessConfig
 from setpoint.meta.body import dump_yaml
+from setpoint.meta.objects import Obj
+from setpoint.wire.message import Response
 
 REVIEW = "/apis/authentication.k8s.io/v1/tokenreviews"
 KEY = Key("one")
 AUDIENCE = "my-cluster"
-Obj = dict[str, Any]
 
 
 def authenticator(url: str = "https://issuer.example", **more: Any) -> Obj:
@@ -36,26 +36,26 @@ def configuration(*authenticators: Obj, **more: Any) -> bytes:
 
 
 class World:
-    def __init__(self, door: FrontDoor, network: Network, issuer: Issuer, path: Path) -> None:
-        self.door = door
+    def __init__(self, harness: ServerHarness, network: Network, issuer: Issuer, path: Path) -> None:
+        self.harness = harness
         self.network = network
         self.issuer = issuer
         self.path = path
 
     def claims(self, **claims: Any) -> Obj:
-        now = int(self.door.clock.now().timestamp())
+        now = int(self.harness.clock.now().timestamp())
         return {"iss": self.issuer.url, "aud": AUDIENCE, "sub": "jane", "exp": now + 600, "iat": now} | claims
 
     def token(self, key: Key = KEY, **claims: Any) -> str:
         return key.sign(self.claims(**claims))
 
     async def review(self, token: str, *audiences: str) -> Obj:
-        reply = await self.door.post(REVIEW, {"spec": {"token": token, "audiences": list(audiences)}})
+        reply = await self.harness.post(REVIEW, {"spec": {"token": token, "audiences": list(audiences)}})
         status: Obj = reply.json["status"]
         return status
 
     async def refusal(self, token: str) -> str:
-        """Why the token is not good."""
+        """Return why the token is invalid."""
         status = await self.review(token)
         assert "authenticated" not in status, status
         error: str = status["error"]
@@ -71,11 +71,11 @@ async def world(tmp_path: Path, config: bytes | None = None, **flags: Any) -> As
         path.write_bytes(config)
         flags["authentication_config"] = str(path)
     access = AccessConfig(**flags)
-    async with FrontDoor.running(servers=network, access=access, service_account_issuer=["https://own"]) as door:
-        yield World(door, network, issuer, path)
+    async with ServerHarness.running(servers=network, access=access, service_account_issuer=["https://own"]) as harness:
+        yield World(harness, network, issuer, path)
 
 
-async def test_who_a_token_is(tmp_path: Path) -> None:
+async def test_the_user_of_a_token(tmp_path: Path) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         token = found.token(groups=["a", "b"], jti="7")
         assert await found.review(token) == {
@@ -87,7 +87,7 @@ async def test_who_a_token_is(tmp_path: Path) -> None:
             },
             "audiences": ["https://own"],
         }
-        reply = await found.door.get("/api/v1/pods", token=token)
+        reply = await found.harness.get("/api/v1/pods", token=token)
         assert 'User "oidc:jane" cannot list' in reply.message
         assert await found.review(token, "somebody-else") == {"user": {}, "error": "invalid bearer token"}
 
@@ -103,46 +103,65 @@ async def test_all_asymmetric_algorithms(tmp_path: Path, algorithm: str) -> None
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        (lambda w: w.token(exp=1767225600 - 1), "oidc: verify token: oidc: token is expired (Token Expiry: 2025-12-31 "
-         "23:59:59 +0000 UTC)"),
-        (lambda w: KEY.sign({k: v for k, v in w.claims().items() if k != "exp"}), "oidc: verify token: oidc: token is "
-         "expired (Token Expiry: 0001-01-01 00:00:00 +0000 UTC)"),
-        (lambda w: w.token(exp="1767225599"), "oidc: verify token: oidc: token is expired (Token Expiry: 2025-12-31 "
-         "23:59:59 +0000 UTC)"),
+        (
+            lambda w: w.token(exp=1767225600 - 1),
+            "oidc: verify token: oidc: token is expired (Token Expiry: 2025-12-31 23:59:59 +0000 UTC)",
+        ),
+        (
+            lambda w: KEY.sign({k: v for k, v in w.claims().items() if k != "exp"}),
+            "oidc: verify token: oidc: token is expired (Token Expiry: 0001-01-01 00:00:00 +0000 UTC)",
+        ),
+        (
+            lambda w: w.token(exp="1767225599"),
+            "oidc: verify token: oidc: token is expired (Token Expiry: 2025-12-31 23:59:59 +0000 UTC)",
+        ),
         (lambda w: w.token(aud=None), 'oidc: verify token: oidc: expected audience "my-cluster" got [""]'),
         (lambda w: w.token(aud=[None]), 'oidc: verify token: oidc: expected audience "my-cluster" got [""]'),
         (lambda w: w.token(aud=[]), 'oidc: verify token: oidc: expected audience "my-cluster" got []'),
-        (lambda w: w.token(nbf=1767225600 + 61), "oidc: verify token: oidc: current time 2026-01-01 00:00:00 +0000 UTC "
-         "before the nbf (not before) time: 2026-01-01 00:01:01 +0000 UTC"),
+        (
+            lambda w: w.token(nbf=1767225600 + 61),
+            "oidc: verify token: oidc: current time 2026-01-01 00:00:00 +0000 UTC "
+            "before the nbf (not before) time: 2026-01-01 00:01:01 +0000 UTC",
+        ),
         (lambda w: w.token(aud=["x", "y"]), 'oidc: verify token: oidc: expected audience "my-cluster" got ["x" "y"]'),
-        (lambda w: Key("other").sign(w.claims()), "oidc: verify token: failed to verify signature: failed to verify id "
-         "token signature"),
-        (lambda w: Key("one").sign(w.claims()), "oidc: verify token: failed to verify signature: failed to verify id "
-         "token signature"),
-        (lambda w: w.token(sub=7), "oidc: verify token: oidc: failed to unmarshal claims: json: cannot unmarshal "
-         "number into Go struct field idToken.sub of type string"),
-        (lambda w: w.token(groups={"a": 1}), 'oidc: parse groups claim "groups": json: cannot unmarshal object into Go '
-         "value of type string"),
+        (
+            lambda w: Key("other").sign(w.claims()),
+            "oidc: verify token: failed to verify signature: failed to verify id token signature",
+        ),
+        (
+            lambda w: Key("one").sign(w.claims()),
+            "oidc: verify token: failed to verify signature: failed to verify id token signature",
+        ),
+        (
+            lambda w: w.token(sub=7),
+            "oidc: verify token: oidc: failed to unmarshal claims: json: cannot unmarshal "
+            "number into Go struct field idToken.sub of type string",
+        ),
+        (
+            lambda w: w.token(groups={"a": 1}),
+            'oidc: parse groups claim "groups": json: cannot unmarshal object into Go value of type string',
+        ),
     ],
-)  # fmt: skip
-async def test_what_is_refused(tmp_path: Path, token: Callable[[World], str], why: str) -> None:
+)
+async def test_refused_tokens(tmp_path: Path, token: Callable[[World], str], why: str) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         bad = token(found)
         assert await found.refusal(bad) == why
-        assert (await found.door.get("/api", token=bad)).status == 401
+        assert (await found.harness.get("/api", token=bad)).status == 401
 
 
 async def test_symmetric_and_unsigned_tokens_are_refused(tmp_path: Path) -> None:
     import jwt
 
     async with world(tmp_path, configuration(authenticator())) as found:
-        for algorithm, key in (("HS256", "x" * 32), ("none", None)):
+        keys: dict[str, Any] = {"HS256": "x" * 32, "none": None}
+        for algorithm, key in keys.items():
             why = await found.refusal(jwt.encode(found.claims(), key, algorithm))
             assert why.startswith("oidc: verify token: oidc: id token signed with unsupported algorithm, expected [")
             assert why.endswith(f'got "{algorithm}"')
 
 
-async def test_tokens_of_others_are_nobodys(tmp_path: Path) -> None:
+async def test_tokens_of_unknown_issuers(tmp_path: Path) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         for token in (found.token(iss="https://elsewhere"), "a.b.c", "x", "a.e30.c"):
             assert await found.refusal(token) == "invalid bearer token"
@@ -154,11 +173,11 @@ async def test_keys_are_rotated(tmp_path: Path) -> None:
         assert (await found.review(found.token()))["authenticated"]
         found.issuer.keys = [new]
         assert (await found.review(found.token(new)))["authenticated"]
-        await found.door.clock.advance(11)
+        await found.harness.clock.advance(11)
         assert "failed to verify id token signature" in await found.refusal(found.token(jti="again"))
 
 
-async def test_keys_are_not_fetched_again_while_the_issuer_vouches_for_them(tmp_path: Path) -> None:
+async def test_keys_are_cached_for_their_max_age(tmp_path: Path) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         found.issuer.headers = [("Cache-Control", "max-age=60, public")]
         assert (await found.review(found.token()))["authenticated"]
@@ -166,34 +185,37 @@ async def test_keys_are_not_fetched_again_while_the_issuer_vouches_for_them(tmp_
         found.issuer.keys = [new]
         assert "failed to verify id token signature" in await found.refusal(found.token(new))
         assert len(found.network.asked) == fetched
-        await found.door.clock.advance(60)
+        await found.harness.clock.advance(60)
         assert (await found.review(found.token(new)))["authenticated"]
 
 
-async def test_many_at_once_fetch_keys_once(tmp_path: Path) -> None:
+async def test_concurrent_requests_fetch_keys_once(tmp_path: Path) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         await asyncio.gather(*(found.review(found.token(jti=str(at))) for at in range(20)))
         assert found.network.asked.count("issuer.example/keys") == 1
 
 
-async def test_an_issuer_that_comes_late(tmp_path: Path) -> None:
+async def test_an_issuer_that_is_available_later(tmp_path: Path) -> None:
     config = configuration(authenticator("https://late.example"))
     async with world(tmp_path, config) as found:
         token = found.token(iss="https://late.example")
         assert await found.refusal(token) == "oidc: authenticator not initialized"
         Issuer(found.network, "late.example", KEY)
-        await found.door.clock.advance(10)
+        await found.harness.clock.advance(10)
         assert (await found.review(token))["authenticated"]
 
 
-async def test_an_issuer_must_be_who_it_says(tmp_path: Path) -> None:
-    issuer = {"url": "https://other.example", "discoveryURL": "https://issuer.example/.well-known/openid-configuration",
-              "audiences": [AUDIENCE]}  # fmt: skip
+async def test_the_discovery_document_must_name_the_issuer(tmp_path: Path) -> None:
+    issuer = {
+        "url": "https://other.example",
+        "discoveryURL": "https://issuer.example/.well-known/openid-configuration",
+        "audiences": [AUDIENCE],
+    }
     async with world(tmp_path, configuration(authenticator(issuer=issuer))) as found:
         assert await found.refusal(found.token(iss="https://other.example")) == "oidc: authenticator not initialized"
         found.issuer.url = "https://other.example"
         found.network.hosts["other.example"] = found.network.hosts["issuer.example"]
-        await found.door.clock.advance(10)
+        await found.harness.clock.advance(10)
         assert (await found.review(found.token()))["authenticated"]
 
 
@@ -202,12 +224,12 @@ async def test_redirects_are_not_followed(tmp_path: Path) -> None:
         moved = Response(302, b"", [("Location", "https://issuer.example/.well-known/openid-configuration")])
         found.network.hosts["moved.example"] = lambda server, request: moved
         asked = len(found.network.asked)
-        await found.door.clock.advance(10)
+        await found.harness.clock.advance(10)
         assert found.network.asked[asked:] == ["moved.example/.well-known/openid-configuration"]
         assert await found.refusal(found.token(iss="https://moved.example")) == "oidc: authenticator not initialized"
 
 
-async def test_expressions_make_the_user(tmp_path: Path) -> None:
+async def test_expressions_map_the_user(tmp_path: Path) -> None:
     mappings = {
         "username": {"expression": "claims.sub + ':' + claims.org__dot__name"},
         "groups": {"expression": "claims.roles.split(',')"},
@@ -226,7 +248,7 @@ async def test_expressions_make_the_user(tmp_path: Path) -> None:
         authenticator(claimMappings=mappings, claimValidationRules=rules, userValidationRules=user_rules)
     )
     async with world(tmp_path, config) as found:
-        claims = {"org.name": "acme", "roles": "a,b", "team": ["x", "", "y"], "hd": "example.com"}
+        claims: dict[str, Any] = {"org.name": "acme", "roles": "a,b", "team": ["x", "", "y"], "hd": "example.com"}
         assert (await found.review(found.token(**claims)))["user"] == {
             "username": "jane:acme",
             "uid": "none",
@@ -235,15 +257,27 @@ async def test_expressions_make_the_user(tmp_path: Path) -> None:
         }
         for change, why in (
             ({"hd": "evil.com"}, "oidc: required claim hd value does not match. Got = evil.com, want = example.com"),
-            ({"exp": 1767225600 + 90000}, "oidc: error evaluating claim validation expression: validation expression "
-             "'claims.exp - claims.iat <= 86400.0' failed: too long a life"),
-            ({"sub": "system"}, "oidc: error evaluating user info validation rule: validation expression "
-             "'!user.username.startsWith('system:')' failed: not yours"),
-            ({"team": 7}, "oidc: error evaluating extra claim expression: claims.team: expression must return a string "
-             "or a list of strings"),
-            ({"roles": 7}, "oidc: error evaluating group claim expression: expression 'claims.roles.split(',')' "
-             "resulted in error: no such overload: split(double, string)"),
-        ):  # fmt: skip
+            (
+                {"exp": 1767225600 + 90000},
+                "oidc: error evaluating claim validation expression: validation expression "
+                "'claims.exp - claims.iat <= 86400.0' failed: too long a life",
+            ),
+            (
+                {"sub": "system"},
+                "oidc: error evaluating user info validation rule: validation expression "
+                "'!user.username.startsWith('system:')' failed: not yours",
+            ),
+            (
+                {"team": 7},
+                "oidc: error evaluating extra claim expression: claims.team: expression must return a string "
+                "or a list of strings",
+            ),
+            (
+                {"roles": 7},
+                "oidc: error evaluating group claim expression: expression 'claims.roles.split(',')' "
+                "resulted in error: no such overload: split(double, string)",
+            ),
+        ):
             assert await found.refusal(found.token(**claims | change)) == why
 
 
@@ -255,7 +289,7 @@ async def test_an_email_must_be_verified(tmp_path: Path, verified: bool | None, 
         assert (await found.review(token)).get("authenticated", False) is good
 
 
-async def test_groups_that_are_elsewhere(tmp_path: Path) -> None:
+async def test_distributed_groups(tmp_path: Path) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         groups = found.token(groups=["from", "afar"])
         found.issuer.documents["/groups"] = Response(200, groups.encode())
@@ -274,14 +308,18 @@ async def test_flags(tmp_path: Path) -> None:
     authority = tmp_path / "ca.pem"
     from datetime import UTC, datetime
 
-    from setpoint.apiserver.http.certificates import ensure_certificates
+    from setpoint.cluster.certificates import ensure_certificates
 
     authority.write_bytes(ensure_certificates(tmp_path / "pki", datetime.now(UTC)).ca.read_bytes())
-    flags = {
-        "oidc_issuer_url": "https://issuer.example", "oidc_client_id": AUDIENCE, "oidc_groups_claim": "groups",
-        "oidc_groups_prefix": "g:", "oidc_signing_algs": ["ES256"], "oidc_required_claim": ["hd=x=y"],
+    flags: dict[str, Any] = {
+        "oidc_issuer_url": "https://issuer.example",
+        "oidc_client_id": AUDIENCE,
+        "oidc_groups_claim": "groups",
+        "oidc_groups_prefix": "g:",
+        "oidc_signing_algs": ["ES256"],
+        "oidc_required_claim": ["hd=x=y"],
         "oidc_ca_file": str(authority),
-    }  # fmt: skip
+    }
     async with world(tmp_path, **flags) as found:
         user = (await found.review(found.token(groups="one", hd="x=y")))["user"]
         assert (user["username"], user["groups"]) == ("https://issuer.example#jane", ["g:one", "system:authenticated"])
@@ -290,13 +328,13 @@ async def test_flags(tmp_path: Path) -> None:
         assert "unsupported algorithm" in await found.refusal(found.token(Key("r", "ES384")))
 
 
-async def test_the_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_file_is_reloaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         other = Issuer(found.network, "other.example", KEY)
         token = found.token(iss=other.url)
         assert await found.refusal(token) == "invalid bearer token"
         found.path.write_bytes(configuration(authenticator(other.url)))
-        await found.door.clock.advance(2)
+        await found.harness.clock.advance(2)
         assert (await found.review(token))["authenticated"]
         assert await found.refusal(found.token()) == "invalid bearer token"
         # What is wrong changes nothing.
@@ -306,15 +344,15 @@ async def test_the_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
             (configuration(anonymous={"enabled": True}), "anonymous: Forbidden: changed from initial configuration"),
         ):
             found.path.write_bytes(bad)
-            await found.door.clock.advance(2)
+            await found.harness.clock.advance(2)
             assert said in caplog.text
             assert (await found.review(token))["authenticated"]
         # An issuer that does not answer yet is waited for, and the others stay.
         found.path.write_bytes(configuration(authenticator("https://third.example")))
-        await found.door.clock.advance(5)
+        await found.harness.clock.advance(5)
         assert (await found.review(token))["authenticated"]
         third = Issuer(found.network, "third.example", KEY)
-        await found.door.clock.advance(15)
+        await found.harness.clock.advance(15)
         assert (await found.review(found.token(iss=third.url)))["authenticated"]
 
 
@@ -325,17 +363,17 @@ async def test_the_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
         ({"enabled": True, "conditions": [{"path": "/livez"}]}, {"/livez": 200, "/livez/": 401, "/api": 401}),
         ({"enabled": False}, {"/livez": 401, "/readyz": 401, "/api": 401}),
     ],
-)  # fmt: skip
-async def test_what_is_anonymous(tmp_path: Path, anonymous: Obj, allowed: dict[str, int]) -> None:
+)
+async def test_anonymous_paths(tmp_path: Path, anonymous: Obj, allowed: dict[str, int]) -> None:
     async with world(tmp_path, configuration(anonymous=anonymous)) as found:
         group = "/apis/rbac.authorization.k8s.io/v1"
         rules = [{"verbs": ["get"], "nonResourceURLs": ["/livez", "/readyz"]}]
-        await found.door.make(f"{group}/clusterroles", {"metadata": {"name": "health"}, "rules": rules})
+        await found.harness.make(f"{group}/clusterroles", {"metadata": {"name": "health"}, "rules": rules})
         subject = {"kind": "Group", "name": "system:unauthenticated", "apiGroup": "rbac.authorization.k8s.io"}
         role = {"kind": "ClusterRole", "name": "health", "apiGroup": "rbac.authorization.k8s.io"}
         binding = {"metadata": {"name": "health"}, "subjects": [subject], "roleRef": role}
-        await found.door.make(f"{group}/clusterrolebindings", binding)
-        assert {path: (await found.door.get(path, token="")).status for path in allowed} == allowed
+        await found.harness.make(f"{group}/clusterrolebindings", binding)
+        assert {path: (await found.harness.get(path, token="")).status for path in allowed} == allowed
 
 
 async def test_no_token_is_ever_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -348,7 +386,7 @@ async def test_no_token_is_ever_logged(tmp_path: Path, caplog: pytest.LogCapture
         assert token.split(".")[2] not in caplog.text
 
 
-UNREADABLE: list[tuple[bytes, str]] = [
+INVALID_PATH: list[tuple[bytes, str]] = [
     (b'{"exp":null}', 'strconv.ParseFloat: parsing "": invalid syntax'),
     (b'{"iat":null}', 'strconv.ParseFloat: parsing "": invalid syntax'),
     (b'{"exp":" 123"}', r'json: invalid number literal, trying to unmarshal "\" 123\"" into Number'),
@@ -359,20 +397,28 @@ UNREADABLE: list[tuple[bytes, str]] = [
     (b'{"exp":"1e400"}', 'strconv.ParseFloat: parsing "1e400": value out of range'),
     (b'{"aud":5}', "json: cannot unmarshal number into Go struct field idToken.aud of type []string"),
     (b'{"aud":["a",5]}', "json: cannot unmarshal number into Go struct field idToken.aud of type string"),
-    (b'{"_claim_names":5}', "json: cannot unmarshal number into Go struct field idToken._claim_names of type "
-     "map[string]string"),
-    (b'{"_claim_names":{"a":5}}', "json: cannot unmarshal number into Go struct field idToken._claim_names of type "
-     "string"),
-    (b'{"_claim_sources":{"a":5}}', "json: cannot unmarshal number into Go struct field idToken._claim_sources of type "
-     "oidc.claimSource"),
-    (b'{"_claim_sources":{"a":{"endpoint":5}}}', "json: cannot unmarshal number into Go struct field "
-     "claimSource._claim_sources.endpoint of type string"),
+    (
+        b'{"_claim_names":5}',
+        "json: cannot unmarshal number into Go struct field idToken._claim_names of type map[string]string",
+    ),
+    (
+        b'{"_claim_names":{"a":5}}',
+        "json: cannot unmarshal number into Go struct field idToken._claim_names of type string",
+    ),
+    (
+        b'{"_claim_sources":{"a":5}}',
+        "json: cannot unmarshal number into Go struct field idToken._claim_sources of type oidc.claimSource",
+    ),
+    (
+        b'{"_claim_sources":{"a":{"endpoint":5}}}',
+        "json: cannot unmarshal number into Go struct field claimSource._claim_sources.endpoint of type string",
+    ),
     (b'{"sub":5,"exp":"x"}', r'json: invalid number literal, trying to unmarshal "\"x\"" into Number'),
     (b'{"sub":5,"iss":[]}', "json: cannot unmarshal number into Go struct field idToken.sub of type string"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("payload", "why"), UNREADABLE)
+@pytest.mark.parametrize(("payload", "why"), INVALID_PATH)
 def test_claims_of_the_wrong_type(payload: bytes, why: str) -> None:
     with pytest.raises(TokenRefused) as caught:
         check_types(orjson.loads(payload), payload)
@@ -384,7 +430,7 @@ def test_claims_of_the_right_type() -> None:
         check_types(orjson.loads(payload), payload)
 
 
-async def test_a_token_that_does_not_say_how_it_was_signed(tmp_path: Path) -> None:
+async def test_a_token_without_algorithm(tmp_path: Path) -> None:
     async with world(tmp_path, configuration(authenticator())) as found:
         _, claims, signature = found.token().split(".")
         assert (await found.refusal(f"e30.{claims}.{signature}")).endswith('got ""')

@@ -1,4 +1,4 @@
-"""A webhook decides, through the front door; and the file in which authorizers are configured."""
+"""Authorization by a webhook, through the API, and the AuthorizationConfiguration file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import LIMITED_TOKEN, FrontDoor
+from server_harness import LIMITED_TOKEN, ServerHarness
 from token_issuer import Network
 
-from setpoint.apiserver.far_server import FarServer, FarServerProblem
-from setpoint.apiserver.http.message import Request, Response
-from setpoint.cluster.access_config import AccessConfig
-from setpoint.cluster.config import ConfigError
+from setpoint.apiserver.remote_servers import RemoteServer, RemoteServerError
+from setpoint.cluster.config import AccessConfig, ConfigError
 from setpoint.meta.body import dump_yaml
+from setpoint.meta.objects import Obj
+from setpoint.wire.message import Request, Response
 
 PODS = "/api/v1/namespaces/default/pods"
-Obj = dict[str, Any]
 
 
 def kubeconfig(path: Path, host: str = "hook.example") -> str:
@@ -40,87 +39,90 @@ class Hook:
         self.versions: list[str] = []
         network.hosts[host] = self.answer
 
-    def answer(self, server: FarServer, request: Request) -> Response:
+    def answer(self, server: RemoteServer, request: Request) -> Response:
         review = orjson.loads(request.body)
         self.asked.append(review["spec"])
         self.versions.append(review["apiVersion"])
         if self.silent:
-            raise FarServerProblem("context deadline exceeded")
+            raise RemoteServerError("context deadline exceeded")
         return Response(200, orjson.dumps(review | {"status": self.status}))
 
 
-def opened(network: Network, access: AccessConfig, modes: list[str]) -> AbstractAsyncContextManager[FrontDoor]:
-    return FrontDoor.running(servers=network, access=access, modes=modes)
+def opened(network: Network, access: AccessConfig, modes: list[str]) -> AbstractAsyncContextManager[ServerHarness]:
+    return ServerHarness.running(servers=network, access=access, modes=modes)
 
 
 @asynccontextmanager
-async def flagged(tmp_path: Path, *modes: str, **more: Any) -> AsyncIterator[tuple[FrontDoor, Hook]]:
+async def flagged(tmp_path: Path, *modes: str, **more: Any) -> AsyncIterator[tuple[ServerHarness, Hook]]:
     network = Network()
     hook = Hook(network)
     access = AccessConfig(authorization_webhook_config_file=kubeconfig(tmp_path / "hook.json"), **more)
-    async with opened(network, access, list(modes) or ["Webhook"]) as door:
-        yield door, hook
+    async with opened(network, access, list(modes) or ["Webhook"]) as harness:
+        yield harness, hook
 
 
-async def status(door: FrontDoor, path: str = PODS) -> int:
-    return (await door.get(path, token=LIMITED_TOKEN)).status
+async def status(harness: ServerHarness, path: str = PODS) -> int:
+    return (await harness.get(path, token=LIMITED_TOKEN)).status
 
 
-async def test_what_the_webhook_is_asked(tmp_path: Path) -> None:
-    async with flagged(tmp_path, authorization_webhook_version="v1") as (door, hook):
+async def test_the_subject_access_review(tmp_path: Path) -> None:
+    async with flagged(tmp_path, authorization_webhook_version="v1") as (harness, hook):
         hook.status = {"allowed": True}
         user = {"user": "limited", "uid": "limited-uid", "groups": ["some-group", "system:authenticated"]}
-        assert await status(door, f"{PODS}?fieldSelector=spec.nodeName%3Dn1&labelSelector=a%20in%20(b,c),!d") == 200
+        assert await status(harness, f"{PODS}?fieldSelector=spec.nodeName%3Dn1&labelSelector=a%20in%20(b,c),!d") == 200
         requirements = [{"key": "a", "operator": "In", "values": ["b", "c"]}, {"key": "d", "operator": "DoesNotExist"}]
         attributes = {
-            "namespace": "default", "verb": "list", "version": "v1", "resource": "pods",
+            "namespace": "default",
+            "verb": "list",
+            "version": "v1",
+            "resource": "pods",
             "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]},
             "labelSelector": {"requirements": requirements},
-        }  # fmt: skip
+        }
         assert hook.asked == [{"resourceAttributes": attributes, **user}]
-        assert await status(door, "/version") == 200
+        assert await status(harness, "/version") == 200
         assert hook.asked[1] == {"nonResourceAttributes": {"path": "/version", "verb": "get"}, **user}
         assert set(hook.versions) == {"authorization.k8s.io/v1"}
 
 
-async def test_yes_is_kept_longer_than_no(tmp_path: Path) -> None:
-    async with flagged(tmp_path) as (door, hook):
+async def test_allowing_answers_are_cached_longer(tmp_path: Path) -> None:
+    async with flagged(tmp_path) as (harness, hook):
         hook.status = {"allowed": True}
-        assert [await status(door) for _ in range(3)] == [200] * 3
+        assert [await status(harness) for _ in range(3)] == [200] * 3
         assert len(hook.asked) == 1
         hook.status = {"allowed": False, "reason": "not you"}
-        await door.clock.advance(299)
-        assert await status(door) == 200
-        await door.clock.advance(2)
-        reply = await door.get(PODS, token=LIMITED_TOKEN)
+        await harness.clock.advance(299)
+        assert await status(harness) == 200
+        await harness.clock.advance(2)
+        reply = await harness.get(PODS, token=LIMITED_TOKEN)
         assert reply.message.endswith('in the namespace "default": default: not you')
         hook.status = {"allowed": True}
-        assert await status(door) == 403
-        await door.clock.advance(31)
-        assert await status(door) == 200
+        assert await status(harness) == 403
+        await harness.clock.advance(31)
+        assert await status(harness) == 200
 
 
 async def test_administrators_and_health_need_no_webhook(tmp_path: Path) -> None:
-    async with flagged(tmp_path) as (door, hook):
-        assert (await door.get(PODS)).status == 200
+    async with flagged(tmp_path) as (harness, hook):
+        assert (await harness.get(PODS)).status == 200
         assert hook.asked == []
 
 
-async def test_another_mode_may_allow_what_the_webhook_leaves_open(tmp_path: Path) -> None:
-    async with flagged(tmp_path, "Webhook", "AlwaysAllow") as (door, hook):
-        assert await status(door) == 200
+async def test_another_mode_may_allow_after_no_opinion(tmp_path: Path) -> None:
+    async with flagged(tmp_path, "Webhook", "AlwaysAllow") as (harness, hook):
+        assert await status(harness) == 200
         hook.silent = True
-        assert await status(door, "/api/v1/nodes") == 200
+        assert await status(harness, "/api/v1/nodes") == 200
         hook.silent = False
         hook.status = {"denied": True, "reason": "never"}
-        reply = await door.get("/api/v1/secrets", token=LIMITED_TOKEN)
+        reply = await harness.get("/api/v1/secrets", token=LIMITED_TOKEN)
         assert (reply.status, reply.message.endswith("at the cluster scope: never")) == (403, True)
 
 
-async def test_silence_is_an_error_of_the_server(tmp_path: Path) -> None:
-    async with flagged(tmp_path) as (door, hook):
+async def test_a_failing_webhook_is_a_server_error(tmp_path: Path) -> None:
+    async with flagged(tmp_path) as (harness, hook):
         hook.silent = True
-        reply = await door.get(PODS, token=LIMITED_TOKEN)
+        reply = await harness.get(PODS, token=LIMITED_TOKEN)
         assert reply.status == 500
         assert reply.body == (
             b'Internal Server Error: "/api/v1/namespaces/default/pods": Post '
@@ -128,19 +130,19 @@ async def test_silence_is_an_error_of_the_server(tmp_path: Path) -> None:
         )
 
 
-async def test_questions_that_are_too_long_are_not_kept(tmp_path: Path) -> None:
-    async with flagged(tmp_path) as (door, hook):
+async def test_long_requests_are_not_cached(tmp_path: Path) -> None:
+    async with flagged(tmp_path) as (harness, hook):
         hook.status = {"allowed": True}
         for _ in range(2):
-            await status(door, f"{PODS}/{'x' * 10_000}")
+            await status(harness, f"{PODS}/{'x' * 10_000}")
         assert len(hook.asked) == 2
 
 
-async def test_rules_cannot_be_told(tmp_path: Path) -> None:
-    async with flagged(tmp_path, "Webhook", "RBAC") as (door, hook):
+async def test_rules_cannot_be_listed(tmp_path: Path) -> None:
+    async with flagged(tmp_path, "Webhook", "RBAC") as (harness, hook):
         hook.status = {"allowed": True}
         path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
-        found = (await door.post(path, {"spec": {"namespace": "default"}}, token=LIMITED_TOKEN)).json["status"]
+        found = (await harness.post(path, {"spec": {"namespace": "default"}}, token=LIMITED_TOKEN)).json["status"]
         assert found["incomplete"] is True
         assert found["evaluationError"] == "webhook authorizer does not support user rule resolution"
 
@@ -150,10 +152,12 @@ async def test_rules_cannot_be_told(tmp_path: Path) -> None:
 
 def webhook(tmp_path: Path, name: str = "far", host: str = "hook.example", **more: Any) -> Obj:
     told = {
-        "timeout": "3s", "subjectAccessReviewVersion": "v1", "matchConditionSubjectAccessReviewVersion": "v1",
+        "timeout": "3s",
+        "subjectAccessReviewVersion": "v1",
+        "matchConditionSubjectAccessReviewVersion": "v1",
         "failurePolicy": "Deny",
         "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": kubeconfig(tmp_path / f"{name}.json", host)},
-    }  # fmt: skip
+    }
     return {"type": "Webhook", "name": name, "webhook": told | more}
 
 
@@ -166,58 +170,58 @@ def configuration(*authorizers: Obj) -> bytes:
 
 
 @asynccontextmanager
-async def configured(tmp_path: Path, *authorizers: Obj) -> AsyncIterator[tuple[FrontDoor, Network, Path]]:
+async def configured(tmp_path: Path, *authorizers: Obj) -> AsyncIterator[tuple[ServerHarness, Network, Path]]:
     network, path = Network(), tmp_path / "authorization.yaml"
     path.write_bytes(configuration(*authorizers))
-    async with opened(network, AccessConfig(authorization_config=str(path)), []) as door:
-        yield door, network, path
+    async with opened(network, AccessConfig(authorization_config=str(path)), []) as harness:
+        yield harness, network, path
 
 
-async def test_nodes_of_a_configuration_are_held_to_what_is_theirs_too(tmp_path: Path) -> None:
-    async with configured(tmp_path, {"type": "Node", "name": "node"}, RBAC) as (door, _, _):
-        assert any(plugin.name == "NodeRestriction" for plugin in door.api.env.admission.plugins)
-    async with configured(tmp_path, RBAC) as (door, _, _):
-        assert not any(plugin.name == "NodeRestriction" for plugin in door.api.env.admission.plugins)
+async def test_the_node_authorizer_restricts_nodes(tmp_path: Path) -> None:
+    async with configured(tmp_path, {"type": "Node", "name": "node"}, RBAC) as (harness, _, _):
+        assert any(plugin.name == "NodeRestriction" for plugin in harness.api.resources.env.admission.plugins)
+    async with configured(tmp_path, RBAC) as (harness, _, _):
+        assert not any(plugin.name == "NodeRestriction" for plugin in harness.api.resources.env.admission.plugins)
 
 
 async def test_several_webhooks_in_order(tmp_path: Path) -> None:
     first, second = webhook(tmp_path, "one", "one.example"), webhook(tmp_path, "two", "two.example")
-    async with configured(tmp_path, first, second, RBAC) as (door, network, _):
+    async with configured(tmp_path, first, second, RBAC) as (harness, network, _):
         one, two = Hook(network, "one.example"), Hook(network, "two.example")
         two.status = {"allowed": True}
-        assert await status(door) == 200
+        assert await status(harness) == 200
         assert (len(one.asked), len(two.asked)) == (1, 1)
         two.silent = True
-        reply = await door.get("/api/v1/nodes", token=LIMITED_TOKEN)
+        reply = await harness.get("/api/v1/nodes", token=LIMITED_TOKEN)
         assert reply.body == (
             b'Internal Server Error: "/api/v1/nodes": Post "https://two.example/authorize?timeout=3s": '
             b"context deadline exceeded\n"
         )
 
 
-async def test_conditions_say_what_concerns_a_webhook(tmp_path: Path) -> None:
+async def test_match_conditions(tmp_path: Path) -> None:
     conditions = [
         {"expression": "has(request.resourceAttributes)"},
         {"expression": "request.resourceAttributes.namespace == 'default'"},
         {"expression": "!('system:masters' in request.groups) && request.user != 'x'"},
     ]
-    async with configured(tmp_path, webhook(tmp_path, matchConditions=conditions), RBAC) as (door, network, _):
+    async with configured(tmp_path, webhook(tmp_path, matchConditions=conditions), RBAC) as (harness, network, _):
         hook = Hook(network)
         hook.status = {"allowed": True}
-        assert await status(door) == 200
-        assert await status(door, "/api/v1/nodes") == 403
-        assert await status(door, "/metrics") == 403
+        assert await status(harness) == 200
+        assert await status(harness, "/api/v1/nodes") == 403
+        assert await status(harness, "/metrics") == 403
         assert len(hook.asked) == 1
 
 
-async def test_a_condition_that_fails_is_judged_by_the_failure_policy(tmp_path: Path) -> None:
+async def test_the_failure_policy_decides_on_failing_conditions(tmp_path: Path) -> None:
     conditions = [{"expression": "request.resourceAttributes.namespace == 'default'"}]
     for policy, allowed in (("Deny", 500), ("NoOpinion", 200)):
         hook = webhook(tmp_path, matchConditions=conditions, failurePolicy=policy)
         always = {"type": "AlwaysAllow", "name": "alwaysallow"}
-        async with configured(tmp_path, hook, always) as (door, network, _):
+        async with configured(tmp_path, hook, always) as (harness, network, _):
             Hook(network)
-            reply = await door.get("/version", token=LIMITED_TOKEN)
+            reply = await harness.get("/version", token=LIMITED_TOKEN)
             assert reply.status == allowed
             if policy == "Deny":
                 assert reply.body == (
@@ -227,42 +231,44 @@ async def test_a_condition_that_fails_is_judged_by_the_failure_policy(tmp_path: 
                 )
 
 
-async def test_what_is_not_to_be_kept(tmp_path: Path) -> None:
+async def test_disabled_caches(tmp_path: Path) -> None:
     hook = webhook(tmp_path, cacheAuthorizedRequests=False, unauthorizedTTL="1m")
-    async with configured(tmp_path, hook, RBAC) as (door, network, _):
+    async with configured(tmp_path, hook, RBAC) as (harness, network, _):
         far = Hook(network)
         far.status = {"allowed": True}
         for _ in range(2):
-            await status(door)
+            await status(harness)
         assert len(far.asked) == 2
         far.status = {}
         for _ in range(2):
-            await status(door)
-            await door.clock.advance(40)
+            await status(harness)
+            await harness.clock.advance(40)
         assert len(far.asked) == 3
 
 
-async def test_the_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with configured(tmp_path, RBAC) as (door, network, path):
+async def test_the_file_is_reloaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with configured(tmp_path, RBAC) as (harness, network, path):
         hook = Hook(network)
         hook.status = {"allowed": True}
-        assert await status(door) == 403
+        assert await status(harness) == 403
         path.write_bytes(configuration(webhook(tmp_path), RBAC))
-        await door.clock.advance(2)
-        assert await status(door) == 200
+        await harness.clock.advance(2)
+        assert await status(harness) == 200
         for bad, said in (
             (configuration(webhook(tmp_path)), "reloading authorization config: missing required types: [RBAC]"),
-            (configuration({"type": "Node", "name": "node"}, RBAC), "authorizer type Node is not allowed if it was not "
-             "enabled at initial server startup"),
+            (
+                configuration({"type": "Node", "name": "node"}, RBAC),
+                "authorizer type Node is not allowed if it was not enabled at initial server startup",
+            ),
             (b"x", "failed to load AuthorizationConfiguration from file"),
-        ):  # fmt: skip
+        ):
             path.write_bytes(bad)
-            await door.clock.advance(2)
+            await harness.clock.advance(2)
             assert said in caplog.text
-            assert await status(door) == 200
+            assert await status(harness) == 200
         path.write_bytes(configuration(RBAC))
-        await door.clock.advance(2)
-        assert await status(door) == 403
+        await harness.clock.advance(2)
+        assert await status(harness) == 403
 
 
 @pytest.mark.parametrize(
@@ -270,38 +276,59 @@ async def test_the_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
     [
         ({}, "authorizers: Required value: at least one authorization mode must be defined"),
         ({"type": ""}, "authorizers[0].type: Required value"),
-        ({"type": "X"}, 'authorizers[0].type: Unsupported value: "X": supported values: "ABAC", "AlwaysAllow", '
-         '"AlwaysDeny", "Node", "RBAC", "Webhook"'),
+        (
+            {"type": "X"},
+            'authorizers[0].type: Unsupported value: "X": supported values: "ABAC", "AlwaysAllow", '
+            '"AlwaysDeny", "Node", "RBAC", "Webhook"',
+        ),
         ({"type": "RBAC", "name": "x"}, "expected name rbac for authorizer RBAC instead of x"),
-        ({"type": "RBAC", "name": "rbac", "webhook": {}}, 'authorizers[0].webhook: Invalid value: "non-null": may only '
-         "be specified when type=Webhook"),
+        (
+            {"type": "RBAC", "name": "rbac", "webhook": {}},
+            'authorizers[0].webhook: Invalid value: "non-null": may only be specified when type=Webhook',
+        ),
         ({"type": "Webhook", "name": "a"}, "authorizers[0].webhook: Required value: required when type=Webhook"),
-        ({"name": "a b"}, 'authorizers[0].name: Invalid value: "a b": authorizer name is invalid: a lowercase RFC 1123 '
-         "subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
-         "alphanumeric character (e.g. 'example.com', regex used for validation is "
-         "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"),
+        (
+            {"name": "a b"},
+            'authorizers[0].name: Invalid value: "a b": authorizer name is invalid: a lowercase RFC 1123 '
+            "subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
+            "alphanumeric character (e.g. 'example.com', regex used for validation is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+        ),
         ({"timeout": "0s"}, "authorizers[0].timeout: Required value"),
         ({"timeout": "31s"}, 'authorizers[0].timeout: Invalid value: "31s": must be > 0s and <= 30s'),
         ({"authorizedTTL": "-1s"}, 'authorizers[0].authorizedTTL: Invalid value: "-1s": must be > 0s'),
-        ({"subjectAccessReviewVersion": "v2"}, 'authorizers[0].subjectAccessReviewVersion: Unsupported value: "v2": '
-         'supported values: "v1", "v1beta1"'),
+        (
+            {"subjectAccessReviewVersion": "v2"},
+            'authorizers[0].subjectAccessReviewVersion: Unsupported value: "v2": supported values: "v1", "v1beta1"',
+        ),
         ({"failurePolicy": ""}, "authorizers[0].failurePolicy: Required value"),
-        ({"matchConditionSubjectAccessReviewVersion": "", "matchConditions": [{"expression": "true"}]},
-         "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value: required if match conditions are "
-         "specified"),
-        ({"connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": "x"}},
-         'authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "x": must be an absolute path'),
-        ({"connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": "/not/there"}},
-         'authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "/not/there": error loading file: stat '
-         "/not/there: no such file or directory"),
-        ({"matchConditions": [{"expression": "request.user"}]}, "authorizers[0].matchConditions[0].expression: Invalid "
-         'value: "request.user": must evaluate to bool but got string'),
+        (
+            {"matchConditionSubjectAccessReviewVersion": "", "matchConditions": [{"expression": "true"}]},
+            "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value: required if match conditions are "
+            "specified",
+        ),
+        (
+            {"connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": "x"}},
+            'authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "x": must be an absolute path',
+        ),
+        (
+            {"connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": "/not/there"}},
+            'authorizers[0].connectionInfo.kubeConfigFile: Invalid value: "/not/there": error loading file: stat '
+            "/not/there: no such file or directory",
+        ),
+        (
+            {"matchConditions": [{"expression": "request.user"}]},
+            "authorizers[0].matchConditions[0].expression: Invalid "
+            'value: "request.user": must evaluate to bool but got string',
+        ),
         ({"matchConditions": [{"expression": " "}]}, "authorizers[0].matchConditions[0].expression: Required value"),
-        ({"matchConditions": [{"expression": "true"}] * 2}, "authorizers[0].matchConditions[1].expression: Duplicate "
-         'value: "true"'),
+        (
+            {"matchConditions": [{"expression": "true"}] * 2},
+            'authorizers[0].matchConditions[1].expression: Duplicate value: "true"',
+        ),
     ],
-)  # fmt: skip
-async def test_what_is_wrong_with_a_file(tmp_path: Path, change: Obj, message: str) -> None:
+)
+async def test_invalid_files(tmp_path: Path, change: Obj, message: str) -> None:
     entry = webhook(tmp_path)
     if "type" in change:
         entries = [change]

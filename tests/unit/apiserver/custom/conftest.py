@@ -1,25 +1,20 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from custom_door import CustomDoor
+from custom_resource_harness import CustomResourceHarness
 from mutation_detector import MutationDetector
 
 from setpoint.store.interface import Store
 
 
 @pytest.fixture
-async def door(
+async def harness(
     new_store: Store, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
-) -> AsyncIterator[CustomDoor]:
-    opened = await CustomDoor.open(new_store)
-    assert isinstance(opened, CustomDoor)
+) -> AsyncIterator[CustomResourceHarness]:
+    opened = await CustomResourceHarness.open(new_store)
+    assert isinstance(opened, CustomResourceHarness)
     opened.begin()
     yield opened
     await opened.end()

@@ -1,4 +1,4 @@
-"""Versions that a webhook converts."""
+"""Conversion between versions by a webhook."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import orjson
 import pytest
-from custom_door import FOOS, CustomDoor, foo, of, version
-from front_door import APPLY, settle
+from custom_resource_harness import FOOS, CustomResourceHarness, foo, of, version
 from mutation_detector import MutationDetector
+from server_harness import APPLY, settle
 
-from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
-from setpoint.apiserver.http.message import Request, Response
+from setpoint.apiserver.remote_servers import RemoteServer, RemoteServerError
+from setpoint.wire.message import HttpAnswer, Request, Response
 
 TWOS = FOOS.replace("/v1/", "/v2/")
 
 
 def _split(obj: dict[str, Any]) -> dict[str, Any]:
-    """v1 has hostPort, v2 host and port."""
+    """Convert between v1, which has hostPort, and v2, which has host and port."""
     spec = dict(obj.get("spec") or {})
     if "hostPort" in spec:
         spec["host"], _, spec["port"] = spec.pop("hostPort").partition(":")
@@ -29,19 +29,19 @@ def _split(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 class Webhook:
-    """Answers as webhooks do; `spoil` changes the answer."""
+    """Answers conversion reviews; `spoil` changes the response."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[FarServer, str, dict[str, Any]]] = []
+        self.asked: list[tuple[RemoteServer, str, dict[str, Any]]] = []
         self.spoil: Callable[[dict[str, Any]], Any] = lambda review: review
         self.problem = ""
 
-    async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
+    async def forward(self, server: RemoteServer, request: Request, timeout: float) -> HttpAnswer:
         raise AssertionError
 
-    async def post(self, server: FarServer, request: Request, timeout: float) -> Response:
+    async def call(self, server: RemoteServer, request: Request, timeout: float) -> Response:
         if self.problem:
-            raise FarServerProblem(self.problem)
+            raise RemoteServerError(self.problem)
         review = orjson.loads(request.body)
         self.asked.append((server, f"{request.path}?{request.query}", review))
         wanted = review["request"]["desiredAPIVersion"]
@@ -61,24 +61,26 @@ def webhook() -> Webhook:
 
 
 @pytest.fixture
-async def door(
+async def harness(
     mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture, webhook: Webhook
-) -> AsyncIterator[CustomDoor]:
-    opened = await CustomDoor.open(servers=webhook)
-    assert isinstance(opened, CustomDoor)
+) -> AsyncIterator[CustomResourceHarness]:
+    opened = await CustomResourceHarness.open(servers=webhook)
+    assert isinstance(opened, CustomResourceHarness)
     opened.begin()
     client = {"url": "https://convert.example.com:9443/crd", "caBundle": b64encode(_CA).decode()}
     await opened.define(
         version("v1", of(hostPort={"type": "string"}), selectableFields=[{"jsonPath": ".spec.hostPort"}]),
         version(
-            "v2", of(host={"type": "string"}, port={"type": "string"}), storage=False,
+            "v2",
+            of(host={"type": "string"}, port={"type": "string"}),
+            storage=False,
             selectableFields=[{"jsonPath": ".spec.host"}],
         ),
         conversion={
             "strategy": "Webhook",
             "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]},
         },
-    )  # fmt: skip
+    )
     yield opened
     await opened.end()
 
@@ -86,69 +88,72 @@ async def door(
 _CA = b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 
 
-async def test_reads_and_writes_are_converted(door: CustomDoor, webhook: Webhook) -> None:
-    created = await door.make(TWOS, foo(spec={"host": "h", "port": "80"}, version="v2"))
+async def test_reads_and_writes_are_converted(harness: CustomResourceHarness, webhook: Webhook) -> None:
+    created = await harness.make(TWOS, foo(spec={"host": "h", "port": "80"}, version="v2"))
     assert created["spec"] == {"host": "h", "port": "80"}
     server, path, review = webhook.asked[0]
-    assert (server.host, server.port, server.authority, path) == (
-        "convert.example.com", 9443, _CA.strip(), "/crd?timeout=30s",
-    )  # fmt: skip
+    assert (server.host, server.port, server.ca_bundle, path) == (
+        "convert.example.com",
+        9443,
+        _CA.strip(),
+        "/crd?timeout=30s",
+    )
     assert review["apiVersion"] == "apiextensions.k8s.io/v1"
     assert review["request"]["objects"][0]["spec"] == {"host": "h", "port": "80"}
-    assert (await door.get(f"{FOOS}/f")).json["spec"] == {"hostPort": "h:80"}
-    patched = await door.patch(f"{TWOS}/f", {"spec": {"port": "81"}})
+    assert (await harness.get(f"{FOOS}/f")).json["spec"] == {"hostPort": "h:80"}
+    patched = await harness.patch(f"{TWOS}/f", {"spec": {"port": "81"}})
     assert patched.json["spec"] == {"host": "h", "port": "81"}
-    assert (await door.get(f"{FOOS}/f")).json["spec"] == {"hostPort": "h:81"}
+    assert (await harness.get(f"{FOOS}/f")).json["spec"] == {"hostPort": "h:81"}
     replaced = {**patched.json, "spec": {"host": "i", "port": "1"}}
-    assert (await door.put(f"{TWOS}/f", replaced)).json["spec"] == {"host": "i", "port": "1"}
+    assert (await harness.put(f"{TWOS}/f", replaced)).json["spec"] == {"host": "i", "port": "1"}
 
 
-async def test_a_list_is_converted_at_once_and_only_once(door: CustomDoor, webhook: Webhook) -> None:
+async def test_a_list_is_converted_in_one_request_and_cached(harness: CustomResourceHarness, webhook: Webhook) -> None:
     for name in "abc":
-        await door.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
+        await harness.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
     webhook.asked.clear()
-    listed = (await door.get(TWOS)).json["items"]
+    listed = (await harness.get(TWOS)).json["items"]
     assert [item["spec"]["host"] for item in listed] == ["a", "b", "c"]
     assert [len(review["request"]["objects"]) for _, _, review in webhook.asked] == [3]
-    await door.get(TWOS)
-    await door.get(f"{TWOS}/b")
+    await harness.get(TWOS)
+    await harness.get(f"{TWOS}/b")
     assert len(webhook.asked) == 1
-    assert (await door.get(FOOS)).json["items"][0]["spec"] == {"hostPort": "a:1"}
+    assert (await harness.get(FOOS)).json["items"][0]["spec"] == {"hostPort": "a:1"}
     assert len(webhook.asked) == 1
 
 
-async def test_fields_are_selected_in_the_version_that_is_asked_for(door: CustomDoor, webhook: Webhook) -> None:
+async def test_field_selectors_apply_to_the_requested_version(harness: CustomResourceHarness, webhook: Webhook) -> None:
     for name in "ab":
-        await door.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
+        await harness.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
     assert [
-        item["metadata"]["name"] for item in (await door.get(f"{TWOS}?fieldSelector=spec.host=b")).json["items"]
+        item["metadata"]["name"] for item in (await harness.get(f"{TWOS}?fieldSelector=spec.host=b")).json["items"]
     ] == ["b"]
-    assert len((await door.get(f"{FOOS}?fieldSelector=spec.hostPort=a:1")).json["items"]) == 1
-    watcher = await door.watch(f"{TWOS}?fieldSelector=spec.host=b")
+    assert len((await harness.get(f"{FOOS}?fieldSelector=spec.hostPort=a:1")).json["items"]) == 1
+    watcher = await harness.watch(f"{TWOS}?fieldSelector=spec.host=b")
     await settle()
-    await door.patch(f"{TWOS}/a", {"spec": {"host": "b"}})
-    await door.patch(f"{FOOS}/b", {"spec": {"hostPort": "c:1"}})
+    await harness.patch(f"{TWOS}/a", {"spec": {"host": "b"}})
+    await harness.patch(f"{FOOS}/b", {"spec": {"hostPort": "c:1"}})
     await settle(20)
     assert watcher.summary == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b")]
     assert watcher.events[1]["object"]["spec"] == {"host": "b", "port": "1"}
     assert {event["object"]["apiVersion"] for event in watcher.events} == {"example.com/v2"}
 
 
-async def test_a_webhook_that_fails_is_named(door: CustomDoor, webhook: Webhook) -> None:
-    await door.make(FOOS, foo(spec={"hostPort": "a:1"}))
+async def test_a_failing_webhook_is_named(harness: CustomResourceHarness, webhook: Webhook) -> None:
+    await harness.make(FOOS, foo(spec={"hostPort": "a:1"}))
     webhook.problem = "dial tcp 10.0.0.1:9443: connect: connection refused"
-    reply = await door.get(f"{TWOS}/f")
+    reply = await harness.get(f"{TWOS}/f")
     assert (reply.status, reply.json["message"]) == (
         500,
         "conversion webhook for example.com/v1, Kind=Foo failed: "
         'Post "https://convert.example.com:9443/crd?timeout=30s": '
         "dial tcp 10.0.0.1:9443: connect: connection refused",
     )
-    watcher = await door.watch(TWOS)
+    watcher = await harness.watch(TWOS)
     await settle()
     assert watcher.events[0]["type"] == "ERROR"
     assert watcher.ended
-    assert (await door.get(f"{FOOS}/f")).status == 200
+    assert (await harness.get(f"{FOOS}/f")).status == 200
 
 
 def _with(**response: Any) -> Callable[[dict[str, Any]], Any]:
@@ -182,18 +187,18 @@ def _object(**more: Any) -> Callable[[dict[str, Any]], Any]:
         (_object(metadata=1), "invalid metadata of type"),
     ],
 )
-async def test_an_answer_that_cannot_be_used(
-    door: CustomDoor, webhook: Webhook, spoil: Callable[[dict[str, Any]], Any], said: str
+async def test_invalid_responses(
+    harness: CustomResourceHarness, webhook: Webhook, spoil: Callable[[dict[str, Any]], Any], said: str
 ) -> None:
-    await door.make(FOOS, foo(spec={"hostPort": "a:1"}))
+    await harness.make(FOOS, foo(spec={"hostPort": "a:1"}))
     webhook.spoil = spoil
-    reply = await door.get(f"{TWOS}/f")
+    reply = await harness.get(f"{TWOS}/f")
     assert reply.status == 500
     assert said in reply.json["message"]
 
 
-async def test_of_the_metadata_only_labels_and_annotations_are_the_webhooks(door: CustomDoor, webhook: Webhook) -> None:
-    made = await door.make(FOOS, foo(spec={"hostPort": "a:1"}, metadata={"labels": {"a": "b"}}))
+async def test_only_labels_and_annotations_can_be_changed(harness: CustomResourceHarness, webhook: Webhook) -> None:
+    made = await harness.make(FOOS, foo(spec={"hostPort": "a:1"}, metadata={"labels": {"a": "b"}}))
 
     def spoil(review: dict[str, Any]) -> dict[str, Any]:
         for obj in review["response"]["convertedObjects"]:
@@ -201,47 +206,48 @@ async def test_of_the_metadata_only_labels_and_annotations_are_the_webhooks(door
         return review
 
     webhook.spoil = spoil
-    meta = (await door.get(f"{TWOS}/f")).json["metadata"]
+    meta = (await harness.get(f"{TWOS}/f")).json["metadata"]
     assert (meta["labels"], meta["generation"], "finalizers" in meta) == ({"c": "d"}, 1, False)
     assert meta["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-async def test_owners_in_other_versions_are_seen_through_the_webhook(door: CustomDoor, webhook: Webhook) -> None:
+async def test_managed_fields_of_other_versions_are_converted(harness: CustomResourceHarness, webhook: Webhook) -> None:
     one = foo(spec={"hostPort": "h:1"})
-    assert (await door.patch(f"{FOOS}/f?fieldManager=a", one, APPLY)).status == 201
+    assert (await harness.patch(f"{FOOS}/f?fieldManager=a", one, APPLY)).status == 201
     two = foo(spec={"host": "h", "port": "2"}, version="v2")
-    refused = await door.patch(f"{TWOS}/f?fieldManager=b", two, APPLY)
+    refused = await harness.patch(f"{TWOS}/f?fieldManager=b", two, APPLY)
     assert (refused.status, refused.message) == (
-        409, 'Apply failed with 1 conflict: conflict with "a": .spec.hostPort',
-    )  # fmt: skip
-    forced = await door.patch(f"{TWOS}/f?fieldManager=b&force=true", two, APPLY)
+        409,
+        'Apply failed with 1 conflict: conflict with "a": .spec.hostPort',
+    )
+    forced = await harness.patch(f"{TWOS}/f?fieldManager=b&force=true", two, APPLY)
     assert forced.status == 200, forced.body
     assert _owners(forced.json, "f:hostPort") == [] and _owners(forced.json, "f:port") == ["b"]
-    # An update through the first version takes the fields of the second.
-    live = (await door.get(f"{FOOS}/f")).json
-    put = await door.put(f"{FOOS}/f?fieldManager=c", {**live, "spec": {"hostPort": "i:3"}})
+    # An update through the first version takes over the fields of the second.
+    live = (await harness.get(f"{FOOS}/f")).json
+    put = await harness.put(f"{FOOS}/f?fieldManager=c", {**live, "spec": {"hostPort": "i:3"}})
     assert _owners(put.json, "f:hostPort") == ["c"] and _owners(put.json, "f:port") == []
-    patched = await door.patch(f"{TWOS}/f?fieldManager=d", {"spec": {"port": "4"}})
+    patched = await harness.patch(f"{TWOS}/f?fieldManager=d", {"spec": {"port": "4"}})
     assert _owners(patched.json, "f:hostPort") == [] and _owners(patched.json, "f:port") == ["d"]
 
 
-async def test_what_was_applied_in_another_version_goes_when_it_is_left_out(door: CustomDoor) -> None:
+async def test_fields_applied_in_another_version_are_removed_by_apply(harness: CustomResourceHarness) -> None:
     two = foo(spec={"host": "h", "port": "2"}, version="v2", metadata={"labels": {"l": "1"}})
-    assert (await door.patch(f"{TWOS}/f?fieldManager=a", two, APPLY)).status == 201
-    applied = await door.patch(f"{FOOS}/f?fieldManager=a", foo(spec={"hostPort": "h:2"}), APPLY)
+    assert (await harness.patch(f"{TWOS}/f?fieldManager=a", two, APPLY)).status == 201
+    applied = await harness.patch(f"{FOOS}/f?fieldManager=a", foo(spec={"hostPort": "h:2"}), APPLY)
     assert applied.status == 200, applied.body
     assert "labels" not in applied.json["metadata"] and applied.json["spec"] == {"hostPort": "h:2"}
 
 
-async def test_a_webhook_that_fails_keeps_nobody_from_updating_the_stored_version(
-    door: CustomDoor, webhook: Webhook
+async def test_updates_of_the_stored_version_do_not_need_the_webhook(
+    harness: CustomResourceHarness, webhook: Webhook
 ) -> None:
-    await door.patch(f"{TWOS}/f?fieldManager=a", foo(spec={"host": "h", "port": "2"}, version="v2"), APPLY)
+    await harness.patch(f"{TWOS}/f?fieldManager=a", foo(spec={"host": "h", "port": "2"}, version="v2"), APPLY)
     webhook.problem = "connection refused"
-    patched = await door.patch(f"{FOOS}/f?fieldManager=b", {"spec": {"hostPort": "i:3"}})
+    patched = await harness.patch(f"{FOOS}/f?fieldManager=b", {"spec": {"hostPort": "i:3"}})
     assert patched.status == 200, patched.body
     assert _owners(patched.json, "f:hostPort") == ["b"] and _owners(patched.json, "f:port") == ["a"]
-    refused = await door.patch(f"{FOOS}/f?fieldManager=b", foo(spec={"hostPort": "j:4"}), APPLY)
+    refused = await harness.patch(f"{FOOS}/f?fieldManager=b", foo(spec={"hostPort": "j:4"}), APPLY)
     assert refused.status == 500 and "conversion webhook" in refused.message
 
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from front_door import ADMIN_TOKEN, FrontDoor, VirtualClock
+from server_harness import ADMIN_TOKEN, ServerHarness, VirtualClock
 
 from setpoint.apiserver.authentication.client_certificates import CertificateAuthenticator
 from setpoint.apiserver.filters.authenticate import (
@@ -19,9 +19,9 @@ from setpoint.apiserver.filters.authenticate import (
     LoopbackAuthenticator,
     TokenFileAuthenticator,
 )
-from setpoint.apiserver.http.message import Peer, Request
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Unauthorized
+from setpoint.wire.message import Peer, Request
 
 JANE = UserInfo("jane", "1", ("devs", "system:authenticated"))
 CHAIN = AuthenticatorChain(
@@ -38,7 +38,7 @@ def request(peer: Peer | None = None, **headers: str) -> Request:
 
 
 def who(asked: Request, warnings: list[str] | None = None) -> str:
-    user = CHAIN.authenticate(asked, warnings if warnings is not None else [])
+    user = CHAIN.authenticate(asked, (warnings if warnings is not None else []).append)
     assert isinstance(user, UserInfo)
     return user.name
 
@@ -49,11 +49,11 @@ def test_bearer_tokens(header: str) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Basic dDp0", "t"])
-def test_what_is_no_bearer_token_is_nobody(header: str) -> None:
+def test_other_authorization_headers_are_anonymous(header: str) -> None:
     assert who(request(authorization=header)) == "system:anonymous"
 
 
-def test_a_badly_spaced_token_is_ignored_and_said_so() -> None:
+def test_a_token_after_extra_spaces_is_ignored_with_a_warning() -> None:
     warnings: list[str] = []
     assert who(request(authorization="Bearer  t"), warnings) == "system:anonymous"
     (text,) = warnings
@@ -66,12 +66,12 @@ def test_unknown_tokens(token: str) -> None:
         who(request(authorization=f"Bearer {token}"))
 
 
-def test_without_anonymous_access_everybody_must_say_who_they_are() -> None:
+def test_without_anonymous_access_credentials_are_required() -> None:
     with pytest.raises(Unauthorized):
-        AuthenticatorChain([], False).authenticate(request(), [])
+        AuthenticatorChain([], False).authenticate(request(), print)
 
 
-def test_credentials_travel_no_further() -> None:
+def test_credentials_are_removed_from_the_request() -> None:
     headers = {"authorization": "Bearer t", "accept": "*/*"}
     asked = Request("GET", "/", "", headers, b"", Peer())
     assert who(asked) == "jane"
@@ -86,7 +86,7 @@ def socket(protocols: str) -> Request:
     return request(upgrade="websocket", connection="keep-alive, Upgrade", sec_websocket_protocol=protocols)
 
 
-def test_a_token_among_the_websocket_protocols() -> None:
+def test_a_token_in_the_websocket_subprotocols() -> None:
     offered = SUBPROTOCOL + urlsafe_b64encode(b"t").decode().rstrip("=")
     asked = socket(f"{offered}, v4.channel.k8s.io")
     assert who(asked) == "jane"
@@ -98,13 +98,13 @@ def test_a_token_among_the_websocket_protocols() -> None:
         assert who(socket(none)) == "system:anonymous"
 
 
-def test_websocket_protocols_are_looked_at_where_a_websocket_is_opened() -> None:
+def test_subprotocols_count_only_for_websockets() -> None:
     asked = request(sec_websocket_protocol=f"{SUBPROTOCOL}dA, v4")
     assert who(asked) == "system:anonymous"
     assert not asked.headers, "and go no further"
 
 
-def test_of_several_authorization_headers_the_first_counts() -> None:
+def test_the_first_of_several_authorization_headers_counts() -> None:
     asked = request(authorization="Bearer t, Bearer x")
     asked.repeated["authorization"] = ["Bearer t", "Bearer x"]
     assert who(asked) == "jane"
@@ -116,30 +116,36 @@ def certificate(*attributes: tuple[x509.ObjectIdentifier, str]) -> Peer:
     name = x509.Name([x509.NameAttribute(oid, value) for oid, value in attributes])
     now = datetime(2026, 1, 1, tzinfo=UTC)
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-        .not_valid_before(now).not_valid_after(now + timedelta(days=1)).sign(key, hashes.SHA256())
-    )  # fmt: skip
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
     return Peer(certificate=made.public_bytes(Encoding.DER))
 
 
-def test_certificates_tell_user_groups_and_uid() -> None:
+def test_certificates_have_user_groups_and_uid() -> None:
     uid = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
     peer = certificate(
         (NameOID.COMMON_NAME, "kate"), (NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b"), (uid, "7")
     )
-    user = CHAIN.authenticate(request(peer), [])
+    user = CHAIN.authenticate(request(peer), print)
     assert isinstance(user, UserInfo)
     assert (user.name, user.uid, user.groups) == ("kate", "7", ("a", "b", "system:authenticated"))
     (credential,) = user.extra["authentication.kubernetes.io/credential-id"]
     assert credential.startswith("X509SHA256=")
-    assert CHAIN.authenticate(request(peer), []) is user
+    assert CHAIN.authenticate(request(peer), print) is user
 
 
-def test_a_certificate_without_a_name_is_nobody() -> None:
-    assert CHAIN.authenticate(request(certificate((NameOID.ORGANIZATION_NAME, "a"))), []) is ANONYMOUS
+def test_a_certificate_without_a_common_name() -> None:
+    assert CHAIN.authenticate(request(certificate((NameOID.ORGANIZATION_NAME, "a"))), print) is ANONYMOUS
 
 
-async def test_reviews_take_a_token_as_if_it_came_in_a_header() -> None:
+async def test_token_reviews_parse_the_token_like_a_header() -> None:
     verified, error = await CHAIN.review("t", ["x", "api"])
     assert verified is not None
     assert (verified.user, verified.audiences, error) == (JANE, ("api",), "")
@@ -150,13 +156,13 @@ async def test_reviews_take_a_token_as_if_it_came_in_a_header() -> None:
     assert verified.user is ANONYMOUS
 
 
-async def test_no_token_is_ever_logged(door: FrontDoor, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_ever_logged(harness: ServerHarness, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "s3cr3t-of-somebody"
     for token in (secret, ADMIN_TOKEN, f"{secret}.e30.e30"):
-        await door.get("/api/v1/pods", token=token)
-        await door.get("/nosuch", token=token)
-        await door.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
-        await door.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token, "audiences": [3]}})
+        await harness.get("/api/v1/pods", token=token)
+        await harness.get("/nosuch", token=token)
+        await harness.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
+        await harness.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token, "audiences": [3]}})
     assert secret not in caplog.text
     assert ADMIN_TOKEN not in caplog.text

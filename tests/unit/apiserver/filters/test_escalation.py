@@ -1,11 +1,11 @@
-"""Nobody gives away what they do not have."""
+"""Prevention of privilege escalation."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from front_door import LIMITED_TOKEN, FrontDoor
+from server_harness import LIMITED_TOKEN, ServerHarness
 
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
@@ -19,34 +19,34 @@ def ref(kind: str, name: str) -> dict[str, str]:
 
 
 @pytest.fixture
-async def editor(door: FrontDoor) -> FrontDoor:
-    """`limited` may write roles and bindings, and read Pods."""
+async def editor(harness: ServerHarness) -> ServerHarness:
+    """Let `limited` write roles and bindings, and read Pods."""
     kinds = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"]
     verbs = ["get", "create", "update", "patch", "delete"]
     rules = [{"apiGroups": [GROUP], "resources": kinds, "verbs": verbs}, READ_PODS]
-    await door.make(f"{RBAC}/clusterroles", {"metadata": {"name": "editor"}, "rules": rules})
-    await door.make(
+    await harness.make(f"{RBAC}/clusterroles", {"metadata": {"name": "editor"}, "rules": rules})
+    await harness.make(
         f"{RBAC}/clusterrolebindings",
         {"metadata": {"name": "editor"}, "roleRef": ref("ClusterRole", "editor"), "subjects": ME},
     )
-    return door
+    return harness
 
 
-async def allow(door: FrontDoor, verb: str, resource: str, name: str) -> None:
+async def allow(harness: ServerHarness, verb: str, resource: str, name: str) -> None:
     rule = {"apiGroups": [GROUP], "resources": [resource], "verbs": [verb], "resourceNames": [name]}
-    await door.make(f"{RBAC}/clusterroles", {"metadata": {"name": f"may-{verb}"}, "rules": [rule]})
-    await door.make(
+    await harness.make(f"{RBAC}/clusterroles", {"metadata": {"name": f"may-{verb}"}, "rules": [rule]})
+    await harness.make(
         f"{RBAC}/clusterrolebindings",
         {"metadata": {"name": f"may-{verb}"}, "roleRef": ref("ClusterRole", f"may-{verb}"), "subjects": ME},
     )
 
 
-async def test_a_role_within_ones_own_rights_is_fine(editor: FrontDoor) -> None:
+async def test_a_role_within_the_users_rights_is_allowed(editor: ServerHarness) -> None:
     role = {"metadata": {"name": "r"}, "rules": [READ_PODS | {"verbs": ["get"]}]}
     assert (await editor.post(f"{HERE}/roles", role, token=LIMITED_TOKEN)).status == 201
 
 
-async def test_a_role_beyond_them_is_refused_with_what_is_missing(editor: FrontDoor) -> None:
+async def test_a_role_beyond_the_users_rights_is_refused(editor: ServerHarness) -> None:
     role = {
         "metadata": {"name": "r"},
         "rules": [{"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "delete"]}],
@@ -63,14 +63,14 @@ async def test_a_role_beyond_them_is_refused_with_what_is_missing(editor: FrontD
     assert (await editor.get(f"{HERE}/roles/r")).status == 404
 
 
-async def test_a_role_cannot_be_widened_step_by_step(editor: FrontDoor) -> None:
+async def test_a_role_cannot_be_extended_in_steps(editor: ServerHarness) -> None:
     await editor.make(f"{HERE}/roles", {"metadata": {"name": "r"}, "rules": [READ_PODS]})
     wider: dict[str, Any] = {"rules": [READ_PODS, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}
     assert (await editor.patch(f"{HERE}/roles/r", wider, token=LIMITED_TOKEN)).status == 403
     assert (await editor.patch(f"{HERE}/roles/r", {"rules": []}, token=LIMITED_TOKEN)).status == 200
 
 
-async def test_what_garbage_collection_needs_may_change_on_any_role(editor: FrontDoor) -> None:
+async def test_garbage_collection_fields_of_any_role_may_change(editor: ServerHarness) -> None:
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     await editor.make(f"{HERE}/roles", {"metadata": {"name": "r"}, "rules": rules})
     path = f"{HERE}/roles/r"
@@ -78,7 +78,7 @@ async def test_what_garbage_collection_needs_may_change_on_any_role(editor: Fron
     assert (await editor.patch(path, {"metadata": {"labels": {"a": "b"}}}, token=LIMITED_TOKEN)).status == 403
 
 
-async def test_the_right_to_escalate(editor: FrontDoor) -> None:
+async def test_the_verb_escalate(editor: ServerHarness) -> None:
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     await allow(editor, "escalate", "clusterroles", "r")
     for name, status in (("r", 201), ("s", 403)):
@@ -87,14 +87,14 @@ async def test_the_right_to_escalate(editor: FrontDoor) -> None:
         assert reply.status == status
 
 
-async def test_only_who_may_do_everything_may_aggregate(editor: FrontDoor) -> None:
+async def test_aggregation_requires_all_rights(editor: ServerHarness) -> None:
     role = {"metadata": {"name": "a"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
     reply = await editor.post(f"{RBAC}/clusterroles", role, token=LIMITED_TOKEN)
     assert reply.status == 403
     assert reply.message.endswith(": must have cluster-admin privileges to use the aggregationRule")
 
 
-async def test_a_binding_gives_away_its_role(editor: FrontDoor) -> None:
+async def test_a_binding_grants_its_role(editor: ServerHarness) -> None:
     everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     await editor.make(f"{RBAC}/clusterroles", {"metadata": {"name": "all"}, "rules": everything})
     binding = {"metadata": {"name": "b"}, "roleRef": ref("ClusterRole", "all"), "subjects": ME}
@@ -114,7 +114,9 @@ async def test_a_binding_gives_away_its_role(editor: FrontDoor) -> None:
         (ref("ClusterRole", ""), 400, "Name parameter required."),
     ],
 )
-async def test_bindings_to_nothing(editor: FrontDoor, role: dict[str, str], status: int, message: str) -> None:
+async def test_bindings_to_missing_roles(
+    editor: ServerHarness, role: dict[str, str], status: int, message: str
+) -> None:
     binding = {"metadata": {"name": "b"}, "roleRef": role, "subjects": ME}
     reply = await editor.post(f"{HERE}/rolebindings", binding, token=LIMITED_TOKEN)
     assert (reply.status, reply.message) == (status, message)
@@ -129,23 +131,23 @@ async def test_bindings_to_nothing(editor: FrontDoor, role: dict[str, str], stat
         ("PUT", "application/json", "limitranges", {}),
     ],
 )
-async def test_who_may_change_things_does_not_make_them(
-    door: FrontDoor, method: str, how: str, resource: str, obj: dict[str, Any]
+async def test_update_permission_does_not_allow_creation_by_patch(
+    harness: ServerHarness, method: str, how: str, resource: str, obj: dict[str, Any]
 ) -> None:
     rule = {"apiGroups": [""], "resources": [resource], "verbs": ["update", "patch"]}
-    await door.make(f"{RBAC}/clusterroles", {"metadata": {"name": "changer"}, "rules": [rule]})
+    await harness.make(f"{RBAC}/clusterroles", {"metadata": {"name": "changer"}, "rules": [rule]})
     binding = {"metadata": {"name": "changer"}, "roleRef": ref("ClusterRole", "changer"), "subjects": ME}
-    await door.make(f"{RBAC}/clusterrolebindings", binding)
+    await harness.make(f"{RBAC}/clusterrolebindings", binding)
     path = f"/api/v1/namespaces/default/{resource}/x"
     asked = path + "?fieldManager=me" * (method == "PATCH")
     named = obj | {"metadata": {"name": "x"}}
     for dry in ("", f"{'&' if '?' in asked else '?'}dryRun=All"):
-        reply = await door.request(method, asked + dry, named, how, token=LIMITED_TOKEN)
+        reply = await harness.request(method, asked + dry, named, how, token=LIMITED_TOKEN)
         assert (reply.status, reply.message) == (
             403,
             f'{resource} "x" is forbidden: User "limited" cannot create resource "{resource}" in API group "" in the '
             'namespace "default"',
         )
-        assert (await door.get(path)).status == 404
-    assert (await door.request(method, asked, named, how)).status == 201
-    assert (await door.request(method, asked, named, how, token=LIMITED_TOKEN)).status == 200
+        assert (await harness.get(path)).status == 404
+    assert (await harness.request(method, asked, named, how)).status == 201
+    assert (await harness.request(method, asked, named, how, token=LIMITED_TOKEN)).status == 200

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from front_door import ADMIN_TOKEN, LIMITED_TOKEN, FrontDoor
+from server_harness import ADMIN_TOKEN, LIMITED_TOKEN, ServerHarness
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -11,19 +11,21 @@ PODS = "/api/v1/namespaces/default/pods"
 IDENTITY = "authentication.k8s.io"
 
 
-async def allow(door: FrontDoor, name: str, *rules: dict[str, Any]) -> None:
-    await door.make(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": list(rules)})
+async def allow(harness: ServerHarness, name: str, *rules: dict[str, Any]) -> None:
+    await harness.make(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": list(rules)})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     subjects = [{"kind": "User", "name": "limited"}]
-    await door.make(f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": subjects})
+    await harness.make(
+        f"{RBAC}/clusterrolebindings", {"metadata": {"name": name}, "roleRef": role, "subjects": subjects}
+    )
 
 
 def rule(verb: str, *resources: str, group: str = "", **more: Any) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": list(resources), "verbs": [verb], **more}
 
 
-async def who(door: FrontDoor, headers: dict[str, str], token: str = ADMIN_TOKEN) -> dict[str, Any]:
-    reply = await door.post(WHO, {}, headers=headers, token=token)
+async def who(harness: ServerHarness, headers: dict[str, str], token: str = ADMIN_TOKEN) -> dict[str, Any]:
+    reply = await harness.post(WHO, {}, headers=headers, token=token)
     assert reply.status == 201, reply.body
     info: dict[str, Any] = reply.json["status"]["userInfo"]
     return info
@@ -39,22 +41,27 @@ async def who(door: FrontDoor, headers: dict[str, str], token: str = ADMIN_TOKEN
         ({"impersonate-user": "x", "impersonate-group": "system:masters"}, ["system:masters", "system:authenticated"]),
     ],
 )
-async def test_an_administrator_may_be_anybody(door: FrontDoor, headers: dict[str, str], groups: list[str]) -> None:
-    assert await who(door, headers) == {"username": headers["impersonate-user"], "groups": groups}
+async def test_an_administrator_may_impersonate_any_user(
+    harness: ServerHarness, headers: dict[str, str], groups: list[str]
+) -> None:
+    assert await who(harness, headers) == {"username": headers["impersonate-user"], "groups": groups}
 
 
-async def test_uid_and_extra_go_along(door: FrontDoor) -> None:
+async def test_uid_and_extra_are_impersonated_too(harness: ServerHarness) -> None:
     headers = {
-        "impersonate-user": "jane", "impersonate-group": "system:masters", "impersonate-uid": "u",
-        "impersonate-extra-acme.com%2Fscopes": "a", "impersonate-extra-bad%zz": "b",
-    }  # fmt: skip
-    info = await who(door, headers)
+        "impersonate-user": "jane",
+        "impersonate-group": "system:masters",
+        "impersonate-uid": "u",
+        "impersonate-extra-acme.com%2Fscopes": "a",
+        "impersonate-extra-bad%zz": "b",
+    }
+    info = await who(harness, headers)
     assert info["uid"] == "u"
     assert info["extra"] == {"acme.com/scopes": ["a"], "bad%zz": ["b"]}
 
 
-async def test_nobody_else_may_without_being_told_so(door: FrontDoor) -> None:
-    reply = await door.get(PODS, headers={"impersonate-user": "jane"}, token=LIMITED_TOKEN)
+async def test_impersonation_needs_permission(harness: ServerHarness) -> None:
+    reply = await harness.get(PODS, headers={"impersonate-user": "jane"}, token=LIMITED_TOKEN)
     assert reply.status == 403
     assert reply.message == (
         'pods is forbidden: User "limited" cannot impersonate-on:user-info:list resource "pods" in API group "" '
@@ -62,9 +69,9 @@ async def test_nobody_else_may_without_being_told_so(door: FrontDoor) -> None:
     )
 
 
-async def test_a_group_needs_a_user(door: FrontDoor) -> None:
+async def test_a_group_needs_a_user(harness: ServerHarness) -> None:
     headers = {"impersonate-group": "devs", "impersonate-extra-a": "b"}
-    reply = await door.get(PODS, headers=headers)
+    reply = await harness.get(PODS, headers=headers)
     assert reply.status == 400
     assert reply.message == (
         'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"devs"}, '
@@ -72,50 +79,56 @@ async def test_a_group_needs_a_user(door: FrontDoor) -> None:
     )
 
 
-async def test_the_old_right_covers_every_request_but_each_part_is_asked_for(door: FrontDoor) -> None:
-    await allow(door, "old", rule("impersonate", "users", resourceNames=["jane"]))
+async def test_the_legacy_verb_is_checked_for_every_attribute(harness: ServerHarness) -> None:
+    await allow(harness, "old", rule("impersonate", "users", resourceNames=["jane"]))
     headers = {"impersonate-user": "jane"}
-    reply = await door.get(PODS, headers=headers, token=LIMITED_TOKEN)
+    reply = await harness.get(PODS, headers=headers, token=LIMITED_TOKEN)
     assert reply.message.startswith('pods is forbidden: User "jane" cannot list')
-    # The mode that worked last is the one whose refusal is told.
-    reply = await door.get(PODS, headers=headers | {"impersonate-group": "devs"}, token=LIMITED_TOKEN)
+    # The refusal of the mode that last succeeded is returned.
+    reply = await harness.get(PODS, headers=headers | {"impersonate-group": "devs"}, token=LIMITED_TOKEN)
     assert reply.message == (
         'groups "devs" is forbidden: User "limited" cannot impersonate resource "groups" in API group "" '
         "at the cluster scope"
     )
 
 
-async def test_the_new_right_is_for_one_verb_and_never_for_masters(door: FrontDoor) -> None:
+async def test_constrained_impersonation_is_for_one_verb_and_never_for_masters(harness: ServerHarness) -> None:
     await allow(
-        door, "new",
+        harness,
+        "new",
         rule("impersonate-on:user-info:list", "pods"),
         rule("impersonate:user-info", "users", "groups", group=IDENTITY),
-    )  # fmt: skip
+    )
     headers = {"impersonate-user": "jane"}
-    reply = await door.get(PODS, headers=headers, token=LIMITED_TOKEN)
+    reply = await harness.get(PODS, headers=headers, token=LIMITED_TOKEN)
     assert reply.message.startswith('pods is forbidden: User "jane" cannot list')
-    reply = await door.get(f"{PODS}/x", headers=headers, token=LIMITED_TOKEN)
+    reply = await harness.get(f"{PODS}/x", headers=headers, token=LIMITED_TOKEN)
     assert "cannot impersonate-on:user-info:get resource" in reply.message
-    reply = await door.get(PODS, headers=headers | {"impersonate-group": "system:masters"}, token=LIMITED_TOKEN)
+    reply = await harness.get(PODS, headers=headers | {"impersonate-group": "system:masters"}, token=LIMITED_TOKEN)
     assert reply.status == 403
     assert reply.message.endswith(": impersonating the system:masters group is not allowed")
 
 
-async def test_accounts_and_nodes_have_modes_of_their_own(door: FrontDoor) -> None:
+async def test_modes_for_service_accounts_and_nodes(harness: ServerHarness) -> None:
     await allow(
-        door, "both",
-        rule("impersonate-on:serviceaccount:list", "pods"), rule("impersonate-on:arbitrary-node:list", "pods"),
+        harness,
+        "both",
+        rule("impersonate-on:serviceaccount:list", "pods"),
+        rule("impersonate-on:arbitrary-node:list", "pods"),
         rule("impersonate:serviceaccount", "serviceaccounts", group=IDENTITY),
         rule("impersonate:arbitrary-node", "nodes", group=IDENTITY, resourceNames=["n1"]),
-    )  # fmt: skip
+    )
     for user, passes in (
-        ("system:serviceaccount:a:b", True), ("system:node:n1", True), ("system:node:n2", False), ("jane", False),
-    ):  # fmt: skip
-        reply = await door.get(PODS, headers={"impersonate-user": user}, token=LIMITED_TOKEN)
+        ("system:serviceaccount:a:b", True),
+        ("system:node:n1", True),
+        ("system:node:n2", False),
+        ("jane", False),
+    ):
+        reply = await harness.get(PODS, headers={"impersonate-user": user}, token=LIMITED_TOKEN)
         assert reply.status == 403
         assert (f'User "{user}" cannot list' in reply.message) is passes
 
 
-async def test_strangers_stay_strangers(door: FrontDoor) -> None:
-    reply = await door.get(PODS, headers={"impersonate-user": "admin"}, token="unknown")
+async def test_anonymous_users_stay_unauthenticated(harness: ServerHarness) -> None:
+    reply = await harness.get(PODS, headers={"impersonate-user": "admin"}, token="unknown")
     assert reply.status == 401

@@ -1,4 +1,4 @@
-"""Which node may read what: by what is bound to it, through the front door."""
+"""What nodes may read, depending on the Pods that are bound to them, through the API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from front_door import JSON, FrontDoor
+from server_harness import JSON, ServerHarness
 
 CORE, HERE = "/api/v1", "/api/v1/namespaces/default"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -22,37 +22,52 @@ def pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
 
 
 EVERYTHING = pod(
-    "mine", "n1",
+    "mine",
+    "n1",
     serviceAccountName="account",
     imagePullSecrets=[{"name": "of-images"}],
     initContainers=[
         container(name="i", env=[{"name": "E", "valueFrom": {"secretKeyRef": {"name": "of-env", "key": "k"}}}]),
     ],
-    containers=[container(
-        envFrom=[{"secretRef": {"name": "of-envfrom"}}, {"configMapRef": {"name": "of-envfrom"}}],
-        resources={"limits": {"example.com/x": "1"}, "requests": {"example.com/x": "1"}},
-    )],
+    containers=[
+        container(
+            envFrom=[{"secretRef": {"name": "of-envfrom"}}, {"configMapRef": {"name": "of-envfrom"}}],
+            resources={"limits": {"example.com/x": "1"}, "requests": {"example.com/x": "1"}},
+        )
+    ],
     volumes=[
         {"name": "a", "secret": {"secretName": "of-volume"}},
         {"name": "b", "configMap": {"name": "of-volume"}},
-        {"name": "c", "projected": {"sources": [
-            {"secret": {"name": "projected"}}, {"configMap": {"name": "projected"}}]}},
+        {
+            "name": "c",
+            "projected": {"sources": [{"secret": {"name": "projected"}}, {"configMap": {"name": "projected"}}]},
+        },
         {"name": "d", "persistentVolumeClaim": {"claimName": "claim"}},
-        {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {
-            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}},
+        {
+            "name": "e",
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+                }
+            },
+        },
         {"name": "f", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "of-driver"}}},
     ],
     resourceClaims=[
-        {"name": "named", "resourceClaimName": "given"}, {"name": "made", "resourceClaimTemplateName": "t"},
+        {"name": "named", "resourceClaimName": "given"},
+        {"name": "made", "resourceClaimTemplateName": "t"},
     ],
-)  # fmt: skip
+)
 
 
 def volume(name: str, claim: str, **source: Any) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
-        "claimRef": {"namespace": "default", "name": claim}, **source,
-    }  # fmt: skip
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": "default", "name": claim},
+        **source,
+    }
     return {"metadata": {"name": name}, "spec": spec}
 
 
@@ -62,55 +77,76 @@ def csi(**secrets: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def nodes() -> AsyncIterator[FrontDoor]:
-    door = await FrontDoor.open(modes=("Node", "RBAC"))
-    yield door
-    await door.close()
+async def nodes() -> AsyncIterator[ServerHarness]:
+    harness = await ServerHarness.open(modes=("Node", "RBAC"))
+    yield harness
+    await harness.close()
 
 
-async def fill(door: FrontDoor) -> None:
-    await door.make(f"{HERE}/pods", EVERYTHING)
-    await door.make(f"{HERE}/pods", pod("theirs", "n2", imagePullSecrets=[{"name": "of-n2"}]))
-    await door.make(f"{HERE}/pods", {"metadata": {"name": "nowhere"}, "spec": {
-        "containers": [container()], "imagePullSecrets": [{"name": "of-nobody"}]}})  # fmt: skip
+async def fill(harness: ServerHarness) -> None:
+    await harness.make(f"{HERE}/pods", EVERYTHING)
+    await harness.make(f"{HERE}/pods", pod("theirs", "n2", imagePullSecrets=[{"name": "of-n2"}]))
+    await harness.make(
+        f"{HERE}/pods",
+        {
+            "metadata": {"name": "nowhere"},
+            "spec": {"containers": [container()], "imagePullSecrets": [{"name": "of-nobody"}]},
+        },
+    )
     volumes = f"{CORE}/persistentvolumes"
     secrets = {
-        "nodePublishSecretRef": "publish", "nodeStageSecretRef": "stage", "nodeExpandSecretRef": "expand",
-        "controllerPublishSecretRef": "control", "controllerExpandSecretRef": "control",
-    }  # fmt: skip
-    await door.make(volumes, volume("bound", "claim", **csi(**secrets)))
-    await door.make(volumes, volume("made-for-it", "mine-e", hostPath={"path": "/x"}))
-    await door.make(volumes, volume("theirs", "other-claim", **csi(nodePublishSecretRef="of-theirs")))
+        "nodePublishSecretRef": "publish",
+        "nodeStageSecretRef": "stage",
+        "nodeExpandSecretRef": "expand",
+        "controllerPublishSecretRef": "control",
+        "controllerExpandSecretRef": "control",
+    }
+    await harness.make(volumes, volume("bound", "claim", **csi(**secrets)))
+    await harness.make(volumes, volume("made-for-it", "mine-e", hostPath={"path": "/x"}))
+    await harness.make(volumes, volume("theirs", "other-claim", **csi(nodePublishSecretRef="of-theirs")))
     storage = "/apis/storage.k8s.io/v1"
     for name in ("n1", "n2"):
         spec: dict[str, Any] = {"attacher": "d", "nodeName": name, "source": {"persistentVolumeName": "bound"}}
-        await door.make(f"{storage}/volumeattachments", {"metadata": {"name": f"to-{name}"}, "spec": spec})
+        await harness.make(f"{storage}/volumeattachments", {"metadata": {"name": f"to-{name}"}, "spec": spec})
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": "d.example", "nodeName": name, "pool": pool, "devices": [{"name": "x"}]}
-        await door.make("/apis/resource.k8s.io/v1/resourceslices", {"metadata": {"name": f"of-{name}"}, "spec": spec})
+        await harness.make(
+            "/apis/resource.k8s.io/v1/resourceslices", {"metadata": {"name": f"of-{name}"}, "spec": spec}
+        )
 
 
 async def ask(
-    door: FrontDoor, verb: str, resource: str, name: str = "", namespace: str = "", group: str = "", fields: str = "",
-    node: str = "n1", groups: tuple[str, ...] = ("system:nodes",),
-) -> str:  # fmt: skip
-    """`yes`, or why not."""
+    harness: ServerHarness,
+    verb: str,
+    resource: str,
+    name: str = "",
+    namespace: str = "",
+    group: str = "",
+    fields: str = "",
+    node: str = "n1",
+    groups: tuple[str, ...] = ("system:nodes",),
+) -> str:
+    """Return `yes`, or the reason of the refusal."""
     resource, _, subresource = resource.partition("/")
     wanted: dict[str, Any] = {
-        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
+        "verb": verb,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": name,
         "namespace": namespace,
-    }  # fmt: skip
+    }
     if fields:
         wanted["fieldSelector"] = {"rawSelector": fields}
     spec = {"user": f"system:node:{node}", "groups": list(groups), "resourceAttributes": wanted}
-    reply = await door.post(REVIEWS, {"spec": spec}, JSON)
+    reply = await harness.post(REVIEWS, {"spec": spec}, JSON)
     assert reply.status == 201, reply.body
     status = reply.json["status"]
     reason = str(status.get("reason", ""))
     return "yes" if status["allowed"] else reason.removeprefix("node: ")
 
 
-async def test_what_pods_refer_to(nodes: FrontDoor) -> None:
+async def test_objects_that_pods_refer_to(nodes: ServerHarness) -> None:
     await fill(nodes)
     reachable = {
         "secrets": {"of-images", "of-env", "of-envfrom", "of-volume", "projected", "of-driver"},
@@ -134,7 +170,7 @@ async def test_what_pods_refer_to(nodes: FrontDoor) -> None:
         assert await ask(nodes, verb, "persistentvolumeclaims/status", "other-claim", "default") == STRANGE
 
 
-async def test_what_volumes_refer_to(nodes: FrontDoor) -> None:
+async def test_objects_that_volumes_refer_to(nodes: ServerHarness) -> None:
     await fill(nodes)
     for name, allowed in (("bound", True), ("made-for-it", True), ("theirs", False), ("unknown", False)):
         assert await ask(nodes, "get", "persistentvolumes", name) == ("yes" if allowed else STRANGE), name
@@ -142,7 +178,7 @@ async def test_what_volumes_refer_to(nodes: FrontDoor) -> None:
         expected = "yes" if name in ("publish", "stage", "expand") else STRANGE
         assert await ask(nodes, "get", "secrets", name, "other") == expected, name
         assert await ask(nodes, "get", "secrets", name, "other", node="n2") != "yes"
-    # Released, bound to another claim, gone: each counts at once.
+    # A released, rebound or deleted volume takes effect at once.
     path = f"{CORE}/persistentvolumes/bound"
     assert (await nodes.patch(path, {"spec": {"claimRef": None}})).status == 200
     assert await ask(nodes, "get", "persistentvolumes", "bound") == STRANGE
@@ -155,7 +191,7 @@ async def test_what_volumes_refer_to(nodes: FrontDoor) -> None:
     assert await ask(nodes, "get", "secrets", "stage", "other") == STRANGE
 
 
-async def test_pods_come_and_go(nodes: FrontDoor) -> None:
+async def test_relations_follow_the_pods(nodes: ServerHarness) -> None:
     assert await ask(nodes, "get", "secrets", "of-late", "default") == STRANGE
     late = {
         "metadata": {"name": "late"},
@@ -179,7 +215,7 @@ async def test_pods_come_and_go(nodes: FrontDoor) -> None:
     assert await ask(nodes, "get", "configmaps", "of-debugger", "default") == STRANGE
 
 
-async def test_claims_that_are_made_for_a_pod(nodes: FrontDoor) -> None:
+async def test_claims_created_for_a_pod(nodes: ServerHarness) -> None:
     await fill(nodes)
     how: dict[str, Any] = {"namespace": "default", "group": "resource.k8s.io"}
     assert await ask(nodes, "get", "resourceclaims", "mine-made-x", **how) == STRANGE
@@ -187,14 +223,16 @@ async def test_claims_that_are_made_for_a_pod(nodes: FrontDoor) -> None:
     assert (await nodes.patch(f"{HERE}/pods/mine/status", {"status": status})).status == 200
     assert await ask(nodes, "get", "resourceclaims", "mine-made-x", **how) == "yes"
     assert await ask(nodes, "get", "resourceclaims", "given", **how) == "yes"
-    extended = {"resourceClaimName": "extended", "requestMappings": [
-        {"containerName": "c", "resourceName": "example.com/x", "requestName": "r"}]}  # fmt: skip
+    extended = {
+        "resourceClaimName": "extended",
+        "requestMappings": [{"containerName": "c", "resourceName": "example.com/x", "requestName": "r"}],
+    }
     reply = await nodes.patch(f"{HERE}/pods/mine/status", {"status": {"extendedResourceClaimStatus": extended}})
     assert reply.status == 200, reply.body
     assert await ask(nodes, "get", "resourceclaims", "extended", **how) == "yes"
 
 
-async def test_mirror_pods_open_nothing(nodes: FrontDoor) -> None:
+async def test_mirror_pods_grant_no_access(nodes: ServerHarness) -> None:
     mirror = pod("mirror", "n1", imagePullSecrets=[{"name": "wanted"}])
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     await nodes.make(f"{HERE}/pods", mirror)
@@ -268,14 +306,28 @@ MATRIX: tuple[tuple[str, str, str, str, str, str, str], ...] = (
     ("update", "coordination.k8s.io", "leases", "kube-node-lease", "n2", "", OWN_LEASE),
     ("create", "coordination.k8s.io", "leases", "kube-node-lease", "", "", "yes"),
     ("list", "coordination.k8s.io", "leases", "kube-node-lease", "", "", LEASE),
-    ("get", "coordination.k8s.io", "leases", "default", "n1", "",
-     'can only access leases in the "kube-node-lease" system namespace'),
+    (
+        "get",
+        "coordination.k8s.io",
+        "leases",
+        "default",
+        "n1",
+        "",
+        'can only access leases in the "kube-node-lease" system namespace',
+    ),
     ("get", "storage.k8s.io", "csinodes", "", "n1", "", "yes"),
     ("delete", "storage.k8s.io", "csinodes", "", "n2", "", OWN_CSI),
     ("create", "storage.k8s.io", "csinodes", "", "", "", "yes"),
     ("list", "storage.k8s.io", "csinodes", "", "", "", CSI),
-    ("get", "storage.k8s.io", "csinodes/status", "", "n1", "",
-     "CSINode status access requires CSIVolumeHealth feature"),
+    (
+        "get",
+        "storage.k8s.io",
+        "csinodes/status",
+        "",
+        "n1",
+        "",
+        "CSINode status access requires CSIVolumeHealth feature",
+    ),
     ("get", "storage.k8s.io", "csinodes/x", "", "n1", "", "cannot authorize CSINode subresources"),
     ("create", "resource.k8s.io", "resourceslices", "", "", "", "yes"),
     ("get", "resource.k8s.io", "resourceslices", "", "of-n1", "", "yes"),
@@ -283,17 +335,38 @@ MATRIX: tuple[tuple[str, str, str, str, str, str, str], ...] = (
     ("list", "resource.k8s.io", "resourceslices", "", "", "", SLICES),
     ("deletecollection", "resource.k8s.io", "resourceslices", "", "", ON_N1, "yes"),
     ("get", "resource.k8s.io", "resourceslices/x", "", "of-n1", "", "cannot authorize ResourceSlice subresources"),
-    ("use", "resource.k8s.io", "resourceslices", "", "of-n1", "",
-     "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, "
-     "deletecollection"),
+    (
+        "use",
+        "resource.k8s.io",
+        "resourceslices",
+        "",
+        "of-n1",
+        "",
+        "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, "
+        "deletecollection",
+    ),
     ("create", "certificates.k8s.io", "podcertificaterequests", "default", "", "", "yes"),
     ("get", "certificates.k8s.io", "podcertificaterequests", "default", "x", "", STRANGE),
     ("list", "certificates.k8s.io", "podcertificaterequests", "", "", "", REQUESTS),
     ("list", "certificates.k8s.io", "podcertificaterequests", "", "", ON_N1, "yes"),
-    ("update", "certificates.k8s.io", "podcertificaterequests", "default", "x", "",
-     "nodes may not update podcertificaterequests"),
-    ("update", "certificates.k8s.io", "podcertificaterequests/status", "default", "x", "",
-     "nodes may not access the status subresource of PodCertificateRequests"),
+    (
+        "update",
+        "certificates.k8s.io",
+        "podcertificaterequests",
+        "default",
+        "x",
+        "",
+        "nodes may not update podcertificaterequests",
+    ),
+    (
+        "update",
+        "certificates.k8s.io",
+        "podcertificaterequests/status",
+        "default",
+        "x",
+        "",
+        "nodes may not access the status subresource of PodCertificateRequests",
+    ),
     ("list", "", "services", "", "", "", "yes"),
     ("create", "", "services", "default", "", "", ""),
     ("get", "", "endpoints", "default", "x", "", "yes"),
@@ -305,30 +378,38 @@ MATRIX: tuple[tuple[str, str, str, str, str, str, str], ...] = (
     ("list", "certificates.k8s.io", "clustertrustbundles", "", "", "", "yes"),
     ("create", "authorization.k8s.io", "subjectaccessreviews", "", "", "", "yes"),
     ("get", "apps", "deployments", "default", "x", "", ""),
-)  # fmt: skip
+)
 
 
-async def test_the_matrix(nodes: FrontDoor) -> None:
+async def test_the_matrix(nodes: ServerHarness) -> None:
     await fill(nodes)
     for verb, group, resource, namespace, name, fields, expected in MATRIX:
         found = await ask(nodes, verb, resource, name, namespace, group, fields)
         assert found == expected, (verb, group, resource, namespace, name, fields)
 
 
-async def test_who_is_a_node(nodes: FrontDoor) -> None:
+async def test_which_users_are_nodes(nodes: ServerHarness) -> None:
     await fill(nodes)
     assert await ask(nodes, "get", "nodes", "n1", groups=("system:authenticated",)) == ""
     assert await ask(nodes, "get", "nodes", "n1", node="") == 'unknown node for user "system:node:"'
-    reply = await nodes.post(REVIEWS, {"spec": {
-        "user": "alice", "groups": ["system:nodes"],
-        "resourceAttributes": {"verb": "get", "resource": "nodes", "name": "n1"}}}, JSON)  # fmt: skip
+    reply = await nodes.post(
+        REVIEWS,
+        {
+            "spec": {
+                "user": "alice",
+                "groups": ["system:nodes"],
+                "resourceAttributes": {"verb": "get", "resource": "nodes", "name": "n1"},
+            }
+        },
+        JSON,
+    )
     assert reply.json["status"] == {"allowed": False}
 
 
 AS_N1 = {"impersonate-user": "system:node:n1", "impersonate-group": "system:nodes"}
 
 
-async def test_requests_and_their_selectors(nodes: FrontDoor) -> None:
+async def test_requests_and_their_selectors(nodes: ServerHarness) -> None:
     await fill(nodes)
     for path, status in (
         (f"{CORE}/pods", 403),
@@ -353,7 +434,7 @@ async def test_requests_and_their_selectors(nodes: FrontDoor) -> None:
 
 
 async def test_its_rules_cannot_be_listed() -> None:
-    nodes = await FrontDoor.open(modes=("Node", "RBAC"), full=True)
+    nodes = await ServerHarness.open(modes=("Node", "RBAC"), full=True)
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     body = {"spec": {"namespace": "default"}}
     status = (await nodes.post(path, body, JSON, headers=AS_N1)).json["status"]

@@ -1,14 +1,14 @@
-"""Random roles, bindings and requests, judged by RBAC and by the plainest reading of its rules.
+"""Random roles, bindings and requests: RBAC is compared with a model.
 
-The model here shares nothing with what it judges: it goes through every binding, subject and rule for every request.
-Roles and bindings change between the requests, so that an answer that was remembered too long is found out.
+The model shares nothing with the implementation: it checks every binding, subject and rule for every request. Roles and
+bindings change between requests, so that stale cached answers are detected.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import pytest
@@ -17,10 +17,10 @@ from setpoint.apiserver.filters.authorize import Access, Decision
 from setpoint.apiserver.filters.rbac import Policy, RbacAuthorizer
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.objects import Obj
 from setpoint.store.interface import Delete, Put
 from setpoint.store.memory import MemoryStore
 
-Obj = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
 NAMESPACES = ("", "a", "b")
 NAMES = ("r1", "r2", "r3")
@@ -95,7 +95,7 @@ URLS = ("/healthz", "/healthz/*", "/api*", "/", "*", "/a**")
 
 
 class Chance(Random):
-    """Draws what can happen."""
+    """Generates random events."""
 
     def some(self, *values: str, least: int = 1) -> list[str]:
         return self.sample(values, self.randint(least, 2))
@@ -104,17 +104,21 @@ class Chance(Random):
         if not self.randrange(3):
             return {"verbs": self.some(*VERBS), "nonResourceURLs": self.some(*URLS)}
         rule: Obj = {
-            "verbs": self.some(*VERBS), "apiGroups": self.some("", "apps", "*"), "resources": self.some(*RESOURCES),
-        }  # fmt: skip
+            "verbs": self.some(*VERBS),
+            "apiGroups": self.some("", "apps", "*"),
+            "resources": self.some(*RESOURCES),
+        }
         return rule | {"resourceNames": self.some("x", "y", least=0)} if self.randrange(2) else rule
 
     def subject(self) -> Obj:
-        return self.choice((
-            {"kind": "User", "name": self.choice(("ann", "bob", ACCOUNT))},
-            {"kind": "Group", "name": self.choice(("devs", "ann"))},
-            {"kind": "ServiceAccount", "name": "robot"},
-            {"kind": "ServiceAccount", "name": "robot", "namespace": self.choice("ab")},
-        ))  # fmt: skip
+        return self.choice(
+            (
+                {"kind": "User", "name": self.choice(("ann", "bob", ACCOUNT))},
+                {"kind": "Group", "name": self.choice(("devs", "ann"))},
+                {"kind": "ServiceAccount", "name": "robot"},
+                {"kind": "ServiceAccount", "name": "robot", "namespace": self.choice("ab")},
+            )
+        )
 
     def change(self) -> Change:
         plural = self.choice(("clusterroles", "roles", "clusterrolebindings", "rolebindings"))
@@ -141,13 +145,19 @@ class Chance(Random):
         if not self.randrange(4):
             return Access(user, verb, path=self.choice(("/healthz", "/healthz/x", "/api", "/apis/v1", "/", "/a")))
         return Access(
-            user, verb, self.choice(("", "apps", "batch")), "v1", self.choice(("pods", "secrets")),
-            self.choice(("", "", "log", "exec")), self.choice(NAMESPACES), self.choice(("", "x", "z")),
-        )  # fmt: skip
+            user,
+            verb,
+            self.choice(("", "apps", "batch")),
+            "v1",
+            self.choice(("pods", "secrets")),
+            self.choice(("", "", "log", "exec")),
+            self.choice(NAMESPACES),
+            self.choice(("", "x", "z")),
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_rbac_is_what_the_model_says(seed: int) -> None:
+async def test_rbac_agrees_with_the_model(seed: int) -> None:
     chance, store = Chance(seed), MemoryStore()
     caches = {}
     for plural in ("clusterroles", "roles", "clusterrolebindings", "rolebindings"):

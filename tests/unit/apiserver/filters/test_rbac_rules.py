@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from setpoint.apiserver.filters.authorize import Access
-from setpoint.apiserver.filters.rbac_rules import compacted, concerns, described, permits, uncovered
+from setpoint.apiserver.filters.rbac import compacted, covers_request, described, permits, uncovered
 from setpoint.kinds.strategy import UserInfo
 
 USER = UserInfo("jane")
@@ -12,7 +12,7 @@ PODS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 
 def allows(rule: dict[str, list[str]], **wanted: str) -> bool:
     access = Access(USER, wanted.pop("verb", "get"), **wanted)  # type: ignore[arg-type]
-    return concerns(rule, access) and permits(rule, access)
+    return covers_request(rule, access) and permits(rule, access)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_resources(resources: list[str], resource: str, subresource: str, expect
     assert allows(rule, resource=resource, subresource=subresource) is expected
 
 
-def test_names_confine_a_rule() -> None:
+def test_resource_names_restrict_a_rule() -> None:
     rule = PODS | {"resourceNames": ["a"]}
     assert allows(rule, resource="pods", name="a")
     assert not allows(rule, resource="pods", name="b")
@@ -49,12 +49,12 @@ def test_paths(pattern: str, path: str, expected: bool) -> None:
     assert allows({"verbs": ["get"], "nonResourceURLs": [pattern]}, path=path) is expected
 
 
-def test_rules_about_resources_say_nothing_of_paths() -> None:
+def test_resource_rules_do_not_cover_paths() -> None:
     assert not allows({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, path="/metrics")
     assert not allows({"verbs": ["*"], "nonResourceURLs": ["*"]}, resource="pods")
 
 
-def test_what_is_not_covered_comes_in_single_parts() -> None:
+def test_uncovered_rights_are_listed_separately() -> None:
     wanted = {"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["pods"]}
     assert uncovered([PODS], [wanted]) == [
         {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]},
@@ -82,7 +82,7 @@ def test_covering(owner: dict[str, list[str]], part: dict[str, list[str]], cover
     assert (uncovered([owner], [part]) == []) is covered
 
 
-def test_single_things_are_written_once_with_all_their_verbs() -> None:
+def test_rules_for_one_resource_are_compacted() -> None:
     parts = [
         PODS,
         PODS | {"verbs": ["list"]},

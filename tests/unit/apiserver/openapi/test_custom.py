@@ -1,4 +1,4 @@
-"""Custom kinds in the documents: complete in OpenAPI 3, cut down to what old clients bear in OpenAPI 2."""
+"""Custom kinds in OpenAPI documents: complete in OpenAPI 3, reduced for old clients in OpenAPI 2."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def documents(schema: Any) -> tuple[Any, Any]:
     )
 
 
-def test_openapi_3_keeps_the_schema() -> None:
+def test_openapi_3_contains_the_schema() -> None:
     made = documents(_SCHEMA)[0]["components"]["schemas"][_NAME]
     assert made["x-kubernetes-group-version-kind"] == [
         {"group": "things.example.com", "kind": "Widget", "version": "v1"}
@@ -52,7 +52,7 @@ def test_openapi_3_keeps_the_schema() -> None:
     assert spec["inner"]["required"] == ["kind", "apiVersion"]
 
 
-def test_openapi_2_leaves_out_what_old_clients_stumble_over() -> None:
+def test_openapi_2_omits_what_old_clients_do_not_support() -> None:
     made = documents(_SCHEMA)[1]["definitions"][_NAME]
     assert made["properties"]["metadata"]["$ref"].endswith(".ObjectMeta")
     spec = made["properties"]["spec"]
@@ -82,14 +82,14 @@ def test_paths_of_custom_kinds() -> None:
     assert "io.k8s.api.autoscaling.v1.Scale" in v3["components"]["schemas"]
 
 
-def test_a_kind_without_a_schema_forbids_nothing() -> None:
+def test_a_kind_without_a_schema() -> None:
     v3, v2 = documents(None)
     for made in (v3["components"]["schemas"][_NAME], v2["definitions"][_NAME]):
         assert made["type"] == "object"
         assert "properties" not in made
 
 
-def test_a_type_will_do_too() -> None:
+def test_a_type_instead_of_a_schema() -> None:
     size = Field("size", Type(Shape.INT64), required=True)
     type_ = Type(Shape.STRUCT, fields={"size": size}, preserve_unknown=True)
     made = documents(type_)[0]["components"]["schemas"][_NAME]
@@ -98,7 +98,7 @@ def test_a_type_will_do_too() -> None:
     assert made["x-kubernetes-preserve-unknown-fields"] is True
 
 
-def test_protobuf_takes_custom_kinds_as_well() -> None:
+def test_custom_kinds_in_protobuf() -> None:
     openapi = OpenApi()
     openapi.add(_WIDGET, _SCHEMA)
     assert _NAME.encode() in openapi._write("v2", "protobuf")

@@ -1,4 +1,4 @@
-"""The documents say what the server does, in both dialects."""
+"""The content of OpenAPI documents, in both dialects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def operations(of: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", [*OpenApi()._documents(), "v2"])
-def test_every_reference_leads_somewhere(path: str) -> None:
+def test_every_reference_has_a_definition(path: str) -> None:
     text = orjson.dumps(document(path)).decode()
     for kind, name in set(re.findall(r'"\$ref":"#/(components/schemas|definitions|parameters)/([^"]+)"', text)):
         holder = document(path)
@@ -40,7 +40,7 @@ def test_operation_ids_are_unique(path: str) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_a_field_that_refers_is_written_as_each_dialect_wants() -> None:
+def test_references_of_fields_by_dialect() -> None:
     ref = f"{_DEPLOYMENT}Strategy"
     v3 = document("apis/apps/v1")["components"]["schemas"][f"{_DEPLOYMENT}Spec"]["properties"]["strategy"]
     v2 = document("v2")["definitions"][f"{_DEPLOYMENT}Spec"]["properties"]["strategy"]
@@ -54,7 +54,7 @@ def test_a_field_that_refers_is_written_as_each_dialect_wants() -> None:
     assert v2 == {"description": said, "$ref": f"#/definitions/{ref}", "x-kubernetes-patch-strategy": "retainKeys"}
 
 
-def test_lists_say_how_they_merge() -> None:
+def test_list_types() -> None:
     ports = document("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Container"]["properties"]["ports"]
     assert ports["x-kubernetes-list-type"] == "map"
     assert ports["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
@@ -84,7 +84,7 @@ def test_kinds_of_shared_definitions_are_those_of_the_document() -> None:
     assert len(document("v2")["definitions"][f"{_META}DeleteOptions"]["x-kubernetes-group-version-kind"]) > 50
 
 
-def test_parameters_common_to_all_operations_are_said_once() -> None:
+def test_common_parameters_are_shared() -> None:
     item = document("apis/apps/v1")["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
     assert [one["name"] for one in item["parameters"]] == ["name", "namespace", "pretty"]
     assert "parameters" not in item["get"]
@@ -92,7 +92,7 @@ def test_parameters_common_to_all_operations_are_said_once() -> None:
     assert names == ["dryRun", "fieldManager", "fieldValidation", "force"]
 
 
-def test_old_clients_find_what_they_look_for_in_the_operation_itself() -> None:
+def test_parameters_that_old_clients_search_are_not_shared() -> None:
     create = document("v2")["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments"]["post"]
     inline = {one["name"] for one in create["parameters"] if "name" in one}
     assert {"dryRun", "fieldValidation", "body"} <= inline
@@ -148,7 +148,7 @@ def test_operations(path: str, method: str, id_: str, action: str, kind: str) ->
     assert op["x-kubernetes-group-version-kind"]["kind"] == kind
 
 
-def test_deleting_a_pod_answers_with_the_pod_and_a_config_map_with_a_status() -> None:
+def test_responses_of_delete() -> None:
     paths = document("v2")["paths"]
     pod = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["delete"]["responses"]["200"]
     assert pod["schema"]["$ref"].endswith(".Pod")

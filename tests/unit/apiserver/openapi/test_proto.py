@@ -1,4 +1,4 @@
-"""The protobuf form has what the JSON form has, in the places that gnostic's messages give it."""
+"""The protobuf form has the content of the JSON form, in the fields of gnostic's messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from setpoint.apiserver.openapi.service import OpenApi
 
 
 def fields(message: bytes) -> list[tuple[int, Any]]:
-    """(number, value) of each field; nested messages are left as bytes."""
+    """Yield (number, value) of each field; nested messages are bytes."""
     found: list[tuple[int, Any]] = []
     at = 0
 
@@ -46,7 +46,7 @@ def one(message: bytes, *path: int) -> Any:
     return value
 
 
-def named(message: bytes, number: int, name: str) -> bytes:
+def named(message: bytes, number: int, name: str) -> Any:
     return next(one(pair, 2) for found, pair in fields(message) if found == number and one(pair, 1) == name.encode())
 
 

@@ -1,4 +1,4 @@
-"""Serving the documents: forms, hashes, caches, and what happens when kinds come and go."""
+"""The handlers of OpenAPI documents: forms, hashes, caches, and changes of custom kinds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import FrontDoor
+from server_harness import ServerHarness
 
-from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.openapi.service import OpenApi
-from setpoint.apiserver.request import parse_path, parse_query, verb_of
+from setpoint.apiserver.request_context import RequestContext, parse_path, parse_query, verb_of
 from setpoint.apiserver.worker import Worker
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import UserInfo
+from setpoint.wire.message import Peer, Request, Response
 
 _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 _WIDGET = Resource("things.example.com", "v1", "Widget", "widgets")
@@ -29,12 +28,12 @@ async def ask(openapi: OpenApi, url: str, worker: Worker | None = None, **header
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = Request("GET", path, query, named, b"", Peer())
     target, options = parse_path(path), parse_query(query)
-    call = Call(request, target, options, verb_of("GET", target, options), UserInfo(), _NOW)
-    call.worker = worker or call.worker
+    ctx = RequestContext(request, target, options, verb_of("GET", target, options), UserInfo(), _NOW)
+    ctx.worker = worker or ctx.worker
     paths: dict[str, object] = {}
     openapi.install(paths)  # type: ignore[arg-type]
     handler = paths.get(path) or paths["/openapi/v3/"]
-    answer = await handler(call)  # type: ignore[operator]
+    answer = await handler(ctx)  # type: ignore[operator]
     assert isinstance(answer, Response)
     return answer
 
@@ -49,7 +48,7 @@ async def index(openapi: OpenApi) -> dict[str, str]:
     return {path: row["serverRelativeURL"] for path, row in orjson.loads(answer.body)["paths"].items()}
 
 
-async def test_the_index_names_every_document_and_builds_none() -> None:
+async def test_the_index_lists_every_document_and_builds_none() -> None:
     openapi = OpenApi()
     urls = await index(openapi)
     assert {"api", "api/v1", "apis", "apis/apps", "apis/apps/v1", "version", "openid/v1/jwks"} <= set(urls)
@@ -58,7 +57,7 @@ async def test_the_index_names_every_document_and_builds_none() -> None:
     assert header(await ask(openapi, "/openapi/v3"), "Content-Type") == "text/plain; charset=utf-8"
 
 
-async def test_a_document_at_its_hash_can_be_kept_for_ever() -> None:
+async def test_a_document_with_its_hash_is_immutable() -> None:
     openapi = OpenApi()
     url = (await index(openapi))["apis/apps/v1"]
     answer = await ask(openapi, url)
@@ -68,7 +67,7 @@ async def test_a_document_at_its_hash_can_be_kept_for_ever() -> None:
     assert header(answer, "Etag") == f'"{url.partition("=")[2]}"'
 
 
-async def test_a_wrong_hash_leads_to_the_right_one() -> None:
+async def test_a_wrong_hash_is_redirected() -> None:
     openapi = OpenApi()
     answer = await ask(openapi, "/openapi/v3/apis/apps/v1?hash=ABC")
     assert answer.status == 301
@@ -76,7 +75,7 @@ async def test_a_wrong_hash_leads_to_the_right_one() -> None:
 
 
 @pytest.mark.parametrize("url", ["/openapi/v2", "/openapi/v3/api/v1"])
-async def test_what_the_client_has_is_not_sent_again(url: str) -> None:
+async def test_if_none_match(url: str) -> None:
     openapi = OpenApi()
     etag = header(await ask(openapi, url), "Etag")
     again = await ask(openapi, url, if_none_match=f'"other", W/{etag}')
@@ -102,7 +101,7 @@ async def test_forms(accept: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["/openapi/v2", "/openapi/v3/api/v1"])
-async def test_other_forms_are_refused(url: str) -> None:
+async def test_unsupported_forms_are_refused(url: str) -> None:
     answer = await ask(OpenApi(), url, accept="text/plain")
     assert (answer.status, answer.body) == (406, b"")
 
@@ -119,7 +118,7 @@ async def test_hashes_are_the_same_in_every_process_and_differ_between_documents
     assert len(hashes) == len(set(hashes))
 
 
-async def test_a_custom_kind_changes_only_the_documents_that_show_it() -> None:
+async def test_a_custom_kind_changes_only_the_documents_that_contain_it() -> None:
     openapi = OpenApi()
     before = await index(openapi)
     v2 = header(await ask(openapi, "/openapi/v2"), "Etag")
@@ -137,18 +136,18 @@ async def test_a_custom_kind_changes_only_the_documents_that_show_it() -> None:
     assert header(await ask(openapi, "/openapi/v2"), "Etag") == v2
 
 
-async def test_through_the_server_what_never_changes_is_not_marked_as_fleeting(door: FrontDoor) -> None:
-    urls = (await door.get("/openapi/v3")).json["paths"]
-    answer = await door.get(urls["api/v1"]["serverRelativeURL"])
+async def test_immutable_documents_keep_their_cache_control(harness: ServerHarness) -> None:
+    urls = (await harness.get("/openapi/v3")).json["paths"]
+    answer = await harness.get(urls["api/v1"]["serverRelativeURL"])
     assert answer.status == 200
     assert answer.header("Cache-Control") == "public, immutable"
-    assert (await door.get("/openapi/v2")).header("Cache-Control") == "no-cache, private"
-    assert (await door.get("/openapi/v2/")).status == 404
-    assert (await door.get("/openapi/v3/")).status == 404
+    assert (await harness.get("/openapi/v2")).header("Cache-Control") == "no-cache, private"
+    assert (await harness.get("/openapi/v2/")).status == 404
+    assert (await harness.get("/openapi/v3/")).status == 404
 
 
 class Interrupted(Worker):
-    """Once, something else happens while a document is written, as it may while a thread writes it."""
+    """A worker during whose first call something else happens, as it may while a thread writes a document."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         super().__init__()
@@ -163,7 +162,7 @@ class Interrupted(Worker):
 
 
 @pytest.mark.parametrize("url", ["/openapi/v2", "/openapi/v3/apis/things.example.com/v1"])
-async def test_a_kind_that_comes_while_a_document_is_written(url: str) -> None:
+async def test_a_kind_added_while_a_document_is_written(url: str) -> None:
     openapi = OpenApi()
     openapi.add(_WIDGET, None)
     gadget = Resource("things.example.com", "v1", "Gadget", "gadgets")
@@ -174,7 +173,7 @@ async def test_a_kind_that_comes_while_a_document_is_written(url: str) -> None:
     assert header(again, "Etag") == header(first, "Etag")
 
 
-async def test_a_document_that_several_ask_for_is_written_once() -> None:
+async def test_concurrent_requests_build_a_document_once() -> None:
     written: list[tuple[Any, ...]] = []
 
     class Slow(Worker):

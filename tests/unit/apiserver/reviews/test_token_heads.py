@@ -15,18 +15,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from front_door import FrontDoor
+from server_harness import ServerHarness
 
-from setpoint.cluster.access_config import AccessConfig
-from setpoint.meta import base64url
-from setpoint.meta.jose_header import BadJoseHeader, read_jose_header
+from setpoint.cluster.config import AccessConfig
+from setpoint.meta.jose import BadJoseHeader, base64url_encode, read_jose_header
 
 REVIEW = "/apis/authentication.k8s.io/v1/tokenreviews"
 HERE = "/api/v1/namespaces/default"
 HALF = "A" * 43
 _NUMBERS = ec.derive_private_key(7, ec.SECP256R1()).public_key().public_numbers()
 EC = {"kty": "EC", "crv": "P-256"} | {
-    axis: base64url.encode(getattr(_NUMBERS, axis).to_bytes(32, "big")) for axis in ("x", "y")
+    axis: base64url_encode(getattr(_NUMBERS, axis).to_bytes(32, "big")) for axis in ("x", "y")
 }
 RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
 ED = {"kty": "OKP", "crv": "Ed25519", "x": HALF}
@@ -79,26 +78,26 @@ async def test_what_a_token_brings_along_is_never_used_but_must_be_readable(
     file = tmp_path / "key"
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     access = AccessConfig(service_account_signing_key_file=str(file))
-    door = await FrontDoor.open(access=access, service_account_issuer=["https://own"])
-    await door.make(f"{HERE}/serviceaccounts", {"metadata": {"name": "sa"}})
-    own = (await door.post(f"{HERE}/serviceaccounts/sa/token", {"spec": {}})).json["status"]["token"]
+    harness = await ServerHarness.open(access=access, service_account_issuer=["https://own"])
+    await harness.make(f"{HERE}/serviceaccounts", {"metadata": {"name": "sa"}})
+    own = (await harness.post(f"{HERE}/serviceaccounts/sa/token", {"spec": {}})).json["status"]["token"]
     claims = own.split(".")[1]
     for head in heads:
-        signed = f"{base64url.encode(orjson.dumps({'alg': 'ES256'} | head))}.{claims}"
+        signed = f"{base64url_encode(orjson.dumps({'alg': 'ES256'} | head))}.{claims}"
         r, s = decode_dss_signature(key.sign(signed.encode(), ec.ECDSA(SHA256())))
-        token = f"{signed}.{base64url.encode(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
-        status = (await door.post(REVIEW, {"spec": {"token": token}})).json["status"]
+        token = f"{signed}.{base64url_encode(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+        status = (await harness.post(REVIEW, {"spec": {"token": token}})).json["status"]
         assert status.get("authenticated", False) is good, (head, status)
         if not good:
             why = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
             assert status["error"] == (why if head.keys() & {"crit", "b64"} else "invalid bearer token")
-    await door.close()
+    await harness.close()
 
 
 @pytest.mark.parametrize("head", [b'{"alg":"ES256","alg":"ES256"}', b"[]", b"{", b'{"alg":NaN}', b"[" * 5000])
 def test_heads_that_cannot_be_read(head: bytes) -> None:
     with pytest.raises(BadJoseHeader):
-        read_jose_header(base64url.encode(head))
+        read_jose_header(base64url_encode(head))
 
 
 def test_a_key_with_its_certificate() -> None:
@@ -110,12 +109,12 @@ def test_a_key_with_its_certificate() -> None:
     chain = [b64encode(der).decode()]
     digest = sha256(der)
     for thumbprint in (digest.digest(), digest.hexdigest().encode()):
-        read_jose_header(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url.encode(thumbprint)}, "x5c": chain}))
+        read_jose_header(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url_encode(thumbprint)}, "x5c": chain}))
     with pytest.raises(BadJoseHeader, match="to not match"):
         read_jose_header(_part({"jwk": RSA | {"x5c": chain}}))
     with pytest.raises(BadJoseHeader, match="thumbprint does not match"):
-        read_jose_header(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url.encode(bytes(32))}}))
+        read_jose_header(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url_encode(bytes(32))}}))
 
 
 def _part(head: dict[str, Any]) -> str:
-    return base64url.encode(orjson.dumps(head))
+    return base64url_encode(orjson.dumps(head))

@@ -12,25 +12,25 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from front_door import LIMITED_TOKEN, FrontDoor
 from jwt.api_jws import encode
+from server_harness import LIMITED_TOKEN, ServerHarness
 
-from setpoint.apiserver.signing import BadSignature, SigningKey, UnknownKey
-from setpoint.apiserver.tokens import LEGACY_ISSUER, ServiceAccountTokens
-from setpoint.apiserver.upkeep.token_tracking import token_use
+from setpoint.apiserver.tokens import LEGACY_ISSUER, ServiceAccountTokens, SigningKey
+from setpoint.meta.jose import BadSignature, UnknownKey
+from setpoint.meta.objects import Obj
 
 HERE = "/api/v1/namespaces/default"
 TOKEN = f"{HERE}/serviceaccounts/sa/token"
 REVIEW = "/apis/authentication.k8s.io/v1/tokenreviews"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-POD = {
+POD: Obj = {
     "metadata": {"name": "p"},
     "spec": {"serviceAccountName": "sa", "nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
 }
 
 
-async def ask(door: FrontDoor, **spec: Any) -> str:
-    reply = await door.post(TOKEN, {"spec": spec})
+async def ask(harness: ServerHarness, **spec: Any) -> str:
+    reply = await harness.post(TOKEN, {"spec": spec})
     assert reply.status == 201, reply.body
     token: str = reply.json["status"]["token"]
     return token
@@ -42,8 +42,8 @@ def claims_of(token: str) -> dict[str, Any]:
     return claims
 
 
-async def review(door: FrontDoor, token: str, *audiences: str) -> dict[str, Any]:
-    reply = await door.post(REVIEW, {"spec": {"token": token, "audiences": list(audiences)}})
+async def review(harness: ServerHarness, token: str, *audiences: str) -> dict[str, Any]:
+    reply = await harness.post(REVIEW, {"spec": {"token": token, "audiences": list(audiences)}})
     assert reply.status == 201, reply.body
     found: dict[str, Any] = reply.json["status"]
     return found
@@ -53,7 +53,7 @@ def bound(kind: str, name: str, **more: str) -> dict[str, str]:
     return {"kind": kind, "apiVersion": "v1", "name": name} | more
 
 
-async def test_what_a_token_says(issuer: FrontDoor) -> None:
+async def test_what_a_token_says(issuer: ServerHarness) -> None:
     reply = await issuer.post(TOKEN, {})
     made = reply.json
     account = (await issuer.get(f"{HERE}/serviceaccounts/sa")).json["metadata"]
@@ -63,13 +63,17 @@ async def test_what_a_token_says(issuer: FrontDoor) -> None:
     now = int(issuer.clock.now().timestamp())
     assert claims.pop("jti")
     assert claims == {
-        "aud": ["https://issuer"], "iss": "https://issuer", "sub": "system:serviceaccount:default:sa",
-        "iat": now, "nbf": now, "exp": now + 3600,
+        "aud": ["https://issuer"],
+        "iss": "https://issuer",
+        "sub": "system:serviceaccount:default:sa",
+        "iat": now,
+        "nbf": now,
+        "exp": now + 3600,
         "kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "sa", "uid": account["uid"]}},
-    }  # fmt: skip
+    }
 
 
-async def test_who_a_token_is(issuer: FrontDoor) -> None:
+async def test_who_a_token_is(issuer: ServerHarness) -> None:
     token = await ask(issuer)
     expected = {
         "username": "system:serviceaccount:default:sa",
@@ -82,7 +86,7 @@ async def test_who_a_token_is(issuer: FrontDoor) -> None:
     assert 'User "system:serviceaccount:default:sa" cannot list' in reply.message
 
 
-async def test_a_token_is_for_its_audience(issuer: FrontDoor) -> None:
+async def test_a_token_is_for_its_audience(issuer: ServerHarness) -> None:
     token = await ask(issuer, audiences=["a", "b"])
     assert (await review(issuer, token, "x", "b"))["audiences"] == ["b"]
     assert await review(issuer, token) == {
@@ -92,7 +96,7 @@ async def test_a_token_is_for_its_audience(issuer: FrontDoor) -> None:
     assert (await issuer.get("/api", token=token)).status == 401
 
 
-async def test_a_token_ends_a_minute_after_its_time(issuer: FrontDoor) -> None:
+async def test_a_token_ends_a_minute_after_its_time(issuer: ServerHarness) -> None:
     token = await ask(issuer, expirationSeconds=600)
     await issuer.clock.advance(660)
     assert (await review(issuer, token))["authenticated"]
@@ -100,7 +104,7 @@ async def test_a_token_ends_a_minute_after_its_time(issuer: FrontDoor) -> None:
     assert (await review(issuer, token))["error"] == "[invalid bearer token, service account token has expired]"
 
 
-async def test_a_token_ends_with_its_account(issuer: FrontDoor) -> None:
+async def test_a_token_ends_with_its_account(issuer: ServerHarness) -> None:
     token = await ask(issuer)
     assert (await issuer.post(WHO, {}, token=token)).status == 403
     await issuer.delete(f"{HERE}/serviceaccounts/sa")
@@ -110,7 +114,7 @@ async def test_a_token_ends_with_its_account(issuer: FrontDoor) -> None:
     assert "does not match claim" in (await review(issuer, token))["error"]
 
 
-async def test_a_token_ends_with_what_it_is_bound_to(issuer: FrontDoor) -> None:
+async def test_a_token_ends_with_what_it_is_bound_to(issuer: ServerHarness) -> None:
     await issuer.make("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await issuer.make(f"{HERE}/pods", POD)
     await issuer.make(f"{HERE}/secrets", {"metadata": {"name": "s"}})
@@ -119,14 +123,14 @@ async def test_a_token_ends_with_what_it_is_bound_to(issuer: FrontDoor) -> None:
         ("Pod", "p", f"{HERE}/pods/p?gracePeriodSeconds=0"),
         ("Secret", "s", f"{HERE}/secrets/s"),
         ("Node", "n1", "/api/v1/nodes/n1"),
-    ):  # fmt: skip
+    ):
         token = await ask(issuer, boundObjectRef=bound(kind, name))
         assert (await review(issuer, token))["authenticated"]
         await issuer.delete(path)
         assert (await review(issuer, token))["error"] == gone
 
 
-async def test_a_pod_that_comes_again_is_another(issuer: FrontDoor) -> None:
+async def test_a_pod_that_comes_again_is_another(issuer: ServerHarness) -> None:
     await issuer.make(f"{HERE}/pods", POD)
     token = await ask(issuer, boundObjectRef=bound("Pod", "p"))
     await issuer.delete(f"{HERE}/pods/p?gracePeriodSeconds=0")
@@ -134,7 +138,7 @@ async def test_a_pod_that_comes_again_is_another(issuer: FrontDoor) -> None:
     assert "does not match service account pod ref claim" in (await review(issuer, token))["error"]
 
 
-async def test_a_deleted_pod_keeps_its_token_while_it_shuts_down(issuer: FrontDoor) -> None:
+async def test_a_deleted_pod_keeps_its_token_while_it_shuts_down(issuer: ServerHarness) -> None:
     await issuer.make(f"{HERE}/pods", POD)
     token = await ask(issuer, boundObjectRef=bound("Pod", "p"))
     await issuer.delete(f"{HERE}/pods/p?gracePeriodSeconds=30")
@@ -144,7 +148,7 @@ async def test_a_deleted_pod_keeps_its_token_while_it_shuts_down(issuer: FrontDo
     assert "error" in await review(issuer, token)
 
 
-async def test_a_pods_token_tells_its_node(issuer: FrontDoor) -> None:
+async def test_a_pods_token_tells_its_node(issuer: ServerHarness) -> None:
     await issuer.make(f"{HERE}/pods", POD)
     claims = claims_of(await ask(issuer, boundObjectRef=bound("Pod", "p")))
     assert claims["kubernetes.io"]["node"] == {"name": "n1"}
@@ -156,7 +160,7 @@ async def test_a_pods_token_tells_its_node(issuer: FrontDoor) -> None:
     assert extra["authentication.kubernetes.io/pod-name"] == ["p"]
 
 
-async def test_what_kubelets_ask_for_lasts_a_year(issuer: FrontDoor) -> None:
+async def test_what_kubelets_ask_for_lasts_a_year(issuer: ServerHarness) -> None:
     await issuer.make(f"{HERE}/pods", POD)
     reference = bound("Pod", "p")
     claims = claims_of(await ask(issuer, expirationSeconds=3607, boundObjectRef=reference))
@@ -177,26 +181,28 @@ async def test_what_kubelets_ask_for_lasts_a_year(issuer: FrontDoor) -> None:
         (bound("Pod", "p", apiVersion="apps/v1"), 400, "cannot bind token to object of type apps/v1, Kind=Pod"),
         (bound("Pod", "p", uid="u"), 409, 'Operation cannot be fulfilled on Pod "p": the UID in the bound'),
     ],
-)  # fmt: skip
-async def test_what_cannot_be_bound_to(issuer: FrontDoor, reference: dict[str, str], status: int, message: str) -> None:
+)
+async def test_what_cannot_be_bound_to(
+    issuer: ServerHarness, reference: dict[str, str], status: int, message: str
+) -> None:
     await issuer.make(f"{HERE}/pods", POD)
     await issuer.make(f"{HERE}/serviceaccounts", {"metadata": {"name": "other"}})
     await issuer.make(
         f"{HERE}/pods", {"metadata": {"name": "q"}, "spec": POD["spec"] | {"serviceAccountName": "other"}}
-    )  # type: ignore[operator]
+    )
     reply = await issuer.post(TOKEN, {"spec": {"boundObjectRef": reference}})
     assert reply.status == status
     assert reply.message.startswith(message)
 
 
-async def test_the_request_must_mean_this_account(issuer: FrontDoor) -> None:
+async def test_the_request_must_mean_this_account(issuer: ServerHarness) -> None:
     assert (await issuer.post(TOKEN, {"metadata": {"name": "other"}})).status == 422
     assert (await issuer.post(TOKEN, {"metadata": {"namespace": "other"}})).status == 400
     assert (await issuer.post(TOKEN, {"metadata": {"uid": "other"}})).status == 409
     assert (await issuer.post(f"{HERE}/serviceaccounts/nosuch/token", {})).status == 404
 
 
-async def test_forged_tokens(issuer: FrontDoor) -> None:
+async def test_forged_tokens(issuer: ServerHarness) -> None:
     token = await ask(issuer)
     head, payload, signature = token.split(".")
     for forged in (
@@ -217,7 +223,9 @@ NUMERIC, STRING = "go-jose/go-jose/jwt: expected number value to unmarshal Numer
         ({"aud": [1]}, "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience"),
         ({"aud": None}, "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience"),
         ({"aud": ""}, 'token audiences [""] is invalid for the target audiences ["https://issuer"]'),
-        ({"exp": "1"}, NUMERIC), ({"nbf": True}, NUMERIC), ({"iat": []}, NUMERIC),
+        ({"exp": "1"}, NUMERIC),
+        ({"nbf": True}, NUMERIC),
+        ({"iat": []}, NUMERIC),
         ({"exp": 1e30}, "service account token has expired"),
         ({"sub": 1}, f"json: cannot unmarshal number into {STRING}"),
         ({"jti": {}}, f"json: cannot unmarshal object into {STRING}"),
@@ -227,25 +235,25 @@ NUMERIC, STRING = "go-jose/go-jose/jwt: expected number value to unmarshal Numer
         ({"kubernetes.io": {"serviceaccount": {"uid": 1}}}, f"json: cannot unmarshal number into {STRING}"),
         ({"kubernetes.io": {"serviceaccount": {"name": "sa"}}}, "the server could not find the requested resource"),
     ],
-)  # fmt: skip
-async def test_nonsense_with_a_good_signature(issuer: FrontDoor, claims: dict[str, Any], said: str) -> None:
-    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+)
+async def test_nonsense_with_a_good_signature(issuer: ServerHarness, claims: dict[str, Any], said: str) -> None:
+    tokens = next(one for one in issuer.api.parts.authenticator._tokens if isinstance(one, ServiceAccountTokens))
     good = claims_of(await ask(issuer))
     token = tokens.sign(good | claims)
     assert (await review(issuer, token))["error"] == f"[invalid bearer token, {said}]"
     assert (await issuer.get("/api", token=token)).status == 401
 
 
-async def test_a_claim_that_stands_twice(issuer: FrontDoor) -> None:
-    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+async def test_a_claim_that_stands_twice(issuer: ServerHarness) -> None:
+    tokens = next(one for one in issuer.api.parts.authenticator._tokens if isinstance(one, ServiceAccountTokens))
     good = orjson.dumps(claims_of(await ask(issuer)))
     token = tokens.keys.signing.sign(good[:-1] + b',"sub":"system:serviceaccount:kube-system:default"}')
     assert (await review(issuer, token))["error"] == "[invalid bearer token, json: duplicate key 'sub' in object]"
 
 
 @pytest.mark.parametrize("algorithm", ["RS384", "RS512", "PS256"])
-async def test_what_others_sign_with(issuer: FrontDoor, algorithm: str) -> None:
-    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+async def test_what_others_sign_with(issuer: ServerHarness, algorithm: str) -> None:
+    tokens = next(one for one in issuer.api.parts.authenticator._tokens if isinstance(one, ServiceAccountTokens))
     key = tokens.keys.signing
     token = encode(orjson.dumps(claims_of(await ask(issuer))), key._key, algorithm, {"kid": key.id})
     assert (await review(issuer, token)).get("authenticated") is True
@@ -254,14 +262,18 @@ async def test_what_others_sign_with(issuer: FrontDoor, algorithm: str) -> None:
 def legacy_claims(uid: str) -> dict[str, str]:
     prefix = "kubernetes.io/serviceaccount/"
     return {
-        "iss": LEGACY_ISSUER, "sub": "system:serviceaccount:default:sa", f"{prefix}namespace": "default",
-        f"{prefix}secret.name": "t", f"{prefix}service-account.name": "sa", f"{prefix}service-account.uid": uid,
-    }  # fmt: skip
+        "iss": LEGACY_ISSUER,
+        "sub": "system:serviceaccount:default:sa",
+        f"{prefix}namespace": "default",
+        f"{prefix}secret.name": "t",
+        f"{prefix}service-account.name": "sa",
+        f"{prefix}service-account.uid": uid,
+    }
 
 
-async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: FrontDoor) -> None:
+async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: ServerHarness) -> None:
     uid = (await issuer.get(f"{HERE}/serviceaccounts/sa")).json["metadata"]["uid"]
-    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+    tokens = next(one for one in issuer.api.parts.authenticator._tokens if isinstance(one, ServiceAccountTokens))
     token = tokens.sign(legacy_claims(uid))
     assert (await review(issuer, token))["error"] == "[invalid bearer token, Token has been invalidated]"
     wrong = tokens.sign(legacy_claims(uid) | {"sub": "system:serviceaccount:default:other"})
@@ -275,7 +287,7 @@ async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: FrontDo
             "data": {"token": b64encode(token.encode()).decode()},
         },
     )
-    using = asyncio.ensure_future(token_use(issuer.api).run())
+    using = asyncio.ensure_future(issuer.api.parts.token_use.run())
     assert (await review(issuer, token))["user"]["username"] == "system:serviceaccount:default:sa"
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -292,7 +304,7 @@ async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: FrontDo
     assert "does not match server's copy" in (await review(issuer, token))["error"]
 
 
-async def test_the_documents_of_the_issuer(issuer: FrontDoor) -> None:
+async def test_the_documents_of_the_issuer(issuer: ServerHarness) -> None:
     found = await issuer.get("/.well-known/openid-configuration")
     assert found.json["issuer"] == "https://issuer"
     assert found.json["jwks_uri"].endswith("/openid/v1/jwks")
@@ -304,24 +316,24 @@ async def test_the_documents_of_the_issuer(issuer: FrontDoor) -> None:
     assert (await issuer.post("/openid/v1/jwks", {})).status == 405
 
 
-async def test_service_accounts_find_the_keys_and_strangers_do_not(tmp_path: Path) -> None:
-    """By the role system:service-account-issuer-discovery, until somebody binds it to others."""
-    door = await FrontDoor.open(full=True, cert_dir=tmp_path)
+async def test_only_service_accounts_read_the_issuer_discovery_documents(tmp_path: Path) -> None:
+    """By the role system:service-account-issuer-discovery, until an administrator binds it to others."""
+    harness = await ServerHarness.open(full=True, cert_dir=tmp_path)
     account = {"impersonate-user": "system:serviceaccount:x:y", "impersonate-group": "system:serviceaccounts"}
     paths = ("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks")
     for path in paths:
-        assert (await door.get(path, headers=account)).status == 200
+        assert (await harness.get(path, headers=account)).status == 200
         for token, user in (("", "system:anonymous"), (LIMITED_TOKEN, "limited")):
-            reply = await door.get(path, token=token)
+            reply = await harness.get(path, token=token)
             assert (reply.status, reply.message) == (403, f'forbidden: User "{user}" cannot get path "{path}"')
     group = "rbac.authorization.k8s.io"
     role = {"kind": "ClusterRole", "name": "system:service-account-issuer-discovery", "apiGroup": group}
     everybody = {"kind": "Group", "name": "system:unauthenticated", "apiGroup": group}
     bound = {"metadata": {"name": "all"}, "roleRef": role, "subjects": [everybody]}
-    await door.make(f"/apis/{group}/v1/clusterrolebindings", bound)
-    assert [(await door.get(path, token="")).status for path in paths] == [200] * 3
-    assert (await door.get(paths[0], token=LIMITED_TOKEN)).status == 403
-    await door.close()
+    await harness.make(f"/apis/{group}/v1/clusterrolebindings", bound)
+    assert [(await harness.get(path, token="")).status for path in paths] == [200] * 3
+    assert (await harness.get(paths[0], token=LIMITED_TOKEN)).status == 403
+    await harness.close()
 
 
 # -- the key ----------------------------------------------------------------------------------------------------------

@@ -1,30 +1,13 @@
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
-
-
-class Running:
-    """Loops that end with the test."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self, loop: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(loop))
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            assert not task.done(), task
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+from running_loops import RunningLoops
 
 
 @pytest.fixture
-async def running() -> AsyncIterator[Running]:
-    loops = Running()
+async def running() -> AsyncIterator[RunningLoops]:
+    loops = RunningLoops()
     yield loops
     await loops.stop()

@@ -3,13 +3,14 @@ from __future__ import annotations
 import logging
 
 import pytest
-from front_door import VirtualClock, settle
+from running_loops import RunningLoops
+from server_harness import VirtualClock, settle
 
 from setpoint.apiserver.upkeep.loop import KeyedLoop, every
 from setpoint.meta.errors import BadRequest
 
 
-async def test_a_key_is_looked_at_once_however_often_it_became_due(running) -> None:
+async def test_due_keys_are_deduplicated(running: RunningLoops) -> None:
     seen: list[str] = []
 
     async def sync(key: str) -> None:
@@ -25,7 +26,7 @@ async def test_a_key_is_looked_at_once_however_often_it_became_due(running) -> N
     assert seen == ["a", "b", "a"]
 
 
-async def test_a_key_that_fails_is_tried_later_and_later(running, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_key_is_retried_with_backoff(running: RunningLoops, caplog: pytest.LogCaptureFixture) -> None:
     clock, moments = VirtualClock(), []
 
     async def sync(key: str) -> None:
@@ -41,7 +42,7 @@ async def test_a_key_that_fails_is_tried_later_and_later(running, caplog: pytest
     assert moments == [0.0, 0.05, 0.15, 0.35, 0.75]
 
 
-async def test_a_loop_may_ask_to_look_again(running) -> None:
+async def test_a_key_can_be_requeued_after_a_delay(running: RunningLoops) -> None:
     clock, moments = VirtualClock(), []
 
     async def sync(key: str) -> float | None:
@@ -55,13 +56,13 @@ async def test_a_loop_may_ask_to_look_again(running) -> None:
     assert moments == [0.0, 7.0]
 
 
-async def test_turns_go_on_after_a_failure(running) -> None:
+async def test_periodic_tasks_continue_after_a_failure(running: RunningLoops) -> None:
     clock, turns = VirtualClock(), []
 
     async def do() -> None:
         turns.append(clock.monotonic() - 1000)
         raise BadRequest("no")
 
-    running.start(every("test", clock, 10, do, at_once=False))
+    running.start(every("test", clock, 10, do, immediately=False))
     await clock.advance(35)
     assert turns == [10.0, 20.0, 30.0]

@@ -1,4 +1,4 @@
-"""A description of each family, and what it takes from other objects."""
+"""Descriptions of each family of kinds, with what they show of other objects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from local_server import LocalServer
 from setpoint.cli.describe import DescribeContext, describe
 from setpoint.client.resources import builtin
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.objects import Obj
 
 Described = Callable[..., Awaitable[str]]
 
@@ -56,7 +57,7 @@ async def test_a_service(described: Described) -> None:
     )
 
 
-async def test_a_statefulset_and_what_older_versions_say_of_it(
+async def test_a_statefulset_in_current_and_older_versions(
     described: Described, local_server: LocalServer, ctx: DescribeContext
 ) -> None:
     spec = {"serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template(app="db")}
@@ -99,13 +100,13 @@ async def test_a_statefulset_and_what_older_versions_say_of_it(
     assert "Pods Status:        0 Running" in older
 
 
-async def test_a_deployment_names_its_replica_sets(local_server: LocalServer, typed: Typed) -> None:
+async def test_a_deployment_lists_its_replica_sets(local_server: LocalServer, typed: Typed) -> None:
     client = local_server.client
     selector = {"matchLabels": {"app": "web"}}
-    spec = {"selector": selector, "template": template(app="web")}
+    spec: Obj = {"selector": selector, "template": template(app="web")}
     deployment = await client.create(obj("apps/v1", "Deployment", "web", spec))
     owner = owned_by(deployment)
-    for name, image, owners in (("old", "y", [owner]), ("new", "x", [owner]), ("stranger", "x", [])):
+    for name, image, owners in (("old", "y", [owner]), ("new", "x", [owner]), ("unrelated", "x", [])):
         made = template(app="web", **{"pod-template-hash": name})
         made["spec"]["containers"][0]["image"] = image
         spec = {"replicas": 2, "selector": selector, "template": made}
@@ -126,7 +127,7 @@ async def test_pods_of_a_replica_set_are_counted_by_owner(local_server: LocalSer
     assert "Pods Status:  1 Running / 0 Waiting / 0 Succeeded / 1 Failed\n" in await typed("describe rs web")
 
 
-async def test_a_node_adds_up_what_its_pods_want(local_server: LocalServer, described: Described) -> None:
+async def test_a_node_sums_the_requests_of_its_pods(local_server: LocalServer, described: Described) -> None:
     pod = template()["spec"]
     pod["nodeName"] = "node-1"
     pod["containers"][0]["resources"] = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "5Gi"}}
@@ -156,7 +157,7 @@ async def test_a_node_adds_up_what_its_pods_want(local_server: LocalServer, desc
     )
 
 
-async def test_secrets_are_sized_not_shown(described: Described) -> None:
+async def test_secrets_are_shown_by_size_only(described: Described) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"b": "Yg==", "a": "YWE="}}
     text = await described(secret)
     assert text.endswith("\nType:  Opaque\n\nData\n====\na:  2 bytes\nb:  1 bytes\n")
@@ -179,7 +180,7 @@ async def test_a_service_account(described: Described, ctx: DescribeContext) -> 
     ) in await described(account, replace(ctx, minor=34))
 
 
-async def test_all_that_is_said_of_a_resource_stands_in_one_line(described: Described) -> None:
+async def test_rules_of_a_resource_are_joined_in_one_line(described: Described) -> None:
     rules = [
         {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "get"]},
@@ -198,7 +199,7 @@ async def test_all_that_is_said_of_a_resource_stands_in_one_line(described: Desc
     )
 
 
-async def test_what_has_no_description_of_its_own(described: Described) -> None:
+async def test_kinds_without_a_description_of_their_own(described: Described) -> None:
     text = await described(
         {
             "apiVersion": "apps/v1",
@@ -243,7 +244,7 @@ async def test_a_custom_resource_is_described_by_its_fields(ctx: DescribeContext
     )
 
 
-async def test_depth_is_no_problem(ctx: DescribeContext) -> None:
+async def test_deeply_nested_objects_are_described(ctx: DescribeContext) -> None:
     deep: dict[str, Any] = {"end": 1}
     for _ in range(1000):
         deep = {"a": deep}
@@ -284,15 +285,14 @@ ONLY_GETS = [
         ("describe pod p --as=jane", "Events:           <none>\n"),
     ],
 )
-async def test_what_may_not_be_seen_does_not_spoil_the_rest(
-    local_server: LocalServer, typed: Typed, line: str, said: str
-) -> None:
+async def test_forbidden_objects_are_left_out(local_server: LocalServer, typed: Typed, line: str, said: str) -> None:
     replicas = {"selector": {"matchLabels": {"a": "b"}}, "template": template(a="b")}
-    for one in (
+    objects: tuple[Obj, ...] = (
         *ONLY_GETS,
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
         obj("apps/v1", "ReplicaSet", "r", replicas),
         obj("v1", "Pod", "p", template()["spec"]),
-    ):
+    )
+    for one in objects:
         await local_server.client.create(one)
     assert said in await typed(line)

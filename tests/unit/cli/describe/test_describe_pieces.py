@@ -1,4 +1,4 @@
-"""Small texts that descriptions are made of."""
+"""Small parts of descriptions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from setpoint.cli.describe.environment import resource_value
+from setpoint.cli.describe.containers import probe_text, resource_value
 from setpoint.cli.describe.generic import label_for
-from setpoint.cli.describe.probes import probe_text
-from setpoint.cli.describe.services import endpoints_text
+from setpoint.cli.describe.networking import endpoints_text
 
 
 @pytest.mark.parametrize(
@@ -108,5 +107,5 @@ def slice_of(*ready: bool | None, ports: list[dict[str, Any]] | None = None) -> 
         ([{"endpoints": [{"addresses": ["fd00::1"]}], "ports": [{"port": 80}]}], "[fd00::1]:80"),
     ],
 )
-def test_endpoints_behind_a_port(slices: list[dict[str, Any]], text: str) -> None:
+def test_endpoints_of_a_port(slices: list[dict[str, Any]], text: str) -> None:
     assert endpoints_text(slices, "") == text

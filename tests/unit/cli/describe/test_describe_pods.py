@@ -1,4 +1,4 @@
-"""Pods, their events and how time goes on for them."""
+"""Descriptions of Pods and their events."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_running_pod(described: Described) -> None:
     )
 
 
-async def test_a_pod_on_its_way_out(typed: Typed, local_server: LocalServer) -> None:
+async def test_a_terminating_pod(typed: Typed, local_server: LocalServer) -> None:
     client = local_server.client
     await client.create({**BARE, "spec": {**BARE["spec"], "nodeName": "node-1"}})
     await client.delete(("v1", "Pod"), "web", "default")
@@ -121,7 +121,7 @@ async def test_a_pod_on_its_way_out(typed: Typed, local_server: LocalServer) -> 
     assert "Status:                    Terminating (lasts 70s)\nTermination Grace Period:  30s\n" in text
 
 
-async def test_the_quality_of_service_is_told_even_if_the_server_does_not(ctx: DescribeContext) -> None:
+async def test_the_qos_class_is_computed_if_the_status_has_none(ctx: DescribeContext) -> None:
     pod = {**BARE, "metadata": {**BARE["metadata"], "uid": "u"}}
     assert "QoS Class:        BestEffort\n" in await describe(pod, builtin("pods"), ctx)
 
@@ -155,13 +155,26 @@ async def test_events_are_in_order_and_of_this_object(
     hour, day = "2029-12-31T23:00:00Z", "2029-12-31T00:00:00Z"
     for one in (
         event("last", uid, firstTimestamp=hour, lastTimestamp=hour, count=1, source={"component": "kubelet"}),
-        event("often", uid, firstTimestamp=day, lastTimestamp="2029-12-31T22:00:00Z", count=7,
-              involvedObject={"fieldPath": "spec.containers{c}"}),
-        event("series", uid, eventTime="2029-12-31T00:00:00.000000Z", action="a", reportingComponent="x.y/z",
-              reportingInstance="i", series={"count": 3, "lastObservedTime": "2029-12-31T23:59:00.000000Z"}),
+        event(
+            "often",
+            uid,
+            firstTimestamp=day,
+            lastTimestamp="2029-12-31T22:00:00Z",
+            count=7,
+            involvedObject={"fieldPath": "spec.containers{c}"},
+        ),
+        event(
+            "series",
+            uid,
+            eventTime="2029-12-31T00:00:00.000000Z",
+            action="a",
+            reportingComponent="x.y/z",
+            reportingInstance="i",
+            series={"count": 3, "lastObservedTime": "2029-12-31T23:59:00.000000Z"},
+        ),
         event("untimed", uid),
-        event("stranger", "11111111-2222-3333-4444-555555555555"),
-    ):  # fmt: skip
+        event("unrelated", "11111111-2222-3333-4444-555555555555"),
+    ):
         await client.create(one)
     text = await typed("describe pod web")
     assert text.partition("Events:\n")[2] == (
@@ -176,7 +189,7 @@ async def test_events_are_in_order_and_of_this_object(
 
 
 @pytest.mark.parametrize("minor", [33, 37])
-async def test_older_versions_are_spoken_too(described: Described, ctx: DescribeContext, minor: int) -> None:
+async def test_events_of_older_servers(described: Described, ctx: DescribeContext, minor: int) -> None:
     container = {
         "name": "c",
         "image": "x",

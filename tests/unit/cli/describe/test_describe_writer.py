@@ -1,4 +1,4 @@
-"""Levels, nesting, blocks, and what must not reach a terminal."""
+"""The writer of descriptions: levels, nesting, alignment, escaping."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from setpoint.cli.describe.context import Writer, plain_time, rfc1123
 from setpoint.cli.describe.metadata import write_annotations, write_labels, write_taints, write_tolerations
-from setpoint.cli.describe.moments import plain_time, rfc1123
-from setpoint.cli.describe.writer import Writer
 
 
 def test_levels_are_two_spaces() -> None:
@@ -20,7 +19,7 @@ def test_levels_are_two_spaces() -> None:
     assert w.text() == "Name:  web\n  inner:\n    deep:  1\n"
 
 
-def test_what_follows_a_flush_is_aligned_for_itself() -> None:
+def test_text_after_a_flush_is_aligned_separately() -> None:
     w = Writer()
     w.field("A long title", "x")
     w.flush()
@@ -28,14 +27,14 @@ def test_what_follows_a_flush_is_aligned_for_itself() -> None:
     assert w.text() == "A long title:  x\nB:  y\n"
 
 
-def test_nested_text_is_indented_in_every_piece() -> None:
+def test_every_line_of_nested_text_is_indented() -> None:
     w = Writer()
     write_labels(w.nested(2), "Labels", {"a": "1", "b": "2"})
     write_labels(w.nested(2), "None", {})
     assert w.text() == "    Labels:      a=1\n                 b=2\n    None:        <none>\n"
 
 
-def test_control_bytes_are_made_visible() -> None:
+def test_control_characters_are_escaped() -> None:
     """CVE-2021-25743."""
     w = Writer()
     w.field("Message", "\x1b[2Jgone\rover")
@@ -77,10 +76,8 @@ def test_tolerations_are_ordered_by_key() -> None:
         ],
     )
     assert w.text() == (
-        "Tolerations:  op=Exists\n"
-        "              a:NoExecute op=Exists for 0s\n"
-        "              b=v:NoSchedule\n"
-    )  # fmt: skip
+        "Tolerations:  op=Exists\n              a:NoExecute op=Exists for 0s\n              b=v:NoSchedule\n"
+    )
 
 
 def test_taints_are_ordered_by_effect_and_key() -> None:
@@ -99,10 +96,10 @@ def test_taints_are_ordered_by_effect_and_key() -> None:
         (ZoneInfo("Asia/Kolkata"), "Fri, 01 Mar 2024 08:34:05 +0530", "2024-03-01 08:34:05 +0530 IST"),
     ],
 )
-def test_times_are_shown_in_the_zone_of_whoever_looks(zone: ZoneInfo, long: str, short: str) -> None:
+def test_times_are_shown_in_the_local_time_zone(zone: ZoneInfo, long: str, short: str) -> None:
     assert rfc1123("2024-03-01T03:04:05Z", zone) == long
     assert plain_time("2024-03-01T03:04:05Z", zone) == short
 
 
-def test_a_time_that_is_not_set() -> None:
+def test_an_unset_time() -> None:
     assert rfc1123(None, ZoneInfo("Asia/Kolkata")) == "Mon, 01 Jan 0001 00:00:00 +0000"

@@ -1,4 +1,4 @@
-"""Go's templates: what they make of an object, and what is wrong with those that make nothing of it."""
+"""Go's templates: their output, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -36,31 +36,33 @@ def rendered(template: str, **options: bool) -> str:
         ("{{range $k, $v := .metadata.labels}}{{$k}}={{$v}};{{end}}", "app=web;tier=front;"),
         ("{{range .nope}}x{{else}}none{{end}}", "none"),
         ("{{range 3}}{{.}}{{end}}", "012"),
-        ("{{range .spec.containers}}{{if eq .name \"two\"}}{{break}}{{end}}{{.name}}{{end}}", "one"),
-        ("{{range .spec.containers}}{{if eq .name \"one\"}}{{continue}}{{end}}{{.name}}{{end}}", "two"),
+        ('{{range .spec.containers}}{{if eq .name "two"}}{{break}}{{end}}{{.name}}{{end}}', "one"),
+        ('{{range .spec.containers}}{{if eq .name "one"}}{{continue}}{{end}}{{.name}}{{end}}', "two"),
         ("{{if .nope}}a{{else if .kind}}b{{else}}c{{end}}", "b"),
         ("{{with .nope}}a{{else with .kind}}{{.}}{{end}}", "Pod"),
         ("{{$x := 1}}{{if true}}{{$x = 2}}{{$y := 3}}{{$y}}{{end}}{{$x}}", "32"),
-        ("{{define \"t\"}}<{{.}}>{{end}}{{template \"t\" .kind}}{{template \"t\"}}", "<Pod><<no value>>"),
-        ("{{block \"b\" .metadata}}{{.name}}{{end}}", "web"),
-        ("a  {{- \" b \" -}}  c{{- /* gone */ -}}  d", "a b cd"),
+        ('{{define "t"}}<{{.}}>{{end}}{{template "t" .kind}}{{template "t"}}', "<Pod><<no value>>"),
+        ('{{block "b" .metadata}}{{.name}}{{end}}', "web"),
+        ('a  {{- " b " -}}  c{{- /* gone */ -}}  d', "a b cd"),
         ("{{len .spec.containers}} {{len .kind}}", "2 3"),
-        ("{{index .metadata.labels \"app\"}} {{index .spec.containers 0 \"ports\" 1}}", "web 443"),
+        ('{{index .metadata.labels "app"}} {{index .spec.containers 0 "ports" 1}}', "web 443"),
         ("{{(index .spec.containers 1).name}}", "two"),
         ("{{slice .kind 1}} {{(index .spec.containers 0).ports | len}}", "od 2"),
-        ("{{and 1 0}} {{or 0 \"x\"}} {{not .nope}} {{and .kind .nope}}", "0 x true <no value>"),
-        ("{{eq 1 2 1}} {{ne \"a\" \"b\"}} {{lt 1 2}} {{ge 2.5 2.5}} {{eq .nope nil}}", "true true true true true"),
-        ("{{print 1 2 \"x\" 3}} {{println \"x\" 1}}", "1 2x3 x 1\n"),
-        ("{{printf \"%-5s|%03d|%v|%q\" .kind .spec.count .metadata.labels \"x\"}}",
-         "Pod  |003|map[app:web tier:front]|\"x\""),
-        ("{{html \"<&>\"}} {{js \"'\"}} {{urlquery \"a b/\"}}", "&lt;&amp;&gt; \\' a+b%2F"),
+        ('{{and 1 0}} {{or 0 "x"}} {{not .nope}} {{and .kind .nope}}', "0 x true <no value>"),
+        ('{{eq 1 2 1}} {{ne "a" "b"}} {{lt 1 2}} {{ge 2.5 2.5}} {{eq .nope nil}}', "true true true true true"),
+        ('{{print 1 2 "x" 3}} {{println "x" 1}}', "1 2x3 x 1\n"),
+        (
+            '{{printf "%-5s|%03d|%v|%q" .kind .spec.count .metadata.labels "x"}}',
+            'Pod  |003|map[app:web tier:front]|"x"',
+        ),
+        ('{{html "<&>"}} {{js "\'"}} {{urlquery "a b/"}}', "&lt;&amp;&gt; \\' a+b%2F"),
         ("{{.data.key | base64decode}}", "secret"),
-        ("{{exists .metadata \"name\"}} {{exists .spec \"nothing\"}}", "true false"),
+        ('{{exists .metadata "name"}} {{exists .spec "nothing"}}', "true false"),
         ("{{0x10}} {{010}} {{1e3}} {{'a'}} {{`r`}} {{\"\\u00e9\"}}", "16 8 1000 97 r é"),
-        ("{{\"}}\"}}{{\"{{\"}}", "}}{{"),
+        ('{{"}}"}}{{"{{"}}', "}}{{"),
     ],
-)  # fmt: skip
-def test_a_template_is_filled_in(template: str, expected: str) -> None:
+)
+def test_templates_are_rendered(template: str, expected: str) -> None:
     assert rendered(template) == expected
 
 
@@ -75,18 +77,17 @@ def test_a_template_is_filled_in(template: str, expected: str) -> None:
         ("{{end}}", "output:1: unexpected {{end}}"),
         ("{{break}}", "output:1: {{break}} outside {{range}}"),
         ("{{1 | 2}}", "output:1: non executable command in pipeline stage 2"),
-        ("{{\"abc}}", "output:1: unterminated quoted string"),
+        ('{{"abc}}', "output:1: unterminated quoted string"),
         ("{{1a}}", 'output:1: bad number syntax: "1a"'),
         ("{{.a}}{{/* open", "output:1: unclosed comment"),
         ("{{if .a}}\n{{.b", "output:2: unclosed action"),
         ("{{.b\n\n", "output:3: unclosed action started at output:1"),
         ("{{$a, $b := .x}}", "output:1: too many declarations in command"),
         ("{{@}}", 'output:1: unexpected "@" in command'),
-        ("{{define \"x\"}}a{{end}}{{define \"x\"}}b{{end}}",
-         'output:1: template: multiple definition of template "x"'),
+        ('{{define "x"}}a{{end}}{{define "x"}}b{{end}}', 'output:1: template: multiple definition of template "x"'),
     ],
-)  # fmt: skip
-def test_a_template_that_cannot_be_read(template: str, complaint: str) -> None:
+)
+def test_templates_with_syntax_errors(template: str, complaint: str) -> None:
     with pytest.raises(TemplateProblem) as caught:
         GoTemplate.parse(template)
     assert str(caught.value) == f"template: {complaint}"
@@ -95,28 +96,36 @@ def test_a_template_that_cannot_be_read(template: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("template", "complaint"),
     [
-        ("{{.kind.x}}", "1:7: executing \"output\" at <.kind.x>: can't evaluate field x in type interface {}"),
-        ("{{with .kind}}{{.x}}{{end}}", "1:16: executing \"output\" at <.x>: can't evaluate field x in type string"),
-        ("é\n{{.spec.nothing.x}}",
-         '2:7: executing "output" at <.spec.nothing.x>: nil pointer evaluating interface {}.x'),
-        ("{{range .kind}}{{end}}", "1:8: executing \"output\" at <.kind>: range can't iterate over Pod"),
+        ("{{.kind.x}}", '1:7: executing "output" at <.kind.x>: can\'t evaluate field x in type interface {}'),
+        ("{{with .kind}}{{.x}}{{end}}", '1:16: executing "output" at <.x>: can\'t evaluate field x in type string'),
+        (
+            "é\n{{.spec.nothing.x}}",
+            '2:7: executing "output" at <.spec.nothing.x>: nil pointer evaluating interface {}.x',
+        ),
+        ("{{range .kind}}{{end}}", '1:8: executing "output" at <.kind>: range can\'t iterate over Pod'),
         ("{{len 3}}", '1:2: executing "output" at <len 3>: error calling len: len of type int'),
-        ("{{index .spec.containers 9}}",
-         '1:2: executing "output" at <index .spec.containers 9>: error calling index: index out of range: 9'),
-        ("{{eq 1 \"a\"}}",
-         '1:2: executing "output" at <eq 1 "a">: error calling eq: incompatible types for comparison'),
+        (
+            "{{index .spec.containers 9}}",
+            '1:2: executing "output" at <index .spec.containers 9>: error calling index: index out of range: 9',
+        ),
+        ('{{eq 1 "a"}}', '1:2: executing "output" at <eq 1 "a">: error calling eq: incompatible types for comparison'),
         ("{{not 1 2}}", '1:2: executing "output" at <not>: wrong number of args for not: want 1 got 2'),
         ("{{.kind 1}}", '1:2: executing "output" at <.kind>: kind is not a method but has arguments'),
-        ("{{\"a\" 1}}", '1:2: executing "output" at <"a">: can\'t give argument to non-function "a"'),
+        ('{{"a" 1}}', '1:2: executing "output" at <"a">: can\'t give argument to non-function "a"'),
         ("{{.nope | base64decode}}", '1:10: executing "output" at <base64decode>: invalid value; expected string'),
-        ("{{base64decode \"a$\"}}", '1:2: executing "output" at <base64decode "a$">: error calling base64decode: '
-         "base64 decode failed: illegal base64 data at input byte 1"),
-        ("{{template \"x\"}}", '1:11: executing "output" at <{{template "x"}}>: template "x" not defined'),
-        ("{{define \"x\"}}{{.y.z}}{{end}}{{template \"x\" 1}}",
-         "1:18: executing \"x\" at <.y.z>: can't evaluate field y in type int"),
+        (
+            '{{base64decode "a$"}}',
+            '1:2: executing "output" at <base64decode "a$">: error calling base64decode: '
+            "base64 decode failed: illegal base64 data at input byte 1",
+        ),
+        ('{{template "x"}}', '1:11: executing "output" at <{{template "x"}}>: template "x" not defined'),
+        (
+            '{{define "x"}}{{.y.z}}{{end}}{{template "x" 1}}',
+            '1:18: executing "x" at <.y.z>: can\'t evaluate field y in type int',
+        ),
     ],
-)  # fmt: skip
-def test_a_template_that_does_not_fit(template: str, complaint: str) -> None:
+)
+def test_templates_that_fail_on_the_data(template: str, complaint: str) -> None:
     with pytest.raises(TemplateProblem) as caught:
         rendered(template)
     assert str(caught.value) == f"template: output:{complaint}"
@@ -127,7 +136,7 @@ def test_missing_keys_may_be_errors() -> None:
         rendered("{{.nope}}", allow_missing_keys=False)
 
 
-def test_what_was_written_before_a_failure_is_kept_and_explained() -> None:
+def test_output_before_a_failure_is_printed_with_the_error() -> None:
     pod = {"kind": "Pod", "spec": {"share": 2.0}}
     with pytest.raises(PrintProblem) as caught:
         make_printer(OutputFlags("go-template={{.spec.share}} {{.kind.x}}")).print(pod)
@@ -141,7 +150,7 @@ def test_what_was_written_before_a_failure_is_kept_and_explained() -> None:
     )
 
 
-def test_bytes_that_are_no_text_survive() -> None:
+def test_invalid_utf8_is_preserved() -> None:
     assert rendered("{{.data.bytes | base64decode}}").encode("utf-8", "surrogateescape") == b"\xff"
 
 
@@ -171,7 +180,7 @@ def test_printf(format: str, args: list[object], expected: str) -> None:
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MOST_STEPS", 1000)
+    monkeypatch.setattr(evaluation, "MAX_STEPS", 1000)
     with pytest.raises(TemplateProblem, match="more than 1000 steps"):
         rendered("{{range 1000000000}}x{{end}}")
     with pytest.raises(TemplateProblem, match="exceeded maximum template depth"):
@@ -181,7 +190,7 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.text(alphabet='{}[]().$|:=, "-abrangeifd1\n', max_size=40))
-def test_any_text_is_either_read_or_refused_and_changes_nothing(text: str) -> None:
+def test_arbitrary_templates_are_parsed_or_rejected(text: str) -> None:
     data = copy.deepcopy(POD)
     try:
         template = GoTemplate.parse("{{" + text + "}}")

@@ -1,4 +1,4 @@
-"""Which printer `-o` asks for, and what the documents look like."""
+"""The printer of each `-o` format, and its documents."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ JSON = """{
 """
 
 
-def test_json_is_gos() -> None:
+def test_json_is_formatted_as_go_does() -> None:
     assert shown(OutputFlags("json"), POD) == acted(OutputFlags("JSON"), POD) == JSON
 
 
@@ -68,21 +68,21 @@ def test_yaml_documents_are_separated() -> None:
     assert acted(OutputFlags("yaml"), DEPLOYMENT, DEPLOYMENT) == f"{first}---\n{first}"
 
 
-def test_managed_fields_are_shown_on_demand_and_the_object_stays_whole() -> None:
+def test_managed_fields_are_shown_on_request_and_objects_are_not_modified() -> None:
     assert "managedFields" not in shown(OutputFlags("yaml"), as_list([POD]))
     assert "managedFields" in shown(OutputFlags("yaml", show_managed_fields=True), as_list([POD]))
     assert POD["metadata"]["managedFields"]
 
 
-def test_many_objects_are_one_list() -> None:
+def test_several_objects_are_printed_as_one_list() -> None:
     assert shown(OutputFlags("json"), as_list([DEPLOYMENT])) == (
         '{\n    "apiVersion": "v1",\n    "items": [\n        {\n            "apiVersion": "apps/v1",\n'
         '            "kind": "Deployment",\n            "metadata": {\n                "name": "web"\n            }\n'
         '        }\n    ],\n    "kind": "List",\n    "metadata": {\n        "resourceVersion": ""\n    }\n}\n'
-    )  # fmt: skip
+    )
 
 
-def test_names_and_what_was_done() -> None:
+def test_names_and_operations() -> None:
     assert shown(OutputFlags("name"), as_list([POD, DEPLOYMENT])) == "pod/web\ndeployment.apps/web\n"
     assert acted(OutputFlags(), DEPLOYMENT, operation="scaled") == "deployment.apps/web scaled\n"
     assert acted(OutputFlags("name"), POD) == "pod/web\n"
@@ -153,14 +153,14 @@ def test_go_template_printers(tmp_path: Path) -> None:
     assert str(caught.value) == "error parsing template {{.a, template: output:1: unclosed action"
 
 
-def test_lists_are_decoded_once_more_on_the_way() -> None:
+def test_lists_are_decoded_again_before_printing() -> None:
     """So a float that is an integer is printed as one in a list, and as a float by itself."""
     large = {"kind": "A", "apiVersion": "v1", "spec": {"n": 1e7}}
     assert shown(OutputFlags("custom-columns=N:.spec.n", no_headers=True), as_list([large])) == "10000000\n"
     assert shown(OutputFlags("custom-columns=N:.spec.n", no_headers=True), large) == "1e+07\n"
 
 
-def test_a_path_that_fails_is_shown_with_what_it_was_tried_on() -> None:
+def test_a_failed_path_is_shown_with_its_data() -> None:
     with pytest.raises(PrintProblem) as caught:
         acted(OutputFlags("jsonpath={.nope}", allow_missing_template_keys=False), DEPLOYMENT)
     assert str(caught.value) == (
@@ -179,8 +179,11 @@ ALLOWED = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (OutputFlags("foo"), 'unable to match a printer suitable for the output format "foo", allowed formats are: '
-         f"custom-columns,custom-columns-file,{ALLOWED},wide,yaml"),
+        (
+            OutputFlags("foo"),
+            'unable to match a printer suitable for the output format "foo", allowed formats are: '
+            f"custom-columns,custom-columns-file,{ALLOWED},wide,yaml",
+        ),
         (OutputFlags("jsonpath"), "template format specified but no template given"),
         (OutputFlags("jsonpath="), "template format specified but no template given"),
         (OutputFlags("go-template="), "template format specified but no template given"),
@@ -188,20 +191,24 @@ ALLOWED = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-
         (OutputFlags("custom-columns=a"), "unexpected custom-columns spec: a, expected <header>:<json-path-expr>"),
         (OutputFlags("jsonpath={.a"), "error parsing jsonpath {.a, unclosed action"),
         (OutputFlags("jsonpath-file=/nope"), "error reading --template /nope, open /nope: no such file or directory"),
-        (OutputFlags("custom-columns-file=/nope"),
-         "error reading template /nope, open /nope: no such file or directory"),
-        (OutputFlags("jsonpath={.a}", template="{.b}"),
-         'unable to match a printer suitable for the output format "jsonpath={.a}", allowed formats are: '
-         f"custom-columns,custom-columns-file,{ALLOWED},wide,yaml"),
+        (
+            OutputFlags("custom-columns-file=/nope"),
+            "error reading template /nope, open /nope: no such file or directory",
+        ),
+        (
+            OutputFlags("jsonpath={.a}", template="{.b}"),
+            'unable to match a printer suitable for the output format "jsonpath={.a}", allowed formats are: '
+            f"custom-columns,custom-columns-file,{ALLOWED},wide,yaml",
+        ),
     ],
-)  # fmt: skip
-def test_what_cannot_be_printed_is_refused_before_anything_is_asked(flags: OutputFlags, complaint: str) -> None:
+)
+def test_unsupported_formats_are_rejected_before_any_request(flags: OutputFlags, complaint: str) -> None:
     with pytest.raises(PrintProblem) as caught:
         shown(flags)
     assert str(caught.value) == complaint
 
 
-def test_verbs_that_act_know_no_tables() -> None:
+def test_verbs_that_write_have_no_table_formats() -> None:
     with pytest.raises(PrintProblem) as caught:
         acted(OutputFlags("wide"))
     assert str(caught.value) == (
@@ -213,18 +220,20 @@ def test_verbs_that_act_know_no_tables() -> None:
     ("flags", "complaint"),
     [
         (OutputFlags("json", show_labels=True), "--show-labels option cannot be used with json printer"),
-        (OutputFlags("custom-columns=a:b", label_columns=("x",)),
-         "--label-columns option cannot be used with custom-columns=a:b printer"),
+        (
+            OutputFlags("custom-columns=a:b", label_columns=("x",)),
+            "--label-columns option cannot be used with custom-columns=a:b printer",
+        ),
     ],
-)  # fmt: skip
-def test_flags_that_do_not_go_together(flags: OutputFlags, complaint: str) -> None:
+)
+def test_conflicting_output_flags_are_rejected(flags: OutputFlags, complaint: str) -> None:
     with pytest.raises(PrintProblem) as caught:
         flags.check()
     assert str(caught.value) == complaint
     OutputFlags("wide", show_labels=True, label_columns=("x",)).check()
 
 
-def test_who_wants_a_table_from_the_server() -> None:
+def test_formats_that_request_tables_from_the_server() -> None:
     assert OutputFlags().for_people and OutputFlags("wide").for_people
     assert not OutputFlags("json").for_people and not OutputFlags(template="{{.}}").for_people
 
@@ -244,7 +253,7 @@ def test_who_wants_a_table_from_the_server() -> None:
         ("custom-columns=A:.kind,B:.metadata[", "  {.metadata[}\n             ^"),
     ],
 )
-def test_the_part_of_a_path_that_failed_is_shown(output: str, hint: str) -> None:
+def test_the_failed_part_of_a_path_is_shown(output: str, hint: str) -> None:
     with pytest.raises(PrintProblem) as caught:
         shown(OutputFlags(output, allow_missing_template_keys=False), DEPLOYMENT)
     assert caught.value.hint == hint
@@ -294,8 +303,12 @@ def test_kyaml() -> None:
         "kind": "Sample",
         "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "web", "no": "yes", "1.5": "a", "t": ""}},
         "some": {
-            "lines": 'first\n  indented "quoted"\n\nlast', "list": [1, "b"], "maps": [{"a": 1}, {"b": []}], "none": {},
-            "number": 1.5, "with space": None,
+            "lines": 'first\n  indented "quoted"\n\nlast',
+            "list": [1, "b"],
+            "maps": [{"a": 1}, {"b": []}],
+            "none": {},
+            "number": 1.5,
+            "with space": None,
         },
-    }  # fmt: skip
+    }
     assert shown(OutputFlags("kyaml"), obj) == KYAML

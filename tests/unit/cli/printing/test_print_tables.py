@@ -1,4 +1,4 @@
-"""Tables as kubectl lays them out."""
+"""Tables as kubectl formats them."""
 
 from __future__ import annotations
 
@@ -48,50 +48,66 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
         "NAME    READY   STATUS             RESTARTS\n"
         "web-1   1/1     Running            0\n"
         "db      0/1     CrashLoopBackOff   12\n"
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
     ("flags", "options", "header", "row"),
     [
-        (OutputFlags(output="wide"), {},
-         "NAME    READY   STATUS    RESTARTS   NODE",
-         "web-1   1/1     Running   0          node-a"),
+        (
+            OutputFlags(output="wide"),
+            {},
+            "NAME    READY   STATUS    RESTARTS   NODE",
+            "web-1   1/1     Running   0          node-a",
+        ),
         (OutputFlags(no_headers=True), {}, "", "web-1   1/1   Running   0"),
-        (OutputFlags(show_labels=True), {},
-         "NAME    READY   STATUS    RESTARTS   LABELS",
-         "web-1   1/1     Running   0          app=web,tier=front"),
-        (OutputFlags(label_columns=("x/app", "tier")), {},
-         "NAME    READY   STATUS    RESTARTS   APP   TIER",
-         "web-1   1/1     Running   0                front"),
-        (OutputFlags(show_kind=True), {"kind": "Pod"},
-         "NAME        READY   STATUS    RESTARTS",
-         "pod/web-1   1/1     Running   0"),
-        (OutputFlags(), {"kind": "Deployment", "group": "apps", "with_kind": True},
-         "NAME                    READY   STATUS    RESTARTS",
-         "deployment.apps/web-1   1/1     Running   0"),
-        (OutputFlags(), {"with_namespace": True},
-         "NAMESPACE   NAME    READY   STATUS    RESTARTS",
-         "test        web-1   1/1     Running   0"),
+        (
+            OutputFlags(show_labels=True),
+            {},
+            "NAME    READY   STATUS    RESTARTS   LABELS",
+            "web-1   1/1     Running   0          app=web,tier=front",
+        ),
+        (
+            OutputFlags(label_columns=("x/app", "tier")),
+            {},
+            "NAME    READY   STATUS    RESTARTS   APP   TIER",
+            "web-1   1/1     Running   0                front",
+        ),
+        (
+            OutputFlags(show_kind=True),
+            {"kind": "Pod"},
+            "NAME        READY   STATUS    RESTARTS",
+            "pod/web-1   1/1     Running   0",
+        ),
+        (
+            OutputFlags(),
+            {"kind": "Deployment", "group": "apps", "with_kind": True},
+            "NAME                    READY   STATUS    RESTARTS",
+            "deployment.apps/web-1   1/1     Running   0",
+        ),
+        (
+            OutputFlags(),
+            {"with_namespace": True},
+            "NAMESPACE   NAME    READY   STATUS    RESTARTS",
+            "test        web-1   1/1     Running   0",
+        ),
     ],
-)  # fmt: skip
-def test_what_flags_add(flags: OutputFlags, options: dict[str, Any], header: str, row: str) -> None:
+)
+def test_columns_added_by_flags(flags: OutputFlags, options: dict[str, Any], header: str, row: str) -> None:
     expected = [*filter(None, [header]), row]
     assert printed(table(WEB, app="web", tier="front"), flags=flags, **options).splitlines() == expected
 
 
-def test_a_table_without_rows_is_nothing() -> None:
+def test_a_table_without_rows_prints_nothing() -> None:
     assert printed(table()) == ""
 
 
-def test_cells_cannot_command_the_terminal() -> None:
+def test_control_characters_in_cells_are_escaped() -> None:
     """CVE-2021-25743."""
-    rows = [["a\x1b[31m", "two\nlines", "back\rover", None], ["b", 1.5, True, 1000000]]
+    rows: list[list[Any]] = [["a\x1b[31m", "two\nlines", "back\rover", None], ["b", 1.5, True, 1000000]]
     assert printed(table(*rows)) == (
-        "NAME      READY    STATUS    RESTARTS\n"
-        "a^[[31m   two...   back...   \n"
-        "b         1.5      true      1000000\n"
-    )  # fmt: skip
+        "NAME      READY    STATUS    RESTARTS\na^[[31m   two...   back...   \nb         1.5      true      1000000\n"
+    )
 
 
 def test_tables_of_one_kind_share_their_columns() -> None:
@@ -99,7 +115,7 @@ def test_tables_of_one_kind_share_their_columns() -> None:
     assert printed(table(WEB), table(DB)) == printed(table(WEB, DB))
 
 
-def test_a_watch_keeps_its_shape() -> None:
+def test_columns_of_a_watch_never_become_narrower() -> None:
     printer = make_get_printer(OutputFlags(), lambda: NOW)
     printer.print(table(WEB))
     assert printer.flush() == "NAME    READY   STATUS    RESTARTS\nweb-1   1/1     Running   0\n"
@@ -109,7 +125,7 @@ def test_a_watch_keeps_its_shape() -> None:
     assert printer.flush() == "web-1   1/1     Running            0\n"
 
 
-def test_watch_events_have_a_column_of_their_own() -> None:
+def test_watch_events_have_their_own_column() -> None:
     printer = make_get_printer(OutputFlags(no_headers=False), lambda: NOW)
     printer.print(WatchEvent("ADDED", table(WEB)))
     assert printer.flush() == (
@@ -117,7 +133,7 @@ def test_watch_events_have_a_column_of_their_own() -> None:
     )
 
 
-def test_objects_that_come_without_a_table() -> None:
+def test_objects_without_a_table() -> None:
     objects = [
         {"kind": "Thing", "metadata": {"name": "old", "creationTimestamp": "2025-12-30T00:00:00Z", "namespace": "x"}},
         {"kind": "Thing", "metadata": {"name": "timeless", "labels": {"a": "b"}}},
@@ -132,7 +148,7 @@ def test_objects_that_come_without_a_table() -> None:
     )
 
 
-def test_colours_take_no_room() -> None:
+def test_colours_do_not_affect_alignment() -> None:
     shown = printed(table(WEB, DB), colour=True)
     assert "\x1b[32mRunning\x1b[0m" in shown and "\x1b[31mCrashLoopBackOff\x1b[0m" in shown
     assert "\x1b[33m0/1\x1b[0m" in shown and shown.startswith("\x1b[2mNAME\x1b[0m")
@@ -142,7 +158,7 @@ def test_colours_take_no_room() -> None:
     assert bare == printed(table(WEB, DB))
 
 
-def test_colours_go_on_in_a_watch() -> None:
+def test_colours_continue_in_a_watch() -> None:
     printer = make_get_printer(OutputFlags(), lambda: NOW, colour=True)
     printer.print(table(WEB))
     printer.flush()
@@ -151,7 +167,7 @@ def test_colours_go_on_in_a_watch() -> None:
 
 
 @given(st.lists(st.lists(st.text(alphabet="ab ü", max_size=9), min_size=3, max_size=3), min_size=1, max_size=6))
-def test_every_cell_begins_where_its_column_does(rows: list[list[str]]) -> None:
+def test_cells_are_aligned_with_their_column(rows: list[list[str]]) -> None:
     lines = SteadyColumns().align("".join("\t".join(row) + "\n" for row in rows)).splitlines()
     starts = [0]
     for column in range(2):
@@ -194,7 +210,7 @@ def test_sorting(objects: list[dict[str, Any]], expected: str) -> None:
     assert order("size", objects) == order("{.size}", objects) == expected
 
 
-def test_rows_are_sorted_by_the_objects_behind_them() -> None:
+def test_rows_are_sorted_by_their_objects() -> None:
     assert printed(table(WEB, DB), flags=OutputFlags(sort_by=".metadata.name")) == printed(table(DB, WEB))
 
 
@@ -207,13 +223,13 @@ def test_rows_are_sorted_by_the_objects_behind_them() -> None:
         ("{.a}{.b}", things(a=1, b=2), "unexpected path string"),
     ],
 )
-def test_what_cannot_be_sorted(field: str, objects: list[dict[str, Any]], complaint: str) -> None:
+def test_values_that_cannot_be_sorted(field: str, objects: list[dict[str, Any]], complaint: str) -> None:
     with pytest.raises(PrintProblem) as caught:
         order(field, objects)
     assert complaint in str(caught.value)
 
 
-def test_equal_objects_end_up_where_gos_algorithm_puts_them() -> None:
+def test_equal_objects_are_ordered_as_go_does() -> None:
     """Recorded from kubectl: sixteen objects, every other one equal."""
     from setpoint.cli.printing.go_sort import sort
 

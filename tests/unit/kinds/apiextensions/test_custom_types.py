@@ -1,4 +1,4 @@
-"""Pruning and defaulting: by hand, and by their algebra."""
+"""Pruning and defaulting of custom resources: examples and properties."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from setpoint.kinds.apiextensions.correlation import Correlated
-from setpoint.kinds.apiextensions.custom_type import custom_type
-from setpoint.kinds.apiextensions.schema_defaults import has_unknown
+from setpoint.kinds.apiextensions.custom_strategy import custom_type
+from setpoint.kinds.apiextensions.schema_rules import has_unknown
 from setpoint.kinds.apiextensions.schema_values import compile_schema, validate_value
 from setpoint.kinds.apiextensions.version_order import deprecation_warning, version_rank
 from setpoint.meta.decode import decode
@@ -27,7 +27,7 @@ _DEFAULTS = {"string": "d", "integer": 7, "boolean": True}
 
 @st.composite
 def schemas(draw: st.DrawFn, depth: int = 3) -> dict[str, Any]:
-    """Structural ones, with defaults that fit."""
+    """Generate structural schemas with valid defaults."""
     kinds = ["string", "integer", "boolean", "any"] + (["object", "map", "array"] if depth else [])
     kind = draw(st.sampled_from(kinds))
     schema: dict[str, Any] = {"nullable": True} if draw(st.booleans()) else {}
@@ -60,7 +60,7 @@ def _decoded(schema: dict[str, Any], value: Any) -> Any:
 
 @settings(max_examples=tries(100, 300))
 @given(schemas(), VALUES)
-def test_once_is_enough(schema: dict[str, Any], value: Any) -> None:
+def test_pruning_and_defaulting_are_idempotent(schema: dict[str, Any], value: Any) -> None:
     before = deepcopy(value)
     once = _decoded(schema, value)
     assert value == before
@@ -70,7 +70,7 @@ def test_once_is_enough(schema: dict[str, Any], value: Any) -> None:
 
 @settings(max_examples=tries(100, 300))
 @given(schemas(), VALUES)
-def test_nothing_unknown_is_left(schema: dict[str, Any], value: Any) -> None:
+def test_pruning_leaves_no_unknown_field(schema: dict[str, Any], value: Any) -> None:
     once = _decoded(schema, value)
     if once != "<absent>":
         assert not has_unknown(once, schema)
@@ -78,7 +78,7 @@ def test_nothing_unknown_is_left(schema: dict[str, Any], value: Any) -> None:
 
 @settings(max_examples=tries(100, 300))
 @given(schemas(), VALUES)
-def test_what_is_unknown_is_reported_if_and_only_if_it_goes(schema: dict[str, Any], value: Any) -> None:
+def test_exactly_the_pruned_fields_are_reported(schema: dict[str, Any], value: Any) -> None:
     strict: list[str] = []
     type_ = custom_type(_root(schema))
     decode(type_, {"metadata": {"name": "x"}, "spec": value}, strict=strict)
@@ -101,8 +101,8 @@ def test_without_defaults_nothing_is_added(schema: dict[str, Any], value: Any) -
 
 @settings(max_examples=tries(80, 300))
 @given(schemas(), VALUES, VALUES)
-def test_what_is_valid_anew_is_valid_after_anything(schema: dict[str, Any], value: Any, old: Any) -> None:
-    """Tolerance for what was wrong before never makes something wrong; and what did not change is never wrong."""
+def test_ratcheting_never_rejects_what_a_create_accepts(schema: dict[str, Any], value: Any, old: Any) -> None:
+    """Ratcheting never adds errors, and an unchanged value has none."""
     check = compile_schema(schema)
     fresh: list[Any] = []
     validate_value(check, value, "spec", fresh)
@@ -137,7 +137,7 @@ def test_what_is_valid_anew_is_valid_after_anything(schema: dict[str, Any], valu
         ({"x-kubernetes-int-or-string": True}, "1", "1"),
     ],
 )
-def test_by_hand(schema: dict[str, Any], value: Any, expected: Any) -> None:
+def test_examples(schema: dict[str, Any], value: Any, expected: Any) -> None:
     found = _decoded(schema, value)
     assert (found, type(found)) == (expected, type(expected))
 
@@ -145,11 +145,19 @@ def test_by_hand(schema: dict[str, Any], value: Any, expected: Any) -> None:
 def test_versions_are_ranked() -> None:
     versions = ["v1alpha1", "v2", "foo1", "v10", "v1beta2", "v1", "v11alpha2", "bar", "v1beta1"]
     assert sorted(versions, key=version_rank) == [
-        "v10", "v2", "v1", "v1beta2", "v1beta1", "v11alpha2", "v1alpha1", "bar", "foo1",
-    ]  # fmt: skip
+        "v10",
+        "v2",
+        "v1",
+        "v1beta2",
+        "v1beta1",
+        "v11alpha2",
+        "v1alpha1",
+        "bar",
+        "foo1",
+    ]
 
 
-def test_a_deprecated_version_names_its_better() -> None:
+def test_deprecation_warning_names_the_preferred_version() -> None:
     def one(name: str, deprecated: bool) -> dict[str, Any]:
         return {"name": name, "served": True, "deprecated": deprecated}
 

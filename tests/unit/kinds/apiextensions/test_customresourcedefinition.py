@@ -6,8 +6,8 @@ OBJECT = {"type": "object"}
 
 
 @pytest.fixture
-def definitions(life: Any) -> Any:
-    return life("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+def definitions(lifecycle: Any) -> Any:
+    return lifecycle("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 def version(name: str = "v1", schema: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -33,28 +33,48 @@ def test_defaults(definitions: Any) -> None:
     [
         (body(group="nodots"), ['spec.group: Invalid value: "nodots": should be a domain with at least one dot']),
         (body(scope="X"), ['spec.scope: Unsupported value: "X": supported values: "Cluster", "Namespaced"']),
-        (body({"name": "v1", "served": True, "storage": True}),
-         ["spec.versions[0].schema.openAPIV3Schema: Required value"]),
-        (body(version(additionalPrinterColumns=[{"name": "a", "type": "string", "jsonPath": "x"}])),
-         ['spec.additionalPrinterColumns[0].JSONPath: Invalid value: "x": must be a simple json path starting with .']),
-        (body(version(deprecationWarning="x")),
-         ['spec.versions[0].deprecationWarning: Invalid value: "x": can only be set for deprecated versions']),
-        (body(conversion={"strategy": "Webhook"}),
-         ["spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
-          "spec.conversion.conversionReviewVersions: Required value"]),
-        (body(group="x.k8s.io"),
-         ['metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval '
-          'annotation '
-          '"api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111']),
-        (body(version(subresources={"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".spec.n"}})),
-         ['spec.subresources.scale.statusReplicasPath: Invalid value: ".spec.n": should be a json path under .status']),
+        (
+            body({"name": "v1", "served": True, "storage": True}),
+            ["spec.versions[0].schema.openAPIV3Schema: Required value"],
+        ),
+        (
+            body(version(additionalPrinterColumns=[{"name": "a", "type": "string", "jsonPath": "x"}])),
+            [
+                'spec.additionalPrinterColumns[0].JSONPath: Invalid value: "x": must be a simple json path starting with .'
+            ],
+        ),
+        (
+            body(version(deprecationWarning="x")),
+            ['spec.versions[0].deprecationWarning: Invalid value: "x": can only be set for deprecated versions'],
+        ),
+        (
+            body(conversion={"strategy": "Webhook"}),
+            [
+                "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+                "spec.conversion.conversionReviewVersions: Required value",
+            ],
+        ),
+        (
+            body(group="x.k8s.io"),
+            [
+                "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval "
+                "annotation "
+                '"api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111'
+            ],
+        ),
+        (
+            body(version(subresources={"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".spec.n"}})),
+            [
+                'spec.subresources.scale.statusReplicasPath: Invalid value: ".spec.n": should be a json path under .status'
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors(definitions: Any, given: dict[str, Any], errors: list[str]) -> None:
     assert definitions.errors(given) == errors
 
 
-def test_what_versions_share_is_told_once(definitions: Any) -> None:
+def test_errors_of_shared_settings_are_reported_once(definitions: Any) -> None:
     bad = {"type": "object", "properties": {"a": {"type": "array"}}}
     path = "openAPIV3Schema.properties[a].items: Required value: must be specified"
     assert definitions.errors(body(version(schema=bad))) == [f"spec.validation.{path}"]
@@ -78,6 +98,6 @@ def test_names_are_fixed_once_established(definitions: Any) -> None:
     assert errors == ['spec.scope: Invalid value: "Cluster": field is immutable']
 
 
-def test_unknown_formats_are_warned_of(definitions: Any) -> None:
+def test_unknown_formats_cause_a_warning(definitions: Any) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "format": "zz"}}}
     assert definitions.warnings(body(version(schema=schema))) == ['unrecognized format "zz"']

@@ -1,9 +1,12 @@
-"""Rules in schemas: what does not compile, what costs too much; recorded from upstream."""
+"""Rules in schemas: compile errors and cost limits, recorded from upstream."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from setpoint.kinds.apiextensions import rule_validation, schema_rules
 from setpoint.kinds.apiextensions.schema_rules import validate_schema
 
 STRING: dict[str, Any] = {"type": "string"}
@@ -23,7 +26,7 @@ def errors(properties: dict[str, Any], *rules: str | dict[str, Any]) -> list[str
     return [error.message() for error in found]
 
 
-def test_sound_rules() -> None:
+def test_valid_rules_have_no_errors() -> None:
     properties = {
         "a": INTEGER,
         "when": {"type": "string", "format": "date-time"},
@@ -37,7 +40,7 @@ def test_sound_rules() -> None:
     assert errors(properties, {"rule": optional, "optionalOldSelf": True}) == []
 
 
-def test_a_rule_is_about_a_bool() -> None:
+def test_a_rule_must_return_a_bool() -> None:
     (message,) = errors({"a": INTEGER}, "self.a")
     assert message.startswith(f"{RULE}.rule: Invalid value: ")
     assert message.endswith(": cel expression must evaluate to a bool")
@@ -45,7 +48,7 @@ def test_a_rule_is_about_a_bool() -> None:
     assert message.endswith(": messageExpression must evaluate to a string")
 
 
-def test_fields_that_there_are_not() -> None:
+def test_unknown_fields_in_rules_are_errors() -> None:
     (message,) = errors({"a": INTEGER}, "self.x > 1")
     assert message.endswith("compilation failed: ERROR: <input>:1:5: undefined field 'x'\n | self.x > 1\n | ....^")
 
@@ -55,7 +58,7 @@ def test_old_self_must_be_used_where_it_is_optional() -> None:
     assert message == f"{RULE}.optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule"
 
 
-def test_old_self_means_nothing_inside_a_list() -> None:
+def test_old_self_is_not_available_inside_an_uncorrelatable_list() -> None:
     item = {
         "type": "object",
         "properties": {"n": INTEGER},
@@ -69,7 +72,7 @@ def test_old_self_means_nothing_inside_a_list() -> None:
     )
 
 
-def test_a_rule_without_bounds_is_refused() -> None:
+def test_a_rule_of_unbounded_cost_is_rejected() -> None:
     texts = {"type": "array", "items": STRING}
     messages = errors({"l": texts}, "self.l.all(x, self.l.all(y, x == y))")
     assert messages == [
@@ -90,3 +93,24 @@ def test_the_whole_resource_has_a_name_and_a_kind() -> None:
     (message,) = [error.message() for error in found]
     assert "x-kubernetes-validations[1].rule: " in message
     assert "undefined field 'labels'" in message
+
+
+def test_each_compiled_rule_is_freed_after_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeing many of them at once would hold the interpreter lock for long."""
+    made: list[list[Any]] = []
+    remaining: list[int] = []
+    compile_rules, check_rule = rule_validation.compile_rules, schema_rules._check_rule
+
+    def recorded(*args: Any) -> list[Any]:
+        made.append(compile_rules(*args))
+        return made[-1]
+
+    def checked(compiled: Any, path: str, *args: Any) -> None:
+        remaining.append(len(made[-1]))
+        assert path.endswith(f"[{len(remaining) - 1}]")
+        check_rule(compiled, path, *args)
+
+    monkeypatch.setattr(rule_validation, "compile_rules", recorded)
+    monkeypatch.setattr(schema_rules, "_check_rule", checked)
+    assert errors({"a": INTEGER}, *(f"self.a > {number}" for number in range(3))) == []
+    assert remaining == [2, 1, 0]

@@ -2,10 +2,9 @@ from typing import Any
 
 import pytest
 
-from setpoint.kinds.apiextensions.schema_defaults import has_unknown
-from setpoint.kinds.apiextensions.schema_formats import format_test
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow
-from setpoint.kinds.apiextensions.schema_rules import validate_schema
+from setpoint.kinds.apiextensions.schema_rules import has_unknown, validate_schema
+from setpoint.kinds.apiextensions.schema_scalars import format_test
 from setpoint.kinds.apiextensions.schema_values import compile_schema, validate_value
 from setpoint.meta.field import Errors
 
@@ -22,38 +21,68 @@ def of(**properties: Any) -> dict[str, Any]:
         ({}, ["type: Required value: must not be empty at the root"]),
         ({"type": "object", "nullable": True}, ["nullable: Forbidden: nullable cannot be true at the root"]),
         (of(a={}), ["properties[a].type: Required value: must not be empty for specified object fields"]),
-        (of(a={"type": "null"}),
-         ['properties[a].type: Unsupported value: "null": supported values: "array", "boolean", "integer", '
-          '"number", "object", "string"',
-          "properties[a].type: Forbidden: type cannot be set to null, use nullable as an alternative"]),
+        (
+            of(a={"type": "null"}),
+            [
+                'properties[a].type: Unsupported value: "null": supported values: "array", "boolean", "integer", '
+                '"number", "object", "string"',
+                "properties[a].type: Forbidden: type cannot be set to null, use nullable as an alternative",
+            ],
+        ),
         (of(a={"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}), []),
-        (of(metadata={"type": "object", "description": "x"}),
-         ["properties[metadata]: Forbidden: must not specify anything other than name and generateName, but "
-          "metadata is "
-          "implicitly specified"]),
-        ({**of(a={"type": "string"}), "anyOf": [{"properties": {"b": {}}}]},
-         ["properties[b]: Required value: because it is defined in x.openAPIV3Schema.anyOf[0].properties[b]"]),
-        ({**of(a={"type": "string"}), "oneOf": [{"properties": {"a": {"type": "string"}}}]},
-         ["oneOf[0].properties[a].type: Forbidden: must be empty to be structural"]),
-        (of(a={"type": "string", "pattern": "(("}),
-         ['properties[a].pattern: Invalid value: "((": must be a valid regular expression, but isn\'t: error '
-          'parsing regexp: '
-          "missing closing ): `((`"]),
-        (of(a={"type": "array", LIST_TYPE: "set", "items": {"type": "object"}}),
-         ["properties[a].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with "
-          "x-kubernetes-list-type=set"]),
-        (of(a={"type": "array", LIST_TYPE: "map", KEYS: ["k"], "items": of(k={"type": "string"})}),
-         ["properties[a].items.properties[k].default: Required value: this property is in "
-          "x-kubernetes-list-map-keys, so it must "
-          "have a default or be a required property"]),
-        (of(a={"type": "string", "default": 1}),
-         ['properties[a].default: Invalid value: "integer":  in body must be of type string: "integer"']),
-        (of(a={**of(b={"type": "string"}), "default": {"z": 1}}),
-         ['properties[a].default: Invalid value: {"z":1}: must not have unknown fields']),
-        (of(spec={"type": "object", "x-kubernetes-validations": [{"rule": "true", "fieldPath": ".zz"}]}),
-         ['properties[spec].x-kubernetes-validations[0].fieldPath: Invalid value: ".zz": must be a valid path']),
+        (
+            of(metadata={"type": "object", "description": "x"}),
+            [
+                "properties[metadata]: Forbidden: must not specify anything other than name and generateName, but "
+                "metadata is "
+                "implicitly specified"
+            ],
+        ),
+        (
+            {**of(a={"type": "string"}), "anyOf": [{"properties": {"b": {}}}]},
+            ["properties[b]: Required value: because it is defined in x.openAPIV3Schema.anyOf[0].properties[b]"],
+        ),
+        (
+            {**of(a={"type": "string"}), "oneOf": [{"properties": {"a": {"type": "string"}}}]},
+            ["oneOf[0].properties[a].type: Forbidden: must be empty to be structural"],
+        ),
+        (
+            of(a={"type": "string", "pattern": "(("}),
+            [
+                'properties[a].pattern: Invalid value: "((": must be a valid regular expression, but isn\'t: error '
+                "parsing regexp: "
+                "missing closing ): `((`"
+            ],
+        ),
+        (
+            of(a={"type": "array", LIST_TYPE: "set", "items": {"type": "object"}}),
+            [
+                "properties[a].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with "
+                "x-kubernetes-list-type=set"
+            ],
+        ),
+        (
+            of(a={"type": "array", LIST_TYPE: "map", KEYS: ["k"], "items": of(k={"type": "string"})}),
+            [
+                "properties[a].items.properties[k].default: Required value: this property is in "
+                "x-kubernetes-list-map-keys, so it must "
+                "have a default or be a required property"
+            ],
+        ),
+        (
+            of(a={"type": "string", "default": 1}),
+            ['properties[a].default: Invalid value: "integer":  in body must be of type string: "integer"'],
+        ),
+        (
+            of(a={**of(b={"type": "string"}), "default": {"z": 1}}),
+            ['properties[a].default: Invalid value: {"z":1}: must not have unknown fields'],
+        ),
+        (
+            of(spec={"type": "object", "x-kubernetes-validations": [{"rule": "true", "fieldPath": ".zz"}]}),
+            ['properties[spec].x-kubernetes-validations[0].fieldPath: Invalid value: ".zz": must be a valid path'],
+        ),
     ],
-)  # fmt: skip
+)
 def test_schemas(schema: dict[str, Any], errors: list[str]) -> None:
     found: Errors = []
     validate_schema(schema, False, "x", found)
@@ -68,41 +97,66 @@ def test_schemas(schema: dict[str, Any], errors: list[str]) -> None:
         ({"type": "string"}, True, ['Invalid value: "boolean": a in body must be of type string: "boolean"']),
         ({"type": "string", "maxLength": 2}, "abc", ["Too long: may not be more than 2 bytes"]),
         ({"type": "string", "enum": ["x", "y"]}, "z", ['Unsupported value: "z": supported values: "x", "y"']),
-        ({"type": "integer", "maximum": 5, "exclusiveMaximum": True}, 5, ["Invalid value: 5: a in body should be "
-                                                                          "less than 5"]),
-        ({"type": "array", "maxItems": 1, "items": {"type": "string"}},
-         ["p", "q"], ["Too many: 2: must have at most 1 item"]),
+        (
+            {"type": "integer", "maximum": 5, "exclusiveMaximum": True},
+            5,
+            ["Invalid value: 5: a in body should be less than 5"],
+        ),
+        (
+            {"type": "array", "maxItems": 1, "items": {"type": "string"}},
+            ["p", "q"],
+            ["Too many: 2: must have at most 1 item"],
+        ),
         ({"type": "integer", "format": "int64"}, {}, ['Invalid value: "": a in body must be of type int64: ""']),
-        ({"type": "integer", "format": "int64"}, 1.5, [
-            'Invalid value: "float64": a in body must be of type int64: "float64"',
-            'Invalid value: "": Checked value must be of type integer with format int64 in a']),
-        ({"type": "integer", "format": "int64"}, "1", [
-            'Invalid value: "string": a in body must be of type integer: "string"']),
+        (
+            {"type": "integer", "format": "int64"},
+            1.5,
+            [
+                'Invalid value: "float64": a in body must be of type int64: "float64"',
+                'Invalid value: "": Checked value must be of type integer with format int64 in a',
+            ],
+        ),
+        (
+            {"type": "integer", "format": "int64"},
+            "1",
+            ['Invalid value: "string": a in body must be of type integer: "string"'],
+        ),
         ({"type": "string", "format": "ipv4"}, 1, ['Invalid value: "int64": a in body must be of type ipv4: "int64"']),
-        ({"type": "string", "format": "ipv4"}, "1.2.3", ['Invalid value: "1.2.3": a in body must be of type '
-                                                         'ipv4: "1.2.3"']),
-        ({"x-kubernetes-int-or-string": True},
-         [], ['Invalid value: "array": a in body must be of type integer,string: "array"']),
+        (
+            {"type": "string", "format": "ipv4"},
+            "1.2.3",
+            ['Invalid value: "1.2.3": a in body must be of type ipv4: "1.2.3"'],
+        ),
+        (
+            {"x-kubernetes-int-or-string": True},
+            [],
+            ['Invalid value: "array": a in body must be of type integer,string: "array"'],
+        ),
         # The errors of the alternative that passed most tests are reported.
-        ({"oneOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]}, 1,
-         ['Invalid value: "": "a" must validate one and only one schema (oneOf). Found none valid',
-          "Invalid value: 1: a in body should be greater than or equal to 5"]),
+        (
+            {"oneOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]},
+            1,
+            [
+                'Invalid value: "": "a" must validate one and only one schema (oneOf). Found none valid',
+                "Invalid value: 1: a in body should be greater than or equal to 5",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_values(schema: dict[str, Any], value: Any, errors: list[str]) -> None:
     found: Errors = []
     validate_value(compile_schema(of(a=schema)), {"a": value}, "", found)
     assert [error.body() for error in found] == errors
 
 
-def test_fields_of_problems() -> None:
+def test_field_paths_of_errors() -> None:
     found: Errors = []
     schema = of(spec={**of(l={"type": "array", "items": of(n={"type": "string"})}), "required": ["m"]})
     validate_value(compile_schema(schema), {"spec": {"l": [{"n": 1}]}}, "", found)
     assert [error.field for error in found] == ["spec.l[0].n", "spec.m"]
 
 
-def test_a_hostile_pattern_costs_no_time() -> None:
+def test_a_hostile_pattern_is_matched_in_linear_time() -> None:
     check = compile_schema({"type": "string", "pattern": "^(a+)+$"})
     found: Errors = []
     validate_value(check, "a" * 5000 + "!", "p", found)
@@ -137,7 +191,7 @@ def test_paths() -> None:
         follow(".spec['m']", schema, brackets=False)
 
 
-def test_pruning_sees_what_is_not_specified() -> None:
+def test_pruning_removes_unspecified_fields() -> None:
     free = {"x-kubernetes-preserve-unknown-fields": True}
     schema = of(a={"type": "array", "items": of(b={"type": "string"})}, c=free)
     assert not has_unknown({"a": [{"b": "x"}], "c": {"any": 1}}, schema)

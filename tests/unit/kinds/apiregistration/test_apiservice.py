@@ -4,8 +4,8 @@ import pytest
 
 
 @pytest.fixture
-def services(life: Any) -> Any:
-    return life("apiregistration.k8s.io/v1", "APIService")
+def services(lifecycle: Any) -> Any:
+    return lifecycle("apiregistration.k8s.io/v1", "APIService")
 
 
 def body(**spec: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def test_errors(services: Any) -> None:
     ]
 
 
-def test_status_keeps_labels(services: Any) -> None:
+def test_status_update_retains_labels(services: Any) -> None:
     old = services.created(body())
     obj, errors, _ = services.update(old, "status", metadata={"labels": {"a": "b"}}, status={"conditions": []})
     assert errors == [] and "labels" not in obj["metadata"]

@@ -22,13 +22,14 @@ def spec(**more: Any) -> dict[str, Any]:
     return {"spec": {"selector": SELECTOR, "template": template(), **more}}
 
 
-def test_deployment_defaults(life: Any) -> None:
-    obj, errs, warnings = life("apps/v1", "Deployment").create(spec())
+def test_deployment_defaults(lifecycle: Any) -> None:
+    obj, errs, warnings = lifecycle("apps/v1", "Deployment").create(spec())
     assert (errs, warnings) == ([], [])
     assert obj["spec"]["replicas"] == 1
     assert obj["spec"]["strategy"] == {
-        "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
-    }  # fmt: skip
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
+    }
     assert (obj["spec"]["revisionHistoryLimit"], obj["spec"]["progressDeadlineSeconds"]) == (10, 600)
     assert obj["spec"]["template"]["spec"]["restartPolicy"] == "Always"
     assert obj["status"] == {}
@@ -96,32 +97,34 @@ ROLLING = "spec.strategy.rollingUpdate"
         ),
     ],
 )
-def test_deployment_rules(life: Any, changes: dict[str, Any], messages: list[str]) -> None:
-    assert life("apps/v1", "Deployment").create(spec(**changes))[1] == messages
+def test_deployment_rules(lifecycle: Any, changes: dict[str, Any], messages: list[str]) -> None:
+    assert lifecycle("apps/v1", "Deployment").create(spec(**changes))[1] == messages
 
 
-def test_names_that_make_odd_hostnames_are_warned_about(life: Any) -> None:
+def test_names_that_are_not_hostnames_cause_a_warning(lifecycle: Any) -> None:
     for kind in ("Deployment", "ReplicaSet"):
-        _, _, (warning,) = life("apps/v1", kind).create(spec(), name="a.b")
+        _, _, (warning,) = lifecycle("apps/v1", kind).create(spec(), name="a.b")
         assert warning.startswith("metadata.name: this is used in Pod names and hostnames")
         assert "a DNS label is recommended: [must not contain dots]" in warning
 
 
-def test_deployment_generation_counts_annotations_but_not_labels(life: Any) -> None:
-    deployments = life("apps/v1", "Deployment")
+def test_deployment_generation_counts_annotations_but_not_labels(lifecycle: Any) -> None:
+    deployments = lifecycle("apps/v1", "Deployment")
     obj, _, _ = deployments.create(spec())
     for change, generation in (
-        ({"spec": {"replicas": 3}}, 2), ({"metadata": {"annotations": {"a": "b"}}}, 2),
-        ({"metadata": {"labels": {"a": "b"}}}, 1), ({"status": {"replicas": 5}}, 1),
-    ):  # fmt: skip
+        ({"spec": {"replicas": 3}}, 2),
+        ({"metadata": {"annotations": {"a": "b"}}}, 2),
+        ({"metadata": {"labels": {"a": "b"}}}, 1),
+        ({"status": {"replicas": 5}}, 1),
+    ):
         new, errs, _ = deployments.update(obj, **change)
         assert (errs, new["metadata"]["generation"], new["status"]) == ([], generation, {})
     _, errs, _ = deployments.update(obj, spec={"selector": {"matchLabels": {"app": "a", "b": "c"}}})
     assert 'spec.selector: Invalid value: {"matchLabels":{"app":"a","b":"c"}}: field is immutable' in errs
 
 
-def test_deployment_status_keeps_spec_and_labels(life: Any) -> None:
-    deployments = life("apps/v1", "Deployment")
+def test_deployment_status_update_retains_spec_and_labels(lifecycle: Any) -> None:
+    deployments = lifecycle("apps/v1", "Deployment")
     obj, _, _ = deployments.create(spec())
     obj["status"]["collisionCount"] = 2
     new, errs, _ = deployments.update(
@@ -149,28 +152,34 @@ def test_deployment_status_keeps_spec_and_labels(life: Any) -> None:
         ),
     ],
 )
-def test_annotations_that_stand_for_numbers(life: Any, kind: str, annotation: str, message: str) -> None:
+def test_annotations_of_former_integer_fields(lifecycle: Any, kind: str, annotation: str, message: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        life("apps/v1", kind).create({**spec(), "metadata": {"annotations": {annotation: "abc"}}})
+        lifecycle("apps/v1", kind).create({**spec(), "metadata": {"annotations": {annotation: "abc"}}})
     why = f'{message}strconv.ParseInt: parsing "abc": invalid syntax'
     assert caught.value.message == f'{kind} in version "v1" cannot be handled as a {kind}: {why}'
-    _, errs, _ = life("apps/v1", kind).create({**spec(), "metadata": {"annotations": {annotation: "4"}}})
+    _, errs, _ = lifecycle("apps/v1", kind).create({**spec(), "metadata": {"annotations": {annotation: "4"}}})
     assert errs == []
 
 
-def test_tables(life: Any) -> None:
-    deployments, sets = life("apps/v1", "Deployment"), life("apps/v1", "DaemonSet")
+def test_tables(lifecycle: Any) -> None:
+    deployments, sets = lifecycle("apps/v1", "Deployment"), lifecycle("apps/v1", "DaemonSet")
     obj, _, _ = deployments.create(spec())
     assert deployments.cells(obj) == {
-        "Name": "x", "Ready": "0/1", "Up-to-date": 0, "Available": 0, "Age": "24h", "Containers": "c",
-        "Images": "i:1", "Selector": "app=a",
-    }  # fmt: skip
+        "Name": "x",
+        "Ready": "0/1",
+        "Up-to-date": 0,
+        "Available": 0,
+        "Age": "24h",
+        "Containers": "c",
+        "Images": "i:1",
+        "Selector": "app=a",
+    }
     daemon, _, _ = sets.create(spec(template=template(nodeSelector={"b": "1", "a": "2"})))
     assert sets.cells(daemon)["Node Selector"] == "a=2,b=1"
 
 
-def test_daemonset_counts_its_templates(life: Any) -> None:
-    sets = life("apps/v1", "DaemonSet")
+def test_daemonset_increments_its_template_generation(lifecycle: Any) -> None:
+    sets = lifecycle("apps/v1", "DaemonSet")
     key = "deprecated.daemonset.template.generation"
     obj, errs, _ = sets.create(spec())
     assert (errs, obj["metadata"]["annotations"]) == ([], {key: "1"})
@@ -191,8 +200,10 @@ def test_daemonset_counts_its_templates(life: Any) -> None:
         ),
     ],
 )
-def test_daemonset_surges_or_makes_room(life: Any, rolling: dict[str, Any], messages: list[str]) -> None:
-    _, errs, _ = life("apps/v1", "DaemonSet").create(spec(updateStrategy={"rollingUpdate": rolling}))
+def test_daemonset_has_either_max_surge_or_max_unavailable(
+    lifecycle: Any, rolling: dict[str, Any], messages: list[str]
+) -> None:
+    _, errs, _ = lifecycle("apps/v1", "DaemonSet").create(spec(updateStrategy={"rollingUpdate": rolling}))
     assert errs == [f"spec.updateStrategy.rollingUpdate.{text}" for text in messages]
 
 
@@ -202,22 +213,24 @@ CLAIM = {
 }
 
 
-def test_statefulset_defaults(life: Any) -> None:
-    obj, errs, _ = life("apps/v1", "StatefulSet").create(spec(volumeClaimTemplates=[CLAIM]))
+def test_statefulset_defaults(lifecycle: Any) -> None:
+    obj, errs, _ = lifecycle("apps/v1", "StatefulSet").create(spec(volumeClaimTemplates=[CLAIM]))
     assert errs == []
     assert obj["spec"]["podManagementPolicy"] == "OrderedReady"
     assert obj["spec"]["updateStrategy"]["rollingUpdate"] == {"partition": 0, "maxUnavailable": 1}
     assert obj["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
     claim = obj["spec"]["volumeClaimTemplates"][0]
     assert (claim["kind"], claim["status"], claim["spec"]["volumeMode"]) == (
-        "PersistentVolumeClaim", {"phase": "Pending"}, "Filesystem",
-    )  # fmt: skip
+        "PersistentVolumeClaim",
+        {"phase": "Pending"},
+        "Filesystem",
+    )
 
 
-def test_statefulset_claims_are_volumes(life: Any) -> None:
+def test_statefulset_claims_are_volumes(lifecycle: Any) -> None:
     pod = template(hostname="_", subdomain="_")
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/d"}]
-    assert life("apps/v1", "StatefulSet").create(spec(template=pod, volumeClaimTemplates=[CLAIM]))[1] == []
+    assert lifecycle("apps/v1", "StatefulSet").create(spec(template=pod, volumeClaimTemplates=[CLAIM]))[1] == []
 
 
 @pytest.mark.parametrize(
@@ -247,12 +260,12 @@ def test_statefulset_claims_are_volumes(life: Any) -> None:
         ),
     ],
 )
-def test_statefulset_rules(life: Any, changes: dict[str, Any], messages: list[str]) -> None:
-    assert life("apps/v1", "StatefulSet").create(spec(**changes))[1] == messages
+def test_statefulset_rules(lifecycle: Any, changes: dict[str, Any], messages: list[str]) -> None:
+    assert lifecycle("apps/v1", "StatefulSet").create(spec(**changes))[1] == messages
 
 
-def test_statefulset_update(life: Any) -> None:
-    sets = life("apps/v1", "StatefulSet")
+def test_statefulset_update(lifecycle: Any) -> None:
+    sets = lifecycle("apps/v1", "StatefulSet")
     obj, _, _ = sets.create(spec(serviceName="s"))
     _, errs, _ = sets.update(obj, spec={"serviceName": "t", "podManagementPolicy": "Parallel"})
     assert errs == [
@@ -275,12 +288,12 @@ def test_statefulset_update(life: Any) -> None:
         ({"revision": 1, "data": [1]}, ["data: Required value: data must be a valid JSON object"]),
     ],
 )
-def test_controllerrevision_rules(life: Any, body: dict[str, Any], messages: list[str]) -> None:
-    assert life("apps/v1", "ControllerRevision").create(body)[1] == messages
+def test_controllerrevision_rules(lifecycle: Any, body: dict[str, Any], messages: list[str]) -> None:
+    assert lifecycle("apps/v1", "ControllerRevision").create(body)[1] == messages
 
 
-def test_controllerrevision_data_never_changes(life: Any) -> None:
-    revisions = life("apps/v1", "ControllerRevision")
+def test_controllerrevision_data_never_changes(lifecycle: Any) -> None:
+    revisions = lifecycle("apps/v1", "ControllerRevision")
     obj, _, _ = revisions.create({"revision": 1, "data": {"a": 1}})
     assert revisions.update(obj, revision=2)[1] == []
     assert revisions.update(obj, data={"b": 1})[1] == ['data: Invalid value: {"b":1}: field is immutable']

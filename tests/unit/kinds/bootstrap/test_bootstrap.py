@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from setpoint.kinds.bootstrap import apiservices, flowcontrol, namespaces, priorityclasses, rbac
+from setpoint.kinds.bootstrap import initial_objects, rbac
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ def test_every_binding_points_to_a_role_that_exists() -> None:
         assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) in local
 
 
-def test_admin_is_the_sum_of_what_is_labelled_for_it() -> None:
+def test_admin_aggregates_the_labelled_roles() -> None:
     roles = by_name(rbac.cluster_roles())
     assert roles["admin"]["rules"] is None
     label = "rbac.authorization.k8s.io/aggregate-to-admin"
@@ -45,24 +45,24 @@ def test_nodes_have_a_binding_without_subjects() -> None:
     assert "subjects" not in by_name(rbac.cluster_role_bindings())["system:node"]
 
 
-def test_callers_may_change_what_they_get() -> None:
+def test_each_call_returns_new_objects() -> None:
     rbac.cluster_roles()[3]["rules"].clear()
     assert rbac.cluster_roles()[3]["rules"]
 
 
 def test_every_flow_schema_has_a_level() -> None:
-    levels = by_name(flowcontrol.priority_levels())
-    schemas = flowcontrol.flow_schemas()
+    levels = by_name(initial_objects.priority_levels())
+    schemas = initial_objects.flow_schemas()
     assert {schema["spec"]["priorityLevelConfiguration"]["name"] for schema in schemas} == set(levels)
     assert levels["catch-all"]["spec"]["limited"]["limitResponse"] == {"type": "Reject"}
-    assert flowcontrol.dangling_status("x", False, NOW)["conditions"][0]["status"] == "True"
+    assert initial_objects.dangling_status("x", False, NOW)["conditions"][0]["status"] == "True"
 
 
 def test_the_rest() -> None:
-    assert namespaces.namespaces()[0]["metadata"]["name"] == "default"
-    assert by_name(priorityclasses.priority_classes())["system-node-critical"]["value"] == 2000001000
-    core = by_name(apiservices.api_services())["v1."]
+    assert initial_objects.namespaces()[0]["metadata"]["name"] == "default"
+    assert by_name(initial_objects.priority_classes())["system-node-critical"]["value"] == 2000001000
+    core = by_name(initial_objects.api_services())["v1."]
     assert core["spec"] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}
-    custom = apiservices.custom_api_service("stable.example.com", "v2")
+    custom = initial_objects.custom_api_service("stable.example.com", "v2")
     assert custom["metadata"]["name"] == "v2.stable.example.com"
-    assert apiservices.local_status(NOW)["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    assert initial_objects.local_status(NOW)["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"

@@ -18,15 +18,15 @@ REQUEST = b64encode(
 
 
 @pytest.fixture
-def csr(life: Any) -> Any:
-    return life("certificates.k8s.io/v1", "CertificateSigningRequest")
+def csr(lifecycle: Any) -> Any:
+    return lifecycle("certificates.k8s.io/v1", "CertificateSigningRequest")
 
 
 def body(**spec: Any) -> dict[str, Any]:
     return {"spec": {"request": REQUEST, "signerName": "example.com/x", "usages": ["client auth"], **spec}}
 
 
-def test_the_requestor_is_written_down_and_not_believed(csr: Any) -> None:
+def test_requestor_fields_are_set_by_the_server(csr: Any) -> None:
     csr.ctx = csr.ctx._replace(user=UserInfo("ann", "7", ("devs",), {"k": ("v",)}))
     spec = csr.created(body(username="root", groups=["system:masters"]))["spec"]
     assert (spec["username"], spec["uid"], spec["groups"], spec["extra"]) == ("ann", "7", ["devs"], {"k": ["v"]})
@@ -43,7 +43,7 @@ def test_the_requestor_is_written_down_and_not_believed(csr: Any) -> None:
         ({"request": "Zm9v"}, 'spec.request: Invalid value: "Zm9v": PEM block type must be CERTIFICATE REQUEST'),
     ],
 )
-def test_what_is_refused(csr: Any, spec: dict[str, Any], error: str) -> None:
+def test_invalid_requests_are_rejected(csr: Any, spec: dict[str, Any], error: str) -> None:
     (found,) = csr.errors(body(**spec))
     assert error in found
 
@@ -62,7 +62,7 @@ def test_approval_changes_conditions_only_and_stamps_them(csr: Any) -> None:
     assert "must specify at most one of" in errors[0]
 
 
-def test_status_may_not_approve(csr: Any) -> None:
+def test_status_update_cannot_approve(csr: Any) -> None:
     old = csr.created(body())
     _, errors, _ = csr.update(old, "status", status={"conditions": [{"type": "Approved", "status": "True"}]})
     assert errors == ['status.conditions: Forbidden: updates may not add a condition of type "Approved"']

@@ -23,13 +23,13 @@ def certificate(ca: bool = True, key: ec.EllipticCurvePrivateKey = KEY) -> str:
     return builder.sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
 
-def test_pem_skips_what_is_no_block() -> None:
+def test_pem_ignores_text_outside_of_blocks() -> None:
     text = b"noise\n-----BEGIN A-----\n!!\n-----END A-----\n-----BEGIN B-----\nk: v\n\nYWJj\n-----END B-----\n"
     assert [(block.type, block.headers, block.data) for block in blocks(text)] == [("B", {"k": "v"}, b"abc")]
 
 
-def test_trust_bundle(life: Any) -> None:
-    bundles = life("certificates.k8s.io/v1", "ClusterTrustBundle")
+def test_trust_bundle(lifecycle: Any) -> None:
+    bundles = lifecycle("certificates.k8s.io/v1", "ClusterTrustBundle")
     anchor = certificate()
     assert bundles.errors({"spec": {"trustBundle": anchor}}) == []
     assert bundles.errors({"spec": {"trustBundle": anchor + anchor}})[0].endswith(
@@ -41,22 +41,30 @@ def test_trust_bundle(life: Any) -> None:
     assert error.endswith("ClusterTrustBundle for signerName a.b/c must be named with prefix a.b:c:")
 
 
-def test_pod_certificate_is_issued_once(life: Any) -> None:
-    requests = life("certificates.k8s.io/v1", "PodCertificateRequest")
+def test_a_pod_certificate_can_be_issued_once(lifecycle: Any) -> None:
+    requests = lifecycle("certificates.k8s.io/v1", "PodCertificateRequest")
     asked = x509.CertificateSigningRequestBuilder().subject_name(NAME).sign(KEY, hashes.SHA256())
     spec = {
-        "signerName": "example.com/x", "podName": "p", "podUID": "1", "serviceAccountName": "s",
-        "serviceAccountUID": "2", "nodeName": "n", "nodeUID": "3",
+        "signerName": "example.com/x",
+        "podName": "p",
+        "podUID": "1",
+        "serviceAccountName": "s",
+        "serviceAccountUID": "2",
+        "nodeName": "n",
+        "nodeUID": "3",
         "stubPKCS10Request": b64encode(asked.public_bytes(Encoding.DER)).decode(),
-    }  # fmt: skip
+    }
     old = requests.created({"spec": spec})
     assert old["spec"]["maxExpirationSeconds"] == 86400
     since = "2030-01-01T00:00:00Z"
     issued = {"type": "Issued", "status": "True", "reason": "R", "message": "", "lastTransitionTime": since}
     status = {
-        "conditions": [issued], "certificateChain": certificate(ca=False), "notBefore": "2030-01-01T00:00:00Z",
-        "notAfter": "2030-01-01T02:00:00Z", "beginRefreshAt": "2030-01-01T01:00:00Z",
-    }  # fmt: skip
+        "conditions": [issued],
+        "certificateChain": certificate(ca=False),
+        "notBefore": "2030-01-01T00:00:00Z",
+        "notAfter": "2030-01-01T02:00:00Z",
+        "beginRefreshAt": "2030-01-01T01:00:00Z",
+    }
     obj, errors, _ = requests.update(old, "status", status=status, metadata={"labels": {"a": "b"}})
     assert errors == []
     assert "labels" not in obj["metadata"]

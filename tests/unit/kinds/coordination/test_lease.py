@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def test_leases(life: Any) -> None:
-    leases = life("coordination.k8s.io/v1", "Lease")
+def test_leases(lifecycle: Any) -> None:
+    leases = lifecycle("coordination.k8s.io/v1", "Lease")
     assert leases.errors({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}) == [
         "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
         "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",

@@ -32,25 +32,31 @@ def test_addresses(value: str, expected: list[str]) -> None:
     assert details(validate_ip, value) == expected
 
 
-def test_what_was_stored_may_stay() -> None:
+def test_stored_invalid_values_stay_allowed() -> None:
     assert details(validate_ip, "010.0.0.1", ("010.0.0.1",)) == []
     assert details(validate_cidr, "10.0.0.1/8", ("10.0.0.1/8",)) == []
 
 
 @pytest.mark.parametrize("value", ["10.0.0.0/33", "abc", "10.0.0.0", "10.0.0.0/x", "10.0.0.0/9999999999", "::/129"])
-def test_no_cidrs(value: str) -> None:
+def test_invalid_cidrs(value: str) -> None:
     assert details(validate_cidr, value) == ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
 
 
 @pytest.mark.parametrize(
     ("value", "word"),
     [
-        ("127.0.0.1", "loopback"), ("::1", "loopback"), ("169.254.3.4", "link-local range"),
-        ("fe80::1", "link-local range"), ("224.0.0.9", "link-local multicast"), ("ff02::1", "link-local multicast"),
-        ("0.0.0.0", "unspecified"), ("::", "unspecified"), ("x", "must be a valid IP address"),
+        ("127.0.0.1", "loopback"),
+        ("::1", "loopback"),
+        ("169.254.3.4", "link-local range"),
+        ("fe80::1", "link-local range"),
+        ("224.0.0.9", "link-local multicast"),
+        ("ff02::1", "link-local multicast"),
+        ("0.0.0.0", "unspecified"),
+        ("::", "unspecified"),
+        ("x", "must be a valid IP address"),
     ],
-)  # fmt: skip
-def test_addresses_nobody_can_send_to(value: str, word: str) -> None:
+)
+def test_unusable_endpoint_addresses(value: str, word: str) -> None:
     [detail] = details(validate_endpoint_ip, value)
     assert word in detail
 

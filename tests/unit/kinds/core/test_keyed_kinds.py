@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.kinds.core.keyed_data import decoded_length
+from setpoint.kinds.core.configmap import decoded_length
 
 SEALED = "Forbidden: field is immutable when `immutable` is set"
 
@@ -15,13 +15,13 @@ def b64(text: str) -> str:
 
 
 @pytest.fixture
-def configmaps(life: Any) -> Any:
-    return life("v1", "ConfigMap")
+def configmaps(lifecycle: Any) -> Any:
+    return lifecycle("v1", "ConfigMap")
 
 
 @pytest.fixture
-def secrets(life: Any) -> Any:
-    return life("v1", "Secret")
+def secrets(lifecycle: Any) -> Any:
+    return lifecycle("v1", "Secret")
 
 
 @pytest.mark.parametrize("text", ["", "a", "ab", "abc", "abcd", "é" * 7])
@@ -53,7 +53,7 @@ def test_config_map_size_counts_bytes(configmaps: Any) -> None:
         ({"metadata": {"labels": {"a": "b"}}}, []),
     ],
 )
-def test_sealed_config_maps(configmaps: Any, change: dict[str, Any], expected: list[str]) -> None:
+def test_immutable_config_maps(configmaps: Any, change: dict[str, Any], expected: list[str]) -> None:
     body = {"data": {"a": "1"}, "immutable": True}
     assert configmaps.put(configmaps.created(body), {**body, **change})[1] == expected
 
@@ -63,7 +63,7 @@ def test_config_map_row(configmaps: Any) -> None:
     assert configmaps.cells(obj) == {"Name": "x", "Data": 2, "Age": "24h"}
 
 
-def test_string_data_is_only_a_way_to_write(secrets: Any) -> None:
+def test_string_data_is_merged_into_data(secrets: Any) -> None:
     obj = secrets.created({"data": {"a": b64("old"), "c": b64("kept")}, "stringData": {"a": "new", "b": "é"}})
     assert obj["data"] == {"a": b64("new"), "b": b64("é"), "c": b64("kept")}
     assert "stringData" not in obj
@@ -76,21 +76,22 @@ def test_string_data_is_only_a_way_to_write(secrets: Any) -> None:
     [
         ("service-account-token", {}, ["metadata.annotations[kubernetes.io/service-account.name]: Required value"]),
         ("dockercfg", {}, ["data[.dockercfg]: Required value"]),
-        ("dockerconfigjson", {".dockerconfigjson": "{"}, [
-            'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": unexpected end of JSON input']),
+        (
+            "dockerconfigjson",
+            {".dockerconfigjson": "{"},
+            ['data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": unexpected end of JSON input'],
+        ),
         ("basic-auth", {}, ["data[username]: Required value", "data[password]: Required value"]),
         ("basic-auth", {"password": ""}, []),
         ("ssh-auth", {"ssh-privatekey": ""}, ["data[ssh-privatekey]: Required value"]),
         ("tls", {"tls.crt": ""}, ["data[tls.key]: Required value"]),
     ],
-)  # fmt: skip
-def test_secrets_hold_what_their_type_demands(
-    secrets: Any, kind: str, data: dict[str, str], expected: list[str]
-) -> None:
+)
+def test_required_keys_of_secret_types(secrets: Any, kind: str, data: dict[str, str], expected: list[str]) -> None:
     assert secrets.errors({"type": f"kubernetes.io/{kind}", "stringData": data}) == expected
 
 
-def test_type_of_a_secret_stays(secrets: Any) -> None:
+def test_type_of_a_secret_is_immutable(secrets: Any) -> None:
     old = secrets.created({"type": "a"})
     assert secrets.put(old, {"type": "b"})[1] == ['type: Invalid value: "b": field is immutable']
     sealed = secrets.created({"data": {"a": b64("1")}, "immutable": True})

@@ -8,11 +8,11 @@ UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualifi
 
 
 @pytest.fixture
-def namespaces(life: Any) -> Any:
-    return life("v1", "Namespace")
+def namespaces(lifecycle: Any) -> Any:
+    return lifecycle("v1", "Namespace")
 
 
-def test_a_new_namespace_is_active_named_and_held(namespaces: Any) -> None:
+def test_a_new_namespace_gets_phase_label_and_finalizer(namespaces: Any) -> None:
     obj = namespaces.created({"spec": {"finalizers": ["a/b"]}, "status": {"phase": "Terminating"}})
     assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "x"}
     assert obj["spec"] == {"finalizers": ["a/b", "kubernetes"]}
@@ -29,7 +29,7 @@ def test_a_generated_name_is_labelled_too(namespaces: Any) -> None:
     assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "x-1"}
 
 
-def test_names_are_labels(namespaces: Any) -> None:
+def test_names_must_be_dns_labels(namespaces: Any) -> None:
     assert namespaces.strategy.validate_name("a.b", False) == ["must not contain dots"]
     assert namespaces.strategy.validate_name("a-", True) == []
 
@@ -59,8 +59,8 @@ def test_phase_follows_deletion(namespaces: Any) -> None:
     ]
 
 
-def test_service_accounts_keep_names_of_secrets_only(life: Any) -> None:
-    accounts = life("v1", "ServiceAccount")
+def test_service_account_secret_references_are_reduced_to_names(lifecycle: Any) -> None:
+    accounts = lifecycle("v1", "ServiceAccount")
     obj = accounts.created({"secrets": [{"name": "a", "kind": "Secret", "namespace": "b"}, {}]})
     assert obj["secrets"] == [{"name": "a"}, {}]
     annotated = {"metadata": {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}}

@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture
-def nodes(life: Any) -> Any:
-    return life("v1", "Node")
+def nodes(lifecycle: Any) -> Any:
+    return lifecycle("v1", "Node")
 
 
 @pytest.mark.parametrize(
@@ -26,21 +26,37 @@ def test_the_single_cidr_is_the_first(nodes: Any, given: dict[str, Any], expecte
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({"podCIDRs": ["10.2.0.1/24"]},
-         ['spec.podCIDRs[0]: Invalid value: "10.2.0.1/24": must not have bits set beyond the prefix length']),
-        ({"podCIDRs": ["010.2.0.0/24"]},
-         ['spec.podCIDRs[0]: Invalid value: "010.2.0.0/24": must not have leading 0s in IP or prefix length']),
-        ({"podCIDRs": ["10.2.0.0/24", "10.3.0.0/24"]},
-         ['spec.podCIDRs: Invalid value: ["10.2.0.0/24","10.3.0.0/24"]: '
-          "may specify no more than one CIDR for each IP family"]),
-        ({"taints": [{"key": "a", "effect": "X"}]},
-         ['metadata.taints[0].effect: Unsupported value: "X": '
-          'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"']),
-        ({"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "a", "value": "b", "effect": "NoExecute"}]},
-         ['metadata.taints[1]: Duplicate value: {"Key":"a","Value":"b","Effect":"NoExecute","TimeAdded":null}: '
-          "taints must be unique by key and effect pair"]),
+        (
+            {"podCIDRs": ["10.2.0.1/24"]},
+            ['spec.podCIDRs[0]: Invalid value: "10.2.0.1/24": must not have bits set beyond the prefix length'],
+        ),
+        (
+            {"podCIDRs": ["010.2.0.0/24"]},
+            ['spec.podCIDRs[0]: Invalid value: "010.2.0.0/24": must not have leading 0s in IP or prefix length'],
+        ),
+        (
+            {"podCIDRs": ["10.2.0.0/24", "10.3.0.0/24"]},
+            [
+                'spec.podCIDRs: Invalid value: ["10.2.0.0/24","10.3.0.0/24"]: '
+                "may specify no more than one CIDR for each IP family"
+            ],
+        ),
+        (
+            {"taints": [{"key": "a", "effect": "X"}]},
+            [
+                'metadata.taints[0].effect: Unsupported value: "X": '
+                'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
+            ],
+        ),
+        (
+            {"taints": [{"key": "a", "effect": "NoExecute"}, {"key": "a", "value": "b", "effect": "NoExecute"}]},
+            [
+                'metadata.taints[1]: Duplicate value: {"Key":"a","Value":"b","Effect":"NoExecute","TimeAdded":null}: '
+                "taints must be unique by key and effect pair"
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_spec_rules(nodes: Any, spec: dict[str, Any], expected: list[str]) -> None:
     assert nodes.errors({"spec": spec}) == expected
 
@@ -61,7 +77,7 @@ def test_status_may_be_given_at_creation(nodes: Any) -> None:
     ]
 
 
-def test_what_a_node_keeps(nodes: Any) -> None:
+def test_immutable_fields_of_a_node(nodes: Any) -> None:
     old = nodes.created({"spec": {"podCIDR": "10.1.0.0/24", "providerID": "a"}})
     fixed = 'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid'
     assert nodes.put(old, {"spec": {"podCIDR": "10.2.0.0/24", "providerID": "a"}})[1] == [fixed]
@@ -77,7 +93,7 @@ def test_what_a_node_keeps(nodes: Any) -> None:
     assert changed["spec"] is old["spec"]
 
 
-def test_old_annotations_are_still_checked(nodes: Any) -> None:
+def test_legacy_annotations_are_still_validated(nodes: Any) -> None:
     taints, avoid = "scheduler.alpha.kubernetes.io/taints", "scheduler.alpha.kubernetes.io/preferAvoidPods"
     annotations = {taints: "x", avoid: '{"preferAvoidPods":[{"podSignature":{}}]}'}
     assert nodes.errors({"metadata": {"annotations": annotations}}) == [
@@ -87,18 +103,27 @@ def test_old_annotations_are_still_checked(nodes: Any) -> None:
 
 
 def test_row(nodes: Any) -> None:
-    obj = nodes.created({
-        "metadata": {"labels": {"node-role.kubernetes.io/b": "", "kubernetes.io/role": "a"}},
-        "spec": {"unschedulable": True},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "Unknown"}],
-            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "nodeInfo": {"kernelVersion": "6.1", "architecture": "arm64", "kubeletVersion": "v1"},
-        },
-    })  # fmt: skip
+    obj = nodes.created(
+        {
+            "metadata": {"labels": {"node-role.kubernetes.io/b": "", "kubernetes.io/role": "a"}},
+            "spec": {"unschedulable": True},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "Unknown"}],
+                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+                "nodeInfo": {"kernelVersion": "6.1", "architecture": "arm64", "kubeletVersion": "v1"},
+            },
+        }
+    )
     assert nodes.cells(obj) == {
-        "Name": "x", "Status": "NotReady,SchedulingDisabled", "Roles": "a,b", "Age": "24h", "Version": "v1",
-        "Internal-IP": "10.0.0.1", "External-IP": "<none>", "OS-Image": "<unknown>", "Kernel-Version": "6.1 (arm64)",
+        "Name": "x",
+        "Status": "NotReady,SchedulingDisabled",
+        "Roles": "a,b",
+        "Age": "24h",
+        "Version": "v1",
+        "Internal-IP": "10.0.0.1",
+        "External-IP": "<none>",
+        "OS-Image": "<unknown>",
+        "Kernel-Version": "6.1 (arm64)",
         "Container-Runtime": "<unknown>",
-    }  # fmt: skip
+    }
     assert nodes.strategy.selectable_fields(obj) == {"spec.unschedulable": "true"}

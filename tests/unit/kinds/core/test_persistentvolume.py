@@ -17,8 +17,8 @@ def body(source: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def volumes(life: Any) -> Any:
-    return life("v1", "PersistentVolume")
+def volumes(lifecycle: Any) -> Any:
+    return lifecycle("v1", "PersistentVolume")
 
 
 def test_defaults(volumes: Any) -> None:
@@ -35,31 +35,49 @@ def test_defaults(volumes: Any) -> None:
     ("given", "expected"),
     [
         (body(capacity={"storage": "0"}), ['spec.capacity[storage]: Invalid value: "0": must be greater than zero']),
-        (body(accessModes=["ReadWriteOncePod", "ReadWriteMany"]),
-         ["spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes"]),
+        (
+            body(accessModes=["ReadWriteOncePod", "ReadWriteMany"]),
+            ["spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes"],
+        ),
         (body({}), ["spec: Required value: must specify a volume type"]),
-        (body({"hostPath": {"path": "/"}, "nfs": {}}),
-         ["spec.nfs: Forbidden: may not specify more than 1 volume type"]),
+        (
+            body({"hostPath": {"path": "/"}, "nfs": {}}),
+            ["spec.nfs: Forbidden: may not specify more than 1 volume type"],
+        ),
         (body({"local": {"path": "/a"}}), ["spec.nodeAffinity: Required value: Local volume requires node affinity"]),
-        (body({"hostPath": {"path": "/a/.."}}, persistentVolumeReclaimPolicy="Recycle"),
-         ["spec.hostPath.path: Invalid value: \"/a/..\": must not contain '..'",
-          "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"]),
-        (body({"iscsi": {"targetPortal": "a", "iqn": "foo"}}),
-         ['spec.iscsi.iqn: Invalid value: "foo": must be valid format']),
-        (body({"csi": {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "a"}}}),
-         ["spec.csi.nodePublishSecretRef.namespace: Required value"]),
-        (body(volumeAttributesClassName="a"),
-         ["spec.csi: Required value: has to be specified when using volumeAttributesClassName"]),
-        ({**body(), "metadata": {"annotations": {"volume.beta.kubernetes.io/mount-options": "x"}}},
-         ["metadata.annotations.volume.beta.kubernetes.io/mount-options: Forbidden: "
-          "may not specify mount options for this volume type"]),
+        (
+            body({"hostPath": {"path": "/a/.."}}, persistentVolumeReclaimPolicy="Recycle"),
+            [
+                "spec.hostPath.path: Invalid value: \"/a/..\": must not contain '..'",
+                "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'",
+            ],
+        ),
+        (
+            body({"iscsi": {"targetPortal": "a", "iqn": "foo"}}),
+            ['spec.iscsi.iqn: Invalid value: "foo": must be valid format'],
+        ),
+        (
+            body({"csi": {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "a"}}}),
+            ["spec.csi.nodePublishSecretRef.namespace: Required value"],
+        ),
+        (
+            body(volumeAttributesClassName="a"),
+            ["spec.csi: Required value: has to be specified when using volumeAttributesClassName"],
+        ),
+        (
+            {**body(), "metadata": {"annotations": {"volume.beta.kubernetes.io/mount-options": "x"}}},
+            [
+                "metadata.annotations.volume.beta.kubernetes.io/mount-options: Forbidden: "
+                "may not specify mount options for this volume type"
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules(volumes: Any, given: dict[str, Any], expected: list[str]) -> None:
     assert volumes.errors(given) == expected
 
 
-def test_the_source_stays(volumes: Any) -> None:
+def test_volume_source_is_immutable(volumes: Any) -> None:
     old = volumes.created(body())
     assert volumes.put(old, body({"hostPath": {"path": "/y"}}))[1] == [
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n"
@@ -86,12 +104,13 @@ def test_affinity_may_only_move_to_general_labels(volumes: Any) -> None:
     ]
 
 
-def test_a_change_of_phase_is_dated(volumes: Any) -> None:
+def test_a_change_of_phase_sets_the_transition_time(volumes: Any) -> None:
     old = volumes.created(body())
     old["status"]["lastPhaseTransitionTime"] = "2025-01-01T00:00:00Z"
     assert volumes.put(old, {"status": {"phase": "Available"}}, "status")[0]["status"] == {
-        "phase": "Available", "lastPhaseTransitionTime": NOW,
-    }  # fmt: skip
+        "phase": "Available",
+        "lastPhaseTransitionTime": NOW,
+    }
     same = volumes.put(old, {"status": {"phase": "Pending", "message": "m"}}, "status")[0]["status"]
     assert same["lastPhaseTransitionTime"] == "2025-01-01T00:00:00Z"
 
@@ -109,9 +128,17 @@ def test_row(volumes: Any) -> None:
     claim = {"namespace": "a", "name": "b"}
     obj = volumes.created(body(accessModes=["ReadWriteMany", "ReadWriteOnce"], claimRef=claim))
     assert volumes.cells(obj) == {
-        "Name": "x", "Capacity": "1Gi", "Access Modes": "RWO,RWX", "Reclaim Policy": "Retain", "Status": "Pending",
-        "Claim": "a/b", "StorageClass": "", "VolumeAttributesClass": "<unset>", "Reason": "", "Age": "24h",
+        "Name": "x",
+        "Capacity": "1Gi",
+        "Access Modes": "RWO,RWX",
+        "Reclaim Policy": "Retain",
+        "Status": "Pending",
+        "Claim": "a/b",
+        "StorageClass": "",
+        "VolumeAttributesClass": "<unset>",
+        "Reason": "",
+        "Age": "24h",
         "VolumeMode": "Filesystem",
-    }  # fmt: skip
+    }
     obj["metadata"]["deletionTimestamp"] = NOW
     assert volumes.cells(obj)["Status"] == "Terminating"

@@ -12,8 +12,8 @@ def body(size: str = "1Gi", **spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def claims(life: Any) -> Any:
-    return life("v1", "PersistentVolumeClaim")
+def claims(lifecycle: Any) -> Any:
+    return lifecycle("v1", "PersistentVolumeClaim")
 
 
 def bound(claims: Any, **spec: Any) -> Any:
@@ -45,7 +45,7 @@ def test_data_sources_agree_or_are_dropped(claims: Any, spec: dict[str, Any], ke
         assert stored["dataSource"]["name"] == "a"
 
 
-def test_only_a_bound_claim_grows(claims: Any) -> None:
+def test_only_a_bound_claim_can_be_expanded(claims: Any) -> None:
     unbound = claims.created(body())
     [error] = claims.put(unbound, body("2Gi"))[1]
     assert error.startswith("spec: Forbidden: spec is immutable after creation except resources.requests and")
@@ -59,7 +59,7 @@ def test_only_a_bound_claim_grows(claims: Any) -> None:
     ]
 
 
-def test_binding_happens_once(claims: Any) -> None:
+def test_volume_name_can_be_set_once(claims: Any) -> None:
     assert claims.put(claims.created(body()), body(volumeName="v"))[1] == []
     assert claims.put(bound(claims), body(volumeName="w"))[1] != []
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 (messages stand on one line, as they are sent)
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +27,7 @@ def created(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def update(old: dict[str, Any], new: dict[str, Any], subresource: str = "") -> list[str]:
-    """What is said; `new` is prepared in place."""
+    """Return the errors of an update; `new` is prepared in place."""
     strategy = STRATEGY.subresources[subresource] if subresource else STRATEGY
     before = deepcopy(old)
     strategy.default(new)
@@ -65,13 +64,13 @@ def test_defaults_that_only_pods_get() -> None:
         ({"podIP": "1.1.1.1", "podIPs": [{"ip": "2.2.2.2"}]}, {"podIP": "1.1.1.1", "podIPs": [{"ip": "1.1.1.1"}]}),
     ],
 )
-def test_the_address_and_the_list_of_addresses_agree(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_pod_ip_and_pod_ips_agree(given: dict[str, Any], expected: dict[str, Any]) -> None:
     obj = {"metadata": {}, "spec": {"containers": []}, "status": given}
     STRATEGY.default(obj)
     assert obj["status"] == expected
 
 
-def test_a_new_pod_is_pending_whatever_its_creator_says() -> None:
+def test_a_new_pod_is_pending_regardless_of_its_given_status() -> None:
     obj = pod()
     obj["status"] = {"phase": "Running"}
     STRATEGY.prepare_for_create(obj, CTX)
@@ -79,11 +78,17 @@ def test_a_new_pod_is_pending_whatever_its_creator_says() -> None:
     assert obj["metadata"]["generation"] == 1
 
 
-def test_gates_show_in_the_status() -> None:
-    assert created(schedulingGates=[{"name": "g"}])["status"]["conditions"] == [{
-        "type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": "2026-01-02T03:04:05Z",
-        "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
-    }]  # fmt: skip
+def test_scheduling_gates_set_a_condition() -> None:
+    assert created(schedulingGates=[{"name": "g"}])["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+    ]
 
 
 def test_match_label_keys_become_part_of_the_selector() -> None:
@@ -130,20 +135,42 @@ def test_fields_of_features_that_are_off_are_dropped() -> None:
 @pytest.mark.parametrize(
     ("obj", "expected"),
     [
-        (pod({"image": " i"}), 'spec.containers[0].image: Invalid value: " i": must not have leading or trailing whitespace'),
-        (pod(ephemeralContainers=[{"name": "e", "image": "i"}]), "spec.ephemeralContainers: Forbidden: cannot be set on create"),
-        (pod(nodeName="n", schedulingGates=[{"name": "g"}]), "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"),
-        (pod(volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]}}]), "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set"),
-        (pod(meta={"annotations": {"controller.kubernetes.io/pod-deletion-cost": "+1"}}), 'metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+1": must be a 32bit integer'),
+        (
+            pod({"image": " i"}),
+            'spec.containers[0].image: Invalid value: " i": must not have leading or trailing whitespace',
+        ),
+        (
+            pod(ephemeralContainers=[{"name": "e", "image": "i"}]),
+            "spec.ephemeralContainers: Forbidden: cannot be set on create",
+        ),
+        (
+            pod(nodeName="n", schedulingGates=[{"name": "g"}]),
+            "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
+        ),
+        (
+            pod(
+                volumes=[
+                    {
+                        "name": "v",
+                        "projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]},
+                    }
+                ]
+            ),
+            "spec.volumes[0].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set",
+        ),
+        (
+            pod(meta={"annotations": {"controller.kubernetes.io/pod-deletion-cost": "+1"}}),
+            'metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+1": must be a 32bit integer',
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules_that_only_pods_have(obj: dict[str, Any], expected: str) -> None:
     errs: list[FieldError] = []
     STRATEGY.validate(obj, errs, CTX)
     assert [error.message() for error in errs] == [expected]
 
 
-def test_a_name_that_is_no_label_is_warned_about() -> None:
+def test_a_name_that_is_not_a_dns_label_causes_a_warning() -> None:
     found = STRATEGY.warnings_on_create(created(meta={"name": "a.b"}), CTX)
     assert found == [
         "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
@@ -166,7 +193,7 @@ def test_a_name_that_is_no_label_is_warned_about() -> None:
         ({"nodeName": "n"}, "Failed", None, 0),
     ],
 )
-def test_grace(fields: dict[str, Any], phase: str, requested: int | None, expected: int) -> None:
+def test_grace_period(fields: dict[str, Any], phase: str, requested: int | None, expected: int) -> None:
     obj = pod(**fields)
     obj["status"] = {"phase": phase}
     assert STRATEGY.grace_period(obj, requested) == expected
@@ -210,16 +237,32 @@ def test_a_refused_change_is_shown_as_a_difference() -> None:
     [
         ({}, {"activeDeadlineSeconds": 5}, None),
         ({"activeDeadlineSeconds": 9}, {"activeDeadlineSeconds": 5}, None),
-        ({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": 9}, "spec.activeDeadlineSeconds: Invalid value: 9: must be less than or equal to previous value"),
-        ({"tolerations": [{"key": "k", "operator": "Exists"}]}, {"tolerations": []}, "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"),
+        (
+            {"activeDeadlineSeconds": 5},
+            {"activeDeadlineSeconds": 9},
+            "spec.activeDeadlineSeconds: Invalid value: 9: must be less than or equal to previous value",
+        ),
+        (
+            {"tolerations": [{"key": "k", "operator": "Exists"}]},
+            {"tolerations": []},
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
+        ),
         ({}, {"tolerations": [{"key": "k", "operator": "Exists"}]}, None),
-        ({"schedulingGates": [{"name": "g"}]}, {"schedulingGates": [{"name": "g"}, {"name": "h"}]}, "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"),
+        (
+            {"schedulingGates": [{"name": "g"}]},
+            {"schedulingGates": [{"name": "g"}, {"name": "h"}]},
+            "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'",
+        ),
         ({"schedulingGates": [{"name": "g"}]}, {"schedulingGates": [{"name": "g"}], "nodeSelector": {"a": "b"}}, None),
-        ({"schedulingGates": [{"name": "g"}], "nodeSelector": {"a": "b"}}, {"nodeSelector": {"a": "c"}}, 'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)'),
+        (
+            {"schedulingGates": [{"name": "g"}], "nodeSelector": {"a": "b"}},
+            {"nodeSelector": {"a": "c"}},
+            'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)',
+        ),
         ({}, {"containers": []}, "spec.containers: Forbidden: pod updates may not add or remove containers"),
     ],
-)  # fmt: skip
-def test_what_may_change(before: dict[str, Any], after: dict[str, Any], expected: str | None) -> None:
+)
+def test_mutable_fields(before: dict[str, Any], after: dict[str, Any], expected: str | None) -> None:
     old = created(**before)
     new = deepcopy(old)
     new["spec"].update(after)
@@ -227,7 +270,7 @@ def test_what_may_change(before: dict[str, Any], after: dict[str, Any], expected
     assert (expected in found) if expected else not found
 
 
-def test_a_gated_pod_may_be_steered_to_fewer_nodes_only() -> None:
+def test_node_affinity_of_a_gated_pod_may_only_narrow() -> None:
     def affinity(*expressions: str) -> dict[str, Any]:
         terms = [{"matchExpressions": [{"key": key, "operator": "Exists"} for key in expressions]}]
         return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
@@ -240,7 +283,7 @@ def test_a_gated_pod_may_be_steered_to_fewer_nodes_only() -> None:
 
 
 @pytest.mark.parametrize("subresource", ["", "status"])
-def test_mirror_and_app_armor_annotations_stay(subresource: str) -> None:
+def test_mirror_and_app_armor_annotations_are_immutable(subresource: str) -> None:
     old = created(meta={"annotations": {"kubernetes.io/config.mirror": "x"}}, nodeName="n")
     new = deepcopy(old)
     new["metadata"]["annotations"] = {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}
@@ -253,7 +296,7 @@ def test_mirror_and_app_armor_annotations_stay(subresource: str) -> None:
 # -- ephemeral containers ---------------------------------------------------------------------------------------------
 
 
-def test_ephemeral_containers_are_added_and_then_stay() -> None:
+def test_ephemeral_containers_can_only_be_added() -> None:
     old = created(meta={"labels": {"a": "b"}})
     new = changed(old, {"image": "other"}, ephemeralContainers=[{"name": "e", "image": "i", "resources": {}}])
     new["metadata"]["labels"] = {}
@@ -273,7 +316,7 @@ def test_ephemeral_containers_are_added_and_then_stay() -> None:
     assert '- "TTY": false,\n+ "TTY": true,\n' in text
 
 
-def test_ephemeral_containers_are_no_workload() -> None:
+def test_rules_of_ephemeral_containers() -> None:
     old = created()
     container = {"name": "c", "image": "i", "ports": [{"containerPort": 1}], "targetContainerName": "x"}
     assert update(old, changed(old, ephemeralContainers=[container]), "ephemeralcontainers") == [
@@ -295,10 +338,19 @@ def resized(old: dict[str, Any], **resources: Any) -> dict[str, Any]:
     [
         ({"requests": {"cpu": "2"}}, []),
         ({"requests": {"cpu": "1", "memory": "1Gi"}}, []),
-        ({}, ["spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing", "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"]),
-        ({"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}}, ["spec: Forbidden: only cpu and memory resources are mutable"]),
+        (
+            {},
+            [
+                'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+                "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
+            ],
+        ),
+        (
+            {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}},
+            ["spec: Forbidden: only cpu and memory resources are mutable"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_resize(after: dict[str, Any], expected: list[str]) -> None:
     old = created({"resources": {"requests": {"cpu": "1"}}})
     new = resized(old, **after)
@@ -306,7 +358,7 @@ def test_resize(after: dict[str, Any], expected: list[str]) -> None:
     assert new["spec"]["containers"][0]["image"] == "i"
 
 
-def test_resize_needs_a_node_that_can() -> None:
+def test_resize_requires_a_capable_node() -> None:
     old = created({"resources": {"requests": {"cpu": "1"}}})
     old["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {}}}]
     assert update(old, resized(old, requests={"cpu": "2"}), "resize") == [

@@ -46,7 +46,7 @@ def test_validate_binding(target: dict[str, Any], expected: list[str]) -> None:
         (pod(schedulingGates=[{"name": "g"}]), "pod p has non-empty .spec.schedulingGates"),
     ],
 )
-def test_refusals(obj: dict[str, Any], expected: str) -> None:
+def test_binding_refusals(obj: dict[str, Any], expected: str) -> None:
     assert binding_refusal(obj) == expected
 
 
@@ -61,7 +61,7 @@ def test_bound() -> None:
     assert old["spec"] == {} and old["status"]["nominatedNodeName"] == "m"
 
 
-def test_a_condition_keeps_its_time_while_its_value_stays() -> None:
+def test_transition_time_changes_only_with_the_status() -> None:
     earlier = {**SCHEDULED, "lastTransitionTime": "2025-01-01T00:00:00Z"}
     old = pod(status={"phase": "Pending", "conditions": [earlier]})
     assert bound(old, {"target": {"name": "n"}}, NOW)["status"]["conditions"] == [earlier]
@@ -73,5 +73,5 @@ def test_evicted() -> None:
 
 
 @pytest.mark.parametrize(("phase", "expected"), [("Pending", True), ("Succeeded", True), ("Running", False)])
-def test_who_needs_no_budget(phase: str, expected: bool) -> None:
+def test_pods_that_ignore_disruption_budgets(phase: str, expected: bool) -> None:
     assert ignores_disruption_budget(pod(status={"phase": phase})) is expected

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 (messages stand on one line, as they are sent)
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,18 +30,79 @@ INIT = [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}]
         ({"phase": "Pending"}, {}, "0/1", "Pending"),
         ({"phase": "Failed", "reason": "Evicted"}, {}, "0/1", "Evicted"),
         ({"phase": "Running", "containerStatuses": [of({"running": {}}, ready=True)]}, {}, "1/1", "Running"),
-        ({"phase": "Running", "containerStatuses": [of({"waiting": {"reason": "CrashLoopBackOff"}})]}, {}, "0/1", "CrashLoopBackOff"),
+        (
+            {"phase": "Running", "containerStatuses": [of({"waiting": {"reason": "CrashLoopBackOff"}})]},
+            {},
+            "0/1",
+            "CrashLoopBackOff",
+        ),
         ({"phase": "Failed", "containerStatuses": [of({"terminated": {"exitCode": 3}})]}, {}, "0/1", "ExitCode:3"),
-        ({"phase": "Failed", "containerStatuses": [of({"terminated": {"signal": 9, "exitCode": 137}})]}, {}, "0/1", "Signal:9"),
-        ({"phase": "Succeeded", "containerStatuses": [of({"terminated": {"reason": "Completed"}})]}, {}, "0/1", "Completed"),
-        ({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [of({"terminated": {"reason": "Completed"}}), of({"running": {}}, ready=True)]}, {}, "1/1", "Running"),
-        ({"phase": "Running", "containerStatuses": [of({"terminated": {"reason": "Completed"}}), of({"running": {}}, ready=True)]}, {}, "1/1", "NotReady"),
-        ({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}, {}, "0/1", "SchedulingGated"),
-        ({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"running": {}}}]}, {"initContainers": INIT}, "0/2", "Init:0/2"),
-        ({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}, {"initContainers": INIT}, "0/2", "Init:Error"),
-        ({"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"terminated": {}}}, {"name": "s", "state": {"running": {}}, "started": True, "ready": True}]}, {"initContainers": INIT}, "1/2", "Pending"),
+        (
+            {"phase": "Failed", "containerStatuses": [of({"terminated": {"signal": 9, "exitCode": 137}})]},
+            {},
+            "0/1",
+            "Signal:9",
+        ),
+        (
+            {"phase": "Succeeded", "containerStatuses": [of({"terminated": {"reason": "Completed"}})]},
+            {},
+            "0/1",
+            "Completed",
+        ),
+        (
+            {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [of({"terminated": {"reason": "Completed"}}), of({"running": {}}, ready=True)],
+            },
+            {},
+            "1/1",
+            "Running",
+        ),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [of({"terminated": {"reason": "Completed"}}), of({"running": {}}, ready=True)],
+            },
+            {},
+            "1/1",
+            "NotReady",
+        ),
+        (
+            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]},
+            {},
+            "0/1",
+            "SchedulingGated",
+        ),
+        (
+            {"phase": "Pending", "initContainerStatuses": [{"name": "i", "state": {"running": {}}}]},
+            {"initContainers": INIT},
+            "0/2",
+            "Init:0/2",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}],
+            },
+            {"initContainers": INIT},
+            "0/2",
+            "Init:Error",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "initContainerStatuses": [
+                    {"name": "i", "state": {"terminated": {}}},
+                    {"name": "s", "state": {"running": {}}, "started": True, "ready": True},
+                ],
+            },
+            {"initContainers": INIT},
+            "1/2",
+            "Pending",
+        ),
     ],
-)  # fmt: skip
+)
 def test_ready_and_status(status: dict[str, Any], spec: dict[str, Any], ready: str, shown: str) -> None:
     found = cells(status, **spec)
     assert (found["Ready"], found["Status"]) == (ready, shown)
@@ -58,10 +118,14 @@ def test_terminating() -> None:
 def test_the_rest() -> None:
     ended = {"terminated": {"finishedAt": "2026-01-01T00:50:00Z"}}
     found = cells(
-        {"podIPs": [{"ip": "1.1.1.1"}], "conditions": [{"type": "g", "status": "True"}],
-         "containerStatuses": [of({"running": {}}, restartCount=2, lastState=ended)]},
-        nodeName="n1", readinessGates=[{"conditionType": "g"}, {"conditionType": "h"}],
-    )  # fmt: skip
+        {
+            "podIPs": [{"ip": "1.1.1.1"}],
+            "conditions": [{"type": "g", "status": "True"}],
+            "containerStatuses": [of({"running": {}}, restartCount=2, lastState=ended)],
+        },
+        nodeName="n1",
+        readinessGates=[{"conditionType": "g"}, {"conditionType": "h"}],
+    )
     assert found["Restarts"] == "2 (10m ago)"
     assert found["Age"] == "60m"
     assert (found["IP"], found["Node"], found["Nominated Node"]) == ("1.1.1.1", "n1", "<none>")
@@ -69,6 +133,6 @@ def test_the_rest() -> None:
     assert [column.priority for column in STRATEGY.columns] == [0] * 5 + [1] * 4
 
 
-def test_a_pod_that_is_done_says_so_beside_its_row() -> None:
+def test_a_completed_pod_has_a_row_condition() -> None:
     assert STRATEGY.row_conditions({"status": {"phase": "Running"}}) == []
     assert STRATEGY.row_conditions({"status": {"phase": "Failed"}})[0]["message"] == "The pod failed."

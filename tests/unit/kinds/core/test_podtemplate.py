@@ -22,7 +22,7 @@ def test_columns() -> None:
     assert [column.cell(template(), CTX.now) for column in STRATEGY.columns] == ["t", "a,b", "i:1,j:2", "x=y"]
 
 
-def test_rules_and_warnings_stand_at_the_template() -> None:
+def test_errors_and_warnings_have_the_path_of_the_template() -> None:
     obj = template(restartPolicy="X", nodeSelector={"beta.kubernetes.io/os": "l"})
     errs: list[FieldError] = []
     STRATEGY.validate(obj, errs, CTX)
@@ -31,7 +31,7 @@ def test_rules_and_warnings_stand_at_the_template() -> None:
     assert STRATEGY.warnings_on_update(obj, obj, CTX) == []
 
 
-def test_an_update_may_keep_what_was_stored() -> None:
+def test_an_update_may_retain_stored_invalid_values() -> None:
     old = template(hostUsers=False, hostNetwork=True)
     errs: list[FieldError] = []
     STRATEGY.validate_update(old, old, errs, CTX)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from setpoint.kinds.core.quota_usage import meter, scopes_of
+from setpoint.meta.objects import Obj
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-Obj = dict[str, Any]
 
 
 def usage(plural: str, obj: Obj, group: str = "") -> dict[str, str]:
@@ -19,17 +19,24 @@ def usage(plural: str, obj: Obj, group: str = "") -> dict[str, str]:
 
 def pod(status: Obj | None = None, **metadata: Any) -> Obj:
     resources = {
-        "requests": {"cpu": "1", "example.com/gpu": "2", "hugepages-2Mi": "4Mi"}, "limits": {"memory": "1Gi"},
-    }  # fmt: skip
+        "requests": {"cpu": "1", "example.com/gpu": "2", "hugepages-2Mi": "4Mi"},
+        "limits": {"memory": "1Gi"},
+    }
     spec = {"containers": [{"name": "c", "resources": resources}]}
     return {"metadata": metadata, "spec": spec, "status": status or {}}
 
 
 def test_a_pod_uses_what_it_requests() -> None:
     assert usage("pods", pod()) == {
-        "count/pods": "1", "pods": "1", "cpu": "1", "requests.cpu": "1", "limits.memory": "1Gi",
-        "requests.example.com/gpu": "2", "hugepages-2Mi": "4Mi", "requests.hugepages-2Mi": "4Mi",
-    }  # fmt: skip
+        "count/pods": "1",
+        "pods": "1",
+        "cpu": "1",
+        "requests.cpu": "1",
+        "limits.memory": "1Gi",
+        "requests.example.com/gpu": "2",
+        "hugepages-2Mi": "4Mi",
+        "requests.hugepages-2Mi": "4Mi",
+    }
 
 
 @pytest.mark.parametrize(
@@ -40,11 +47,11 @@ def test_a_pod_uses_what_it_requests() -> None:
         pod(deletionTimestamp="2025-12-31T23:59:00Z", deletionGracePeriodSeconds=30),
     ],
 )
-def test_a_pod_that_is_done_only_counts(done: Obj) -> None:
+def test_a_completed_pod_counts_only_as_an_object(done: Obj) -> None:
     assert usage("pods", done) == {"count/pods": "1"}
 
 
-def test_a_pod_that_ends_is_charged_until_its_time_is_up() -> None:
+def test_a_terminating_pod_is_charged_until_its_deadline() -> None:
     assert "cpu" in usage("pods", pod(deletionTimestamp="2025-12-31T23:59:50Z", deletionGracePeriodSeconds=30))
 
 
@@ -60,8 +67,11 @@ def test_a_pod_that_ends_is_charged_until_its_time_is_up() -> None:
 def test_services(spec: Obj, node_ports: str, balancers: str) -> None:
     obj = {"metadata": {}, "spec": {"ports": [{"port": 1, "nodePort": 30000}, {"port": 2}], **spec}}
     assert usage("services", obj) == {
-        "count/services": "1", "services": "1", "services.nodeports": node_ports, "services.loadbalancers": balancers,
-    }  # fmt: skip
+        "count/services": "1",
+        "services": "1",
+        "services.nodeports": node_ports,
+        "services.loadbalancers": balancers,
+    }
 
 
 def test_claims_count_in_whole_bytes_and_by_class() -> None:
@@ -77,12 +87,14 @@ def test_claims_count_in_whole_bytes_and_by_class() -> None:
     assert usage("persistentvolumeclaims", obj)["requests.storage"] == "1Gi"
 
 
-def test_devices_count_at_their_worst() -> None:
+def test_device_requests_count_with_their_maximum() -> None:
     exact = {"exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}
-    choices = {"firstAvailable": [
-        {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3},
-        {"deviceClassName": "fpga", "allocationMode": "All"},
-    ]}  # fmt: skip
+    choices = {
+        "firstAvailable": [
+            {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3},
+            {"deviceClassName": "fpga", "allocationMode": "All"},
+        ]
+    }
     obj = {"metadata": {}, "spec": {"devices": {"requests": [exact, choices]}}}
     assert usage("resourceclaims", obj, "resource.k8s.io") == {
         "count/resourceclaims.resource.k8s.io": "1",
@@ -114,11 +126,17 @@ def test_names_of_quotas(plural: str, name: str, measured: bool) -> None:
 @pytest.mark.parametrize(
     ("operator", "values", "given", "selected"),
     [
-        ("Exists", [], "a", True), ("Exists", [], "", False), ("DoesNotExist", [], "", True),
-        ("In", ["a"], "a", True), ("In", ["a"], "b", False), ("In", ["a"], "", False),
-        ("NotIn", ["a"], "b", True), ("NotIn", ["a"], "a", False), ("NotIn", ["a"], "", True),
+        ("Exists", [], "a", True),
+        ("Exists", [], "", False),
+        ("DoesNotExist", [], "", True),
+        ("In", ["a"], "a", True),
+        ("In", ["a"], "b", False),
+        ("In", ["a"], "", False),
+        ("NotIn", ["a"], "b", True),
+        ("NotIn", ["a"], "a", False),
+        ("NotIn", ["a"], "", True),
     ],
-)  # fmt: skip
+)
 def test_scopes_of_priority(operator: str, values: list[str], given: str, selected: bool) -> None:
     found = meter("", "pods")
     assert found is not None

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
-TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+from setpoint.meta.objects import Obj
+
+TEMPLATE: Obj = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
 @pytest.fixture
-def controllers(life: Any) -> Any:
-    return life("v1", "ReplicationController")
+def controllers(lifecycle: Any) -> Any:
+    return lifecycle("v1", "ReplicationController")
 
 
-def test_labels_of_the_template_are_enough(controllers: Any) -> None:
+def test_selector_and_labels_default_to_those_of_the_template(controllers: Any) -> None:
     obj = controllers.created({"spec": {"template": TEMPLATE}})
     assert obj["spec"]["selector"] == obj["metadata"]["labels"] == {"a": "b"}
     assert obj["spec"]["replicas"] == 1
@@ -25,14 +27,20 @@ def test_labels_of_the_template_are_enough(controllers: Any) -> None:
     ("spec", "expected"),
     [
         ({}, ["spec.selector: Required value", "spec.template: Required value"]),
-        ({"template": TEMPLATE, "selector": {"x": "y"}},
-         ['spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`']),
-        ({"template": TEMPLATE, "replicas": -1},
-         ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]),
-        ({"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}},
-         ['spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"']),
+        (
+            {"template": TEMPLATE, "selector": {"x": "y"}},
+            ['spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`'],
+        ),
+        (
+            {"template": TEMPLATE, "replicas": -1},
+            ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
+        ),
+        (
+            {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}},
+            ['spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'],
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules(controllers: Any, spec: dict[str, Any], expected: list[str]) -> None:
     assert controllers.errors({"spec": spec}) == expected
 
@@ -48,6 +56,12 @@ def test_status(controllers: Any) -> None:
 def test_row(controllers: Any) -> None:
     row = controllers.cells(controllers.created({"spec": {"template": TEMPLATE, "replicas": 3}}))
     assert row == {
-        "Name": "x", "Desired": 3, "Current": 0, "Ready": 0, "Age": "24h", "Containers": "c", "Images": "i",
+        "Name": "x",
+        "Desired": 3,
+        "Current": 0,
+        "Ready": 0,
+        "Age": "24h",
+        "Containers": "c",
+        "Images": "i",
         "Selector": "a=b",
-    }  # fmt: skip
+    }

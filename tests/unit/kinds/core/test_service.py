@@ -23,12 +23,12 @@ def body(**spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def services(life: Any) -> Any:
-    return life("v1", "Service")
+def services(lifecycle: Any) -> Any:
+    return lifecycle("v1", "Service")
 
 
 def stored(services: Any, **spec: Any) -> Any:
-    """As it is after allocation in a cluster with IPv4 only."""
+    """Return a Service as it is stored after allocation in a cluster with IPv4 only."""
     obj = services.decoded(body(**spec))
     normalize_cluster_ips(obj, None)
     assert init_ip_families(obj, None, ("IPv4",)) == []
@@ -60,27 +60,47 @@ def test_defaults(services: Any) -> None:
     ("spec", "expected"),
     [
         ({"ports": []}, ["spec.ports: Required value"]),
-        ({"ports": [{"port": 1}, {"port": 2}]},
-         ["spec.ports[0].name: Required value", "spec.ports[1].name: Required value"]),
-        ({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 1}]},
-         ['spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":1,'
-          '"TargetPort":0,"NodePort":0}']),
-        ({"sessionAffinity": "X"},
-         ['spec.sessionAffinity: Unsupported value: "X": supported values: "ClientIP", "None"']),
-        ({"externalTrafficPolicy": "Local"},
-         ['spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services']),
-        ({"loadBalancerClass": "a/b"},
-         ["spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"]),
-        ({"type": "LoadBalancer", "loadBalancerSourceRanges": [" 10.0.0.0/8 ", "x"]},
-         ['spec.LoadBalancerSourceRanges[1]: Invalid value: "x": '
-          "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]),
-        ({"trafficDistribution": "X"},
-         ['spec.trafficDistribution: Unsupported value: "X": '
-          'supported values: "PreferClose", "PreferSameZone", "PreferSameNode"']),
+        (
+            {"ports": [{"port": 1}, {"port": 2}]},
+            ["spec.ports[0].name: Required value", "spec.ports[1].name: Required value"],
+        ),
+        (
+            {"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 1}]},
+            [
+                'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":1,'
+                '"TargetPort":0,"NodePort":0}'
+            ],
+        ),
+        (
+            {"sessionAffinity": "X"},
+            ['spec.sessionAffinity: Unsupported value: "X": supported values: "ClientIP", "None"'],
+        ),
+        (
+            {"externalTrafficPolicy": "Local"},
+            ['spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services'],
+        ),
+        (
+            {"loadBalancerClass": "a/b"},
+            ["spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"],
+        ),
+        (
+            {"type": "LoadBalancer", "loadBalancerSourceRanges": [" 10.0.0.0/8 ", "x"]},
+            [
+                'spec.LoadBalancerSourceRanges[1]: Invalid value: "x": '
+                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            ],
+        ),
+        (
+            {"trafficDistribution": "X"},
+            [
+                'spec.trafficDistribution: Unsupported value: "X": '
+                'supported values: "PreferClose", "PreferSameZone", "PreferSameNode"'
+            ],
+        ),
         ({"type": "ExternalName"}, ["spec.externalName: Required value"]),
         ({"type": "ExternalName", "externalName": "a.b."}, []),
     ],
-)  # fmt: skip
+)
 def test_rules(services: Any, spec: dict[str, Any], expected: list[str]) -> None:
     assert services.errors(body(**spec)) == expected
 
@@ -106,28 +126,38 @@ def test_families(services: Any, spec: dict[str, Any], families: tuple[str, ...]
     ("spec", "expected"),
     [
         ({"ipFamilies": ["IPv6"]}, 'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster'),
-        ({"ipFamilyPolicy": "RequireDualStack"},
-         'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": '
-         "this cluster is not configured for dual-stack services"),
-        ({"clusterIP": "fd00::1"},
-         'spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster'),
-        ({"ipFamilies": ["IPv4", "IPv6"]},
-         'spec.ipFamilyPolicy: Invalid value: "SingleStack": '
-         "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"),
-        ({"clusterIPs": ["10.0.0.1"]},
-         'spec.clusterIPs: Invalid value: ["10.0.0.1"]: must be empty when `clusterIP` is not specified'),
-        ({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "10.0.0.2"]},
-         'spec.clusterIPs: Invalid value: ["10.0.0.1","10.0.0.2"]: '
-         "may specify no more than one IP for each IP family"),
+        (
+            {"ipFamilyPolicy": "RequireDualStack"},
+            'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": '
+            "this cluster is not configured for dual-stack services",
+        ),
+        (
+            {"clusterIP": "fd00::1"},
+            'spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster',
+        ),
+        (
+            {"ipFamilies": ["IPv4", "IPv6"]},
+            'spec.ipFamilyPolicy: Invalid value: "SingleStack": '
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
+        ),
+        (
+            {"clusterIPs": ["10.0.0.1"]},
+            'spec.clusterIPs: Invalid value: ["10.0.0.1"]: must be empty when `clusterIP` is not specified',
+        ),
+        (
+            {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "10.0.0.2"]},
+            'spec.clusterIPs: Invalid value: ["10.0.0.1","10.0.0.2"]: '
+            "may specify no more than one IP for each IP family",
+        ),
     ],
-)  # fmt: skip
-def test_families_a_cluster_does_not_have(services: Any, spec: dict[str, Any], expected: str) -> None:
+)
+def test_unavailable_ip_families_are_rejected(services: Any, spec: dict[str, Any], expected: str) -> None:
     obj = services.decoded(body(**spec))
     normalize_cluster_ips(obj, None)
     assert [error.message() for error in init_ip_families(obj, None, ("IPv4",))] == [expected]
 
 
-def test_the_same_manifest_again_changes_nothing(services: Any) -> None:
+def test_applying_the_same_manifest_again_changes_nothing(services: Any) -> None:
     old = stored(services, type="LoadBalancer", externalTrafficPolicy="Local")
     obj = services.decoded(body(type="LoadBalancer", externalTrafficPolicy="Local"))
     patch_allocated_values(obj, old)
@@ -141,11 +171,14 @@ def test_the_same_manifest_again_changes_nothing(services: Any) -> None:
     ("before", "after", "dropped"),
     [
         ("ClusterIP", "ExternalName", {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}),
-        ("LoadBalancer", "ClusterIP",
-         {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "healthCheckNodePort", "loadBalancerClass"}),
+        (
+            "LoadBalancer",
+            "ClusterIP",
+            {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "healthCheckNodePort", "loadBalancerClass"},
+        ),
     ],
-)  # fmt: skip
-def test_a_change_of_type_drops_what_the_new_one_cannot_have(
+)
+def test_a_change_of_type_drops_fields_of_the_old_type(
     services: Any, before: str, after: str, dropped: set[str]
 ) -> None:
     extra = {"externalTrafficPolicy": "Local", "loadBalancerClass": "a/b"} if before == "LoadBalancer" else {}
@@ -162,14 +195,14 @@ def test_a_change_of_type_drops_what_the_new_one_cannot_have(
     assert "nodePort" not in obj["spec"]["ports"][0]
 
 
-def test_the_address_stays(services: Any) -> None:
+def test_cluster_ip_is_immutable(services: Any) -> None:
     old = stored(services)
     changed = deepcopy(old)
     changed["spec"].update(clusterIP="10.0.0.9", clusterIPs=["10.0.0.9"])
     assert services.put(old, changed)[1] == ['spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set']
 
 
-def test_addresses_come_and_go_with_the_type(services: Any) -> None:
+def test_cluster_ips_depend_on_the_type(services: Any) -> None:
     old = stored(services, type="ExternalName", externalName="a.b")
     obj = services.decoded(body())
     patch_allocated_values(obj, old)
@@ -191,7 +224,7 @@ def test_status(services: Any) -> None:
     ]
 
 
-def test_old_services_are_shown_whole() -> None:
+def test_old_services_get_defaults_on_read() -> None:
     obj: dict[str, Any] = {"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1"}}
     default_on_read(obj, "IPv4")
     assert obj["spec"]["clusterIPs"] == ["10.0.0.1"]
@@ -212,9 +245,14 @@ def test_warnings(services: Any) -> None:
 def test_row(services: Any) -> None:
     obj = stored(services, type="LoadBalancer", externalIPs=["9.9.9.9"])
     assert services.cells(obj) == {
-        "Name": "x", "Type": "LoadBalancer", "Cluster-IP": "10.0.0.7", "External-IP": "9.9.9.9",
-        "Port(s)": "80:30000/TCP", "Age": "<unknown>", "Selector": "a=b",
-    }  # fmt: skip
+        "Name": "x",
+        "Type": "LoadBalancer",
+        "Cluster-IP": "10.0.0.7",
+        "External-IP": "9.9.9.9",
+        "Port(s)": "80:30000/TCP",
+        "Age": "<unknown>",
+        "Selector": "a=b",
+    }
     obj["status"] = {"loadBalancer": {"ingress": [{"ip": "2.2.2.2"}, {"hostname": "a.b"}]}}
     assert services.cells(obj)["External-IP"] == "2.2.2.2,a.b,9.9.9.9"
     assert services.cells(stored(services, type="LoadBalancer"))["External-IP"] == "<pending>"

@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture
-def slices(life: Any) -> Any:
-    return life("discovery.k8s.io/v1", "EndpointSlice")
+def slices(lifecycle: Any) -> Any:
+    return lifecycle("discovery.k8s.io/v1", "EndpointSlice")
 
 
 def body(*addresses: str, kind: str = "IPv4", **more: Any) -> dict[str, Any]:
@@ -23,36 +23,54 @@ def test_ports_have_names_and_protocols(slices: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (body(kind="IPv5"),
-         ['addressType: Unsupported value: "IPv5": supported values: "FQDN", "IPv4", "IPv6"',
-          "endpoints[0].addresses: Required value"]),
+        (
+            body(kind="IPv5"),
+            [
+                'addressType: Unsupported value: "IPv5": supported values: "FQDN", "IPv4", "IPv6"',
+                "endpoints[0].addresses: Required value",
+            ],
+        ),
         (body("2001:db8::1"), ['endpoints[0].addresses: Invalid value: "2001:db8::1": must be an IPv4 address']),
-        (body("127.0.0.1"),
-         ['endpoints[0].addresses[0]: Invalid value: "127.0.0.1": '
-          "may not be in the loopback range (127.0.0.0/8, ::1/128)"]),
-        (body("2001:DB8::1", kind="IPv6"),
-         ['endpoints[0].addresses[0]: Invalid value: "2001:DB8::1": must be in canonical form ("2001:db8::1")']),
-        (body("a", kind="FQDN"),
-         ['endpoints[0].addresses[0]: Invalid value: "a": '
-          "should be a domain with at least two segments separated by dots"]),
-        (body(*(f"10.0.0.{n}" for n in range(101))),
-         ["endpoints[0].addresses: Too many: 101: must have at most 100 items"]),
+        (
+            body("127.0.0.1"),
+            [
+                'endpoints[0].addresses[0]: Invalid value: "127.0.0.1": '
+                "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+            ],
+        ),
+        (
+            body("2001:DB8::1", kind="IPv6"),
+            ['endpoints[0].addresses[0]: Invalid value: "2001:DB8::1": must be in canonical form ("2001:db8::1")'],
+        ),
+        (
+            body("a", kind="FQDN"),
+            [
+                'endpoints[0].addresses[0]: Invalid value: "a": '
+                "should be a domain with at least two segments separated by dots"
+            ],
+        ),
+        (
+            body(*(f"10.0.0.{n}" for n in range(101))),
+            ["endpoints[0].addresses: Too many: 101: must have at most 100 items"],
+        ),
         (body("10.0.0.1", ports=[{"port": 1}, {"port": 2}]), ['ports[1].name: Duplicate value: ""']),
-        ({"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}] * 1001},
-         ["endpoints: Too many: 1001: must have at most 1000 items"]),
+        (
+            {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}] * 1001},
+            ["endpoints: Too many: 1001: must have at most 1000 items"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules(slices: Any, given: dict[str, Any], expected: list[str]) -> None:
     assert slices.errors(given) == expected
 
 
-def test_the_type_stays(slices: Any) -> None:
+def test_address_type_is_immutable(slices: Any) -> None:
     old = slices.created(body("10.0.0.1"))
     errors = slices.put(old, {**old, "addressType": "IPv6"})[1]
     assert errors == ["addressType: Invalid value: null: field is immutable"]
 
 
-def test_labels_count_as_content(slices: Any) -> None:
+def test_changed_labels_increment_the_generation(slices: Any) -> None:
     old = slices.created(body("10.0.0.1"))
     old["metadata"]["generation"] = 4
     labelled = {**body("10.0.0.1"), "metadata": {"labels": {"a": "b"}}}
@@ -60,7 +78,7 @@ def test_labels_count_as_content(slices: Any) -> None:
     assert "generation" not in slices.put(old, body("10.0.0.1"))[0]["metadata"]
 
 
-def test_topology_cannot_be_written(slices: Any) -> None:
+def test_deprecated_topology_is_dropped(slices: Any) -> None:
     given = body("10.0.0.1")
     given["endpoints"][0]["deprecatedTopology"] = {"kubernetes.io/hostname": "n"}
     assert slices.created(given)["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]

@@ -9,28 +9,36 @@ from setpoint.kinds.events.event import from_core, to_core
 TIME = "2029-12-31T00:00:00.000000Z"
 META = {"name": "x", "namespace": "ns"}
 NEW = {
-    "kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": META,
-    "regarding": {"namespace": "ns", "kind": "Pod", "name": "p"}, "eventTime": TIME, "type": "Normal", "reason": "R",
-    "reportingController": "a.b/c", "reportingInstance": "i", "action": "A", "note": "hello",
-}  # fmt: skip
+    "kind": "Event",
+    "apiVersion": "events.k8s.io/v1",
+    "metadata": META,
+    "regarding": {"namespace": "ns", "kind": "Pod", "name": "p"},
+    "eventTime": TIME,
+    "type": "Normal",
+    "reason": "R",
+    "reportingController": "a.b/c",
+    "reportingInstance": "i",
+    "action": "A",
+    "note": "hello",
+}
 
 
 @pytest.fixture
-def core_events(life: Any) -> Any:
-    return life("v1", "Event")
+def core_events(lifecycle: Any) -> Any:
+    return lifecycle("v1", "Event")
 
 
 @pytest.fixture
-def events(life: Any) -> Any:
-    return life("events.k8s.io/v1", "Event")
+def events(lifecycle: Any) -> Any:
+    return lifecycle("events.k8s.io/v1", "Event")
 
 
 def untyped(obj: dict[str, Any]) -> dict[str, Any]:
-    """Without kind and apiVersion, as objects are stored."""
+    """Return the object without kind and apiVersion, as objects are stored."""
     return {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
 
 
-def test_two_views_of_one_event(core_events: Any, events: Any) -> None:
+def test_conversion_between_both_event_versions(core_events: Any, events: Any) -> None:
     new = untyped(events.created({**NEW, "series": {"count": 2, "lastObservedTime": TIME}}))
     core = to_core(new)
     assert core == core_events.decoded(core)  # every field that v1 always writes is there, in its place
@@ -40,12 +48,20 @@ def test_two_views_of_one_event(core_events: Any, events: Any) -> None:
     assert list(from_core(core)) == list(new)
 
 
-def test_an_old_event_in_the_new_view(core_events: Any, events: Any) -> None:
-    old = untyped(core_events.created({
-        "kind": "Event", "apiVersion": "v1", "metadata": META,
-        "involvedObject": {"namespace": "ns"}, "count": 3, "source": {"component": "c"},
-        "firstTimestamp": "2026-01-01T00:00:00Z",
-    }))  # fmt: skip
+def test_a_v1_event_converted_to_events_v1(core_events: Any, events: Any) -> None:
+    old = untyped(
+        core_events.created(
+            {
+                "kind": "Event",
+                "apiVersion": "v1",
+                "metadata": META,
+                "involvedObject": {"namespace": "ns"},
+                "count": 3,
+                "source": {"component": "c"},
+                "firstTimestamp": "2026-01-01T00:00:00Z",
+            }
+        )
+    )
     new = from_core(old)
     assert new == events.decoded(new)
     assert new["deprecatedCount"] == 3 and new["deprecatedSource"] == {"component": "c"}
@@ -57,18 +73,26 @@ def test_an_old_event_in_the_new_view(core_events: Any, events: Any) -> None:
     ("body", "expected"),
     [
         ({"involvedObject": {"namespace": "ns"}}, []),
-        ({"involvedObject": {"namespace": "other"}},
-         ['involvedObject.namespace: Invalid value: "other": does not match event.namespace']),
-        ({"involvedObject": {"namespace": "ns"}, "eventTime": TIME},
-         ["reportingComponent: Required value",
-          'reportingComponent: Invalid value: "": name part must be non-empty',
-          'reportingComponent: Invalid value: "": name part must consist of alphanumeric characters, '
-          "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
-          "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
-          "reportingInstance: Required value", "action: Required value", "reason: Required value"]),
+        (
+            {"involvedObject": {"namespace": "other"}},
+            ['involvedObject.namespace: Invalid value: "other": does not match event.namespace'],
+        ),
+        (
+            {"involvedObject": {"namespace": "ns"}, "eventTime": TIME},
+            [
+                "reportingComponent: Required value",
+                'reportingComponent: Invalid value: "": name part must be non-empty',
+                'reportingComponent: Invalid value: "": name part must consist of alphanumeric characters, '
+                "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
+                "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+                "reportingInstance: Required value",
+                "action: Required value",
+                "reason: Required value",
+            ],
+        ),
     ],
-)  # fmt: skip
-def test_old_rules(core_events: Any, body: dict[str, Any], expected: list[str]) -> None:
+)
+def test_rules_of_v1(core_events: Any, body: dict[str, Any], expected: list[str]) -> None:
     assert core_events.errors({**body, "metadata": META}) == expected
 
 
@@ -85,11 +109,11 @@ def test_old_rules(core_events: Any, body: dict[str, Any], expected: list[str]) 
         ({"note": "x" * 1025}, ['message: Invalid value: "": can have at most 1024 characters']),
     ],
 )
-def test_new_rules(events: Any, change: dict[str, Any], expected: list[str]) -> None:
+def test_rules_of_events_v1(events: Any, change: dict[str, Any], expected: list[str]) -> None:
     assert events.errors({**NEW, **change}) == expected
 
 
-def test_new_events_only_grow_a_series(events: Any) -> None:
+def test_only_the_series_of_an_events_v1_event_may_change(events: Any) -> None:
     old = events.created(NEW)
     assert events.put(old, {**NEW, "series": {"count": 2, "lastObservedTime": TIME}})[1] == []
     assert events.put(old, {**NEW, "note": "other"})[1] == ['message: Invalid value: "other": field is immutable']

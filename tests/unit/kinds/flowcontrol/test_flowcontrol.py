@@ -9,13 +9,13 @@ RULE = {
 
 
 @pytest.fixture
-def schemas(life: Any) -> Any:
-    return life("flowcontrol.apiserver.k8s.io/v1", "FlowSchema")
+def schemas(lifecycle: Any) -> Any:
+    return lifecycle("flowcontrol.apiserver.k8s.io/v1", "FlowSchema")
 
 
 @pytest.fixture
-def levels(life: Any) -> Any:
-    return life("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration")
+def levels(lifecycle: Any) -> Any:
+    return lifecycle("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration")
 
 
 def schema(**spec: Any) -> dict[str, Any]:
@@ -33,22 +33,30 @@ def test_flow_schema_defaults_and_cells(schemas: Any) -> None:
     ("spec", "error"),
     [
         ({"matchingPrecedence": 1}, "only the schema named 'exempt' may have matchingPrecedence 1"),
-        ({"priorityLevelConfiguration": {}}, "spec.priorityLevelConfiguration.name: Required value: must "
-                                             "reference a priority level"),
-        ({"distinguisherMethod": {"type": "X"}}, 'Unsupported value: {"Type":"X"}: supported values: '
-                                                 '"ByNamespace", "ByUser"'),
-        ({"rules": [{"subjects": RULE["subjects"]}]}, "at least one of resourceRules and nonResourceRules has to "
-                                                      "be non-empty"),
-        ({"rules": [{**RULE, "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/a*"]}]}]},
-         "wildcard can only do suffix matching"),
+        (
+            {"priorityLevelConfiguration": {}},
+            "spec.priorityLevelConfiguration.name: Required value: must reference a priority level",
+        ),
+        (
+            {"distinguisherMethod": {"type": "X"}},
+            'Unsupported value: {"Type":"X"}: supported values: "ByNamespace", "ByUser"',
+        ),
+        (
+            {"rules": [{"subjects": RULE["subjects"]}]},
+            "at least one of resourceRules and nonResourceRules has to be non-empty",
+        ),
+        (
+            {"rules": [{**RULE, "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/a*"]}]}]},
+            "wildcard can only do suffix matching",
+        ),
     ],
-)  # fmt: skip
+)
 def test_flow_schema_errors(schemas: Any, spec: dict[str, Any], error: str) -> None:
     (found,) = schemas.errors(schema(**spec))
     assert error in found
 
 
-def test_the_last_schema_cannot_be_changed(schemas: Any) -> None:
+def test_the_catch_all_schema_cannot_be_changed(schemas: Any) -> None:
     _, errors, _ = schemas.create(schema(), name="catch-all")
     assert errors[-1].endswith("spec of 'catch-all' must equal the fixed value")
     assert '"APIGroups"' not in errors[-1] and '"MatchingPrecedence":1000' in errors[-1]
@@ -58,9 +66,10 @@ def test_level_defaults(levels: Any) -> None:
     limited = {"limitResponse": {"type": "Queue", "queuing": {}}}
     spec = levels.created({"spec": {"type": "Limited", "limited": limited}})["spec"]
     assert spec["limited"] == {
-        "nominalConcurrencyShares": 30, "lendablePercent": 0,
+        "nominalConcurrencyShares": 30,
+        "lendablePercent": 0,
         "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 8, "queueLengthLimit": 50}},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,20 +77,28 @@ def test_level_defaults(levels: Any) -> None:
     [
         ({}, ["spec.type: Required value"]),
         ({"type": "Limited"}, ["spec.limited: Required value"]),
-        ({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}, "exempt": {}},
-         ["spec.exempt: Forbidden"]),
-        ({"type": "Limited", "limited": {"limitResponse": {"type": "Reject", "queuing": {}}}},
-         ["spec.limited.limitResponse.queuing: Forbidden"]),
-        ({"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {"queues": 1000}}}},
-         ["spec.limited.limitResponse.queuing.handSize: Invalid value: 8: required entropy bits of deckSize 1000 and "
-          "handSize 8 should not be greater than 60"]),
+        (
+            {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}, "exempt": {}},
+            ["spec.exempt: Forbidden"],
+        ),
+        (
+            {"type": "Limited", "limited": {"limitResponse": {"type": "Reject", "queuing": {}}}},
+            ["spec.limited.limitResponse.queuing: Forbidden"],
+        ),
+        (
+            {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {"queues": 1000}}}},
+            [
+                "spec.limited.limitResponse.queuing.handSize: Invalid value: 8: required entropy bits of deckSize 1000 and "
+                "handSize 8 should not be greater than 60"
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_level_errors(levels: Any, spec: dict[str, Any], errors: list[str]) -> None:
     assert levels.errors({"spec": spec}) == errors
 
 
-def test_status_keeps_spec_and_metadata(levels: Any) -> None:
+def test_status_update_retains_spec_and_metadata(levels: Any) -> None:
     old = levels.created({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}})
     obj, errors, _ = levels.update(
         old, "status", spec={"type": "Exempt"}, metadata={"labels": {"a": "b"}}, status={"conditions": [{"type": "X"}]}

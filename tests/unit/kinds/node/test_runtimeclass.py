@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture
-def classes(life: Any) -> Any:
-    return life("node.k8s.io/v1", "RuntimeClass")
+def classes(lifecycle: Any) -> Any:
+    return lifecycle("node.k8s.io/v1", "RuntimeClass")
 
 
 def test_handler(classes: Any) -> None:

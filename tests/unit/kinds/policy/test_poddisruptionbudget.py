@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.kinds.policy.eviction import delete_options, validate_eviction
+from setpoint.kinds.core.pod_binding import delete_options, validate_eviction
 from setpoint.meta.errors import PlainServerError
 from setpoint.meta.field import Errors
 
@@ -13,29 +13,37 @@ LABEL = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 
 @pytest.fixture
-def budgets(life: Any) -> Any:
-    return life("policy/v1", "PodDisruptionBudget")
+def budgets(lifecycle: Any) -> Any:
+    return lifecycle("policy/v1", "PodDisruptionBudget")
 
 
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
         ({}, []),
-        ({"minAvailable": 1, "maxUnavailable": 1, "selector": SELECTOR},
-         ['spec: Invalid value: {"MinAvailable":1,"Selector":{"matchLabels":{"a":"b"}},"MaxUnavailable":1,'
-          '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set']),
+        (
+            {"minAvailable": 1, "maxUnavailable": 1, "selector": SELECTOR},
+            [
+                'spec: Invalid value: {"MinAvailable":1,"Selector":{"matchLabels":{"a":"b"}},"MaxUnavailable":1,'
+                '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set'
+            ],
+        ),
         ({"minAvailable": "101%"}, ['spec.minAvailable: Invalid value: "101%": must not be greater than 100%']),
         ({"maxUnavailable": -1}, ["spec.maxUnavailable: Invalid value: -1: must be greater than or equal to 0"]),
-        ({"unhealthyPodEvictionPolicy": "X"},
-         ['spec.unhealthyPodEvictionPolicy: Unsupported value: "X": '
-          'supported values: "AlwaysAllow", "IfHealthyBudget"']),
+        (
+            {"unhealthyPodEvictionPolicy": "X"},
+            [
+                'spec.unhealthyPodEvictionPolicy: Unsupported value: "X": '
+                'supported values: "AlwaysAllow", "IfHealthyBudget"'
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules(budgets: Any, spec: dict[str, Any], expected: list[str]) -> None:
     assert budgets.errors({"spec": spec}) == expected
 
 
-def test_the_reserved_label_stands_alone(budgets: Any) -> None:
+def test_the_reserved_label_is_removed_from_other_selectors(budgets: Any) -> None:
     nothing = {"matchExpressions": [{"key": LABEL, "operator": "Exists"}]}
     assert budgets.created({"spec": {"selector": nothing}})["spec"]["selector"] == nothing
     assert budgets.created({"spec": {"selector": {**nothing, **SELECTOR}}})["spec"]["selector"] == SELECTOR
@@ -47,8 +55,12 @@ def test_status_and_row(budgets: Any) -> None:
         "status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0"
     ]
     assert budgets.cells(old) == {
-        "Name": "x", "Min Available": "N/A", "Max Unavailable": "50%", "Allowed Disruptions": 0, "Age": "24h",
-    }  # fmt: skip
+        "Name": "x",
+        "Min Available": "N/A",
+        "Max Unavailable": "50%",
+        "Allowed Disruptions": 0,
+        "Age": "24h",
+    }
 
 
 def test_evictions() -> None:

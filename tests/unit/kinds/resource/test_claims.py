@@ -6,8 +6,8 @@ GROUP = "resource.k8s.io/v1"
 
 
 @pytest.fixture
-def claims(life: Any) -> Any:
-    return life(GROUP, "ResourceClaim")
+def claims(lifecycle: Any) -> Any:
+    return lifecycle(GROUP, "ResourceClaim")
 
 
 def claim(*requests: dict[str, Any], **devices: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ RESULT = {"request": "r", "driver": "d.e", "pool": "p", "device": "d1"}
 DEVICE = {"driver": "d.e", "pool": "p", "device": "d1"}
 
 
-def test_defaults_and_what_is_off(claims: Any) -> None:
+def test_defaults_and_disabled_fields(claims: Any) -> None:
     body = claim(exactly(tolerations=[{"key": "k"}], derivedAttributes=[{"name": "a.b/c", "expression": "1"}]))
     (request,) = claims.created(body)["spec"]["devices"]["requests"]
     assert (request["exactly"]["allocationMode"], request["exactly"]["count"]) == ("ExactCount", 1)
@@ -33,29 +33,45 @@ def test_defaults_and_what_is_off(claims: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "errors"),
     [
-        (claim({"name": "r"}),
-         ["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"]),
+        (
+            claim({"name": "r"}),
+            ["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"],
+        ),
         (claim(exactly(deviceClassName="")), ["spec.devices.requests[0].exactly.deviceClassName: Required value"]),
-        (claim(exactly(allocationMode="All", count=2)),
-         ["spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode "
-          "is 'All'"]),
-        (claim(exactly(), constraints=[{"requests": ["x"], "matchAttribute": "a.b/c"}]),
-         ["spec.devices.constraints[0].requests[0]: Invalid value: \"x\": must be the name of a request in the "
-          "claim or the name of a "
-          "request and a subrequest separated by '/'"]),
+        (
+            claim(exactly(allocationMode="All", count=2)),
+            [
+                "spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode "
+                "is 'All'"
+            ],
+        ),
+        (
+            claim(exactly(), constraints=[{"requests": ["x"], "matchAttribute": "a.b/c"}]),
+            [
+                'spec.devices.constraints[0].requests[0]: Invalid value: "x": must be the name of a request in the '
+                "claim or the name of a "
+                "request and a subrequest separated by '/'"
+            ],
+        ),
         # What is declared on fields comes last, wherever it stands.
-        (claim(exactly(allocationMode="X"), exactly("A")),
-         ["spec.devices.requests[1].name: Invalid value: \"A\": a lowercase RFC 1123 label must consist of lower "
-          "case alphanumeric "
-          "characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or "
-          "'123-abc', regex used for "
-          "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
-          'spec.devices.requests[0].exactly.allocationMode: Unsupported value: "X": supported values: "All", '
-          '"ExactCount"']),
-        (claim(exactly(), config=[{"opaque": {"driver": "d", "parameters": "x"}}]),
-         ['spec.devices.config[0].opaque.parameters: Invalid value: "<value omitted>": must be a valid JSON object']),
+        (
+            claim(exactly(allocationMode="X"), exactly("A")),
+            [
+                'spec.devices.requests[1].name: Invalid value: "A": a lowercase RFC 1123 label must consist of lower '
+                "case alphanumeric "
+                "characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or "
+                "'123-abc', regex used for "
+                "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+                'spec.devices.requests[0].exactly.allocationMode: Unsupported value: "X": supported values: "All", '
+                '"ExactCount"',
+            ],
+        ),
+        (
+            claim(exactly(), config=[{"opaque": {"driver": "d", "parameters": "x"}}]),
+            ['spec.devices.config[0].opaque.parameters: Invalid value: "<value omitted>": must be a valid JSON object'],
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors(claims: Any, body: dict[str, Any], errors: list[str]) -> None:
     assert claims.errors(body) == errors
 
@@ -66,7 +82,7 @@ def test_spec_is_immutable(claims: Any) -> None:
     assert errors == ["spec: Invalid value: null: field is immutable"]
 
 
-def test_status_of_devices_goes_with_the_device(claims: Any) -> None:
+def test_device_status_is_removed_with_the_device(claims: Any) -> None:
     old = claims.created(claim(exactly()))
     allocation = {"devices": {"results": [RESULT]}}
     obj, errors, _ = claims.update(old, "status", status={"allocation": allocation, "devices": [DEVICE]})
@@ -80,8 +96,8 @@ def test_status_of_devices_goes_with_the_device(claims: Any) -> None:
     assert errors == ["status.reservedFor: Forbidden: may not be specified when `allocated` is not set"]
 
 
-def test_template_shows_what_was_sent(life: Any) -> None:
-    templates = life(GROUP, "ResourceClaimTemplate")
+def test_immutable_template_error_shows_the_new_spec(lifecycle: Any) -> None:
+    templates = lifecycle(GROUP, "ResourceClaimTemplate")
     old = templates.created({"spec": {"spec": claim(exactly())["spec"]}})
     _, errors, _ = templates.update(old, spec={"metadata": {"labels": {"a": "b"}}})
     assert errors[0].startswith('spec: Invalid value: {"labels":{"a":"b"},"Spec":{"Devices":{"Requests":[{"Name":"r"')

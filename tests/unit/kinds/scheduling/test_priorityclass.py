@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture
-def classes(life: Any) -> Any:
-    return life("scheduling.k8s.io/v1", "PriorityClass")
+def classes(lifecycle: Any) -> Any:
+    return lifecycle("scheduling.k8s.io/v1", "PriorityClass")
 
 
 RESERVED = (
@@ -29,7 +29,7 @@ def test_values(classes: Any, name: str, value: int, expected: list[str]) -> Non
     assert classes.errors({"metadata": {"name": name}, "value": value}) == expected
 
 
-def test_value_and_policy_stay(classes: Any) -> None:
+def test_value_and_preemption_policy_are_immutable(classes: Any) -> None:
     old = classes.created({"value": 1})
     assert old["preemptionPolicy"] == "PreemptLowerPriority"
     assert classes.put(old, {"value": 2, "preemptionPolicy": "Never"})[1] == [
@@ -41,6 +41,9 @@ def test_value_and_policy_stay(classes: Any) -> None:
 
 def test_row(classes: Any) -> None:
     assert classes.cells(classes.created({"value": 7})) == {
-        "Name": "x", "Value": 7, "Global-Default": False, "Age": "24h",
+        "Name": "x",
+        "Value": 7,
+        "Global-Default": False,
+        "Age": "24h",
         "PreemptionPolicy": "PreemptLowerPriority",
-    }  # fmt: skip
+    }

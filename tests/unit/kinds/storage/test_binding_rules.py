@@ -1,4 +1,4 @@
-"""Which volume suits which claim."""
+"""Matching of volumes and claims."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.kinds.storage.binding import is_reserved_for, mismatch_reason, smallest_match
-
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 
 def a_claim(**spec: Any) -> Obj:
@@ -28,7 +27,7 @@ def a_volume(
     }
 
 
-def test_the_smallest_that_is_large_enough() -> None:
+def test_the_smallest_sufficient_volume_is_chosen() -> None:
     volumes = [a_volume("a", "50Gi"), a_volume("b", "6Gi"), a_volume("c", "4Gi"), a_volume("d", "6Gi")]
     found = smallest_match(a_claim(), volumes)
     assert found is not None and found["metadata"]["name"] == "b"
@@ -51,11 +50,11 @@ def test_the_smallest_that_is_large_enough() -> None:
         a_volume(claimRef={"namespace": "default", "name": "data", "uid": "u0"}),
     ],
 )
-def test_what_does_not_suit(volume: Obj) -> None:
+def test_mismatches_exclude_a_volume(volume: Obj) -> None:
     assert smallest_match(a_claim(), [volume]) is None
 
 
-def test_what_is_reserved_comes_first_whatever_its_size_and_phase() -> None:
+def test_a_reserved_volume_takes_precedence() -> None:
     reserved = a_volume("mine", "90Gi", "Pending", claimRef={"namespace": "default", "name": "data"})
     volumes = [a_volume("a"), reserved, a_volume("b")]
     assert smallest_match(a_claim(), volumes) is reserved
@@ -65,7 +64,7 @@ def test_what_is_reserved_comes_first_whatever_its_size_and_phase() -> None:
     assert smallest_match(a_claim(), volumes, reaches=lambda volume: volume is not reserved) is None
 
 
-def test_labels_reach_and_what_is_spoken_for() -> None:
+def test_selector_reachability_and_exclusion() -> None:
     claim = a_claim(selector={"matchLabels": {"tier": "fast"}})
     plain, fast = a_volume("plain"), a_volume("fast", "9Gi", meta={"labels": {"tier": "fast"}})
     assert smallest_match(claim, [plain, fast]) is fast
@@ -85,7 +84,7 @@ def test_labels_reach_and_what_is_spoken_for() -> None:
         (a_volume(accessModes=["ReadOnlyMany"]), "incompatible accessMode"),
     ],
 )
-def test_why_a_named_volume_is_refused(volume: Obj, reason: str) -> None:
+def test_mismatch_reasons_of_a_named_volume(volume: Obj, reason: str) -> None:
     assert mismatch_reason(volume, a_claim()) == reason
 
 
@@ -93,7 +92,7 @@ sizes = st.lists(st.integers(1, 12), max_size=8)
 
 
 @given(sizes, st.integers(1, 12))
-def test_nothing_smaller_would_have_done(found: list[int], asked: int) -> None:
+def test_no_smaller_volume_matches(found: list[int], asked: int) -> None:
     claim = a_claim(resources={"requests": {"storage": f"{asked}Gi"}})
     best = smallest_match(claim, [a_volume(f"v{i}", f"{size}Gi") for i, size in enumerate(found)])
     fitting = [size for size in found if size >= asked]
@@ -102,7 +101,7 @@ def test_nothing_smaller_would_have_done(found: list[int], asked: int) -> None:
         assert best["spec"]["capacity"]["storage"] == f"{min(fitting)}Gi"
 
 
-def test_reserved_by_name_until_there_is_a_uid() -> None:
+def test_a_reservation_without_uid_matches_by_name() -> None:
     claim = a_claim()
     assert is_reserved_for(a_volume(claimRef={"namespace": "default", "name": "data"}), claim)
     assert is_reserved_for(a_volume(claimRef={"namespace": "default", "name": "data", "uid": "u1"}), claim)

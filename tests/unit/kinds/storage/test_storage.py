@@ -7,37 +7,51 @@ import pytest
 API = "storage.k8s.io/v1"
 
 
-def test_storageclass_defaults(life: Any) -> None:
-    obj, errs, _ = life(API, "StorageClass").create({"provisioner": "p"})
+def test_storageclass_defaults(lifecycle: Any) -> None:
+    obj, errs, _ = lifecycle(API, "StorageClass").create({"provisioner": "p"})
     assert (errs, obj["reclaimPolicy"], obj["volumeBindingMode"]) == ([], "Delete", "Immediate")
 
 
 @pytest.mark.parametrize(
     ("body", "messages"),
     [
-        ({"reclaimPolicy": "Y", "volumeBindingMode": "X"}, [
-            'reclaimPolicy: Unsupported value: "Y": supported values: "Delete", "Retain"',
-            'volumeBindingMode: Unsupported value: "X": supported values: "Immediate", "WaitForFirstConsumer"',
-            "provisioner: Required value"]),
+        (
+            {"reclaimPolicy": "Y", "volumeBindingMode": "X"},
+            [
+                'reclaimPolicy: Unsupported value: "Y": supported values: "Delete", "Retain"',
+                'volumeBindingMode: Unsupported value: "X": supported values: "Immediate", "WaitForFirstConsumer"',
+                "provisioner: Required value",
+            ],
+        ),
         ({"provisioner": "p", "parameters": {"": "x"}}, ['parameters: Invalid value: "": field can not be empty.']),
-        ({"provisioner": "p", "parameters": {str(i): "" for i in range(513)}},
-         ["parameters: Too long: may not be more than 512 bytes"]),
-        ({"provisioner": "p", "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["x"]}]}] * 2},
-         ['allowedTopologies[1].matchLabelExpressions: Duplicate value: ""']),
-        ({"provisioner": "p", "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["x", "x"]}]}]},
-         ['allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "x"']),
+        (
+            {"provisioner": "p", "parameters": {str(i): "" for i in range(513)}},
+            ["parameters: Too long: may not be more than 512 bytes"],
+        ),
+        (
+            {"provisioner": "p", "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["x"]}]}] * 2},
+            ['allowedTopologies[1].matchLabelExpressions: Duplicate value: ""'],
+        ),
+        (
+            {
+                "provisioner": "p",
+                "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": ["x", "x"]}]}],
+            },
+            ['allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "x"'],
+        ),
     ],
-)  # fmt: skip
-def test_storageclass_rules(life: Any, body: dict[str, Any], messages: list[str]) -> None:
-    assert life(API, "StorageClass").create(body)[1] == messages
+)
+def test_storageclass_rules(lifecycle: Any, body: dict[str, Any], messages: list[str]) -> None:
+    assert lifecycle(API, "StorageClass").create(body)[1] == messages
 
 
-def test_storageclass_update_and_warnings(life: Any) -> None:
-    classes = life(API, "StorageClass")
+def test_storageclass_update_and_warnings(lifecycle: Any) -> None:
+    classes = lifecycle(API, "StorageClass")
     obj, _, _ = classes.create({"provisioner": "p"})
     assert classes.update(obj, provisioner="q", parameters={"a": "b"})[1] == [
-        "provisioner: Invalid value: null: field is immutable", "parameters: Invalid value: null: field is immutable",
-    ]  # fmt: skip
+        "provisioner: Invalid value: null: field is immutable",
+        "parameters: Invalid value: null: field is immutable",
+    ]
     assert classes.update(obj, allowVolumeExpansion=True)[1] == []
     topologies = [{"matchLabelExpressions": [{"key": "beta.kubernetes.io/os", "values": ["x"]}]}]
     _, _, warnings = classes.create({"provisioner": "p", "allowedTopologies": topologies})
@@ -46,8 +60,8 @@ def test_storageclass_update_and_warnings(life: Any) -> None:
     ]
 
 
-def test_only_the_newest_default_class_is_marked(life: Any) -> None:
-    classes = life(API, "StorageClass")
+def test_only_the_newest_default_class_is_marked(lifecycle: Any) -> None:
+    classes = lifecycle(API, "StorageClass")
     meta = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     objs = [classes.create({"provisioner": "p", "metadata": meta}, name=name)[0] for name in ("b", "a")]
     objs += [classes.create({"provisioner": "p"}, name="c")[0]]
@@ -62,15 +76,20 @@ def test_only_the_newest_default_class_is_marked(life: Any) -> None:
     assert classes.cells(objs[0])["Name"] == "b", "alone, nobody knows"
 
 
-def test_csidriver(life: Any) -> None:
-    drivers = life(API, "CSIDriver")
+def test_csidriver(lifecycle: Any) -> None:
+    drivers = lifecycle(API, "CSIDriver")
     obj, errs, _ = drivers.create({"spec": {}})
     assert errs == []
     assert obj["spec"] == {
-        "attachRequired": True, "podInfoOnMount": False, "volumeLifecycleModes": ["Persistent"],
-        "storageCapacity": False, "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": False,
-        "seLinuxMount": False, "preventPodSchedulingIfMissing": False,
-    }  # fmt: skip
+        "attachRequired": True,
+        "podInfoOnMount": False,
+        "volumeLifecycleModes": ["Persistent"],
+        "storageCapacity": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "requiresRepublish": False,
+        "seLinuxMount": False,
+        "preventPodSchedulingIfMissing": False,
+    }
     assert "generation" not in obj["metadata"]
     new, errs, _ = drivers.update(obj, spec={"podInfoOnMount": True})
     assert (errs, new["metadata"]["generation"]) == ([], 1)
@@ -86,24 +105,36 @@ def test_csidriver(life: Any) -> None:
 @pytest.mark.parametrize(
     ("spec", "messages"),
     [
-        ({"tokenRequests": [{"audience": "a"}, {"audience": "a"}]},
-         ['spec.tokenRequests[1].audience: Duplicate value: "a"']),
-        ({"tokenRequests": [{"audience": "a", "expirationSeconds": 5}]}, [
-            "spec.tokenRequests[0].expirationSeconds: Invalid value: 5: "
-            "may not specify a duration less than 10 minutes"]),
-        ({"serviceAccountTokenInSecrets": True}, [
-            "spec.serviceAccountTokenInSecrets: Invalid value: true: "
-            "serviceAccountTokenInSecrets is set but no tokenRequests are specified"]),
-        ({"nodeAllocatableUpdatePeriodSeconds": 5}, [
-            "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 5: must be greater than or equal to 10 seconds"]),
+        (
+            {"tokenRequests": [{"audience": "a"}, {"audience": "a"}]},
+            ['spec.tokenRequests[1].audience: Duplicate value: "a"'],
+        ),
+        (
+            {"tokenRequests": [{"audience": "a", "expirationSeconds": 5}]},
+            [
+                "spec.tokenRequests[0].expirationSeconds: Invalid value: 5: "
+                "may not specify a duration less than 10 minutes"
+            ],
+        ),
+        (
+            {"serviceAccountTokenInSecrets": True},
+            [
+                "spec.serviceAccountTokenInSecrets: Invalid value: true: "
+                "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+            ],
+        ),
+        (
+            {"nodeAllocatableUpdatePeriodSeconds": 5},
+            ["spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 5: must be greater than or equal to 10 seconds"],
+        ),
     ],
-)  # fmt: skip
-def test_csidriver_rules(life: Any, spec: dict[str, Any], messages: list[str]) -> None:
-    assert life(API, "CSIDriver").create({"spec": spec})[1] == messages
+)
+def test_csidriver_rules(lifecycle: Any, spec: dict[str, Any], messages: list[str]) -> None:
+    assert lifecycle(API, "CSIDriver").create({"spec": spec})[1] == messages
 
 
-def test_csinode(life: Any) -> None:
-    nodes = life(API, "CSINode")
+def test_csinode(lifecycle: Any) -> None:
+    nodes = lifecycle(API, "CSINode")
     obj, errs, _ = nodes.create({"spec": {"drivers": [{"name": "d", "nodeID": "n"}]}})
     assert (errs, nodes.cells(obj)["Drivers"]) == ([], 1)
     assert nodes.update(obj, spec={"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": 3}}]})[1] == []
@@ -119,8 +150,8 @@ def test_csinode(life: Any) -> None:
     ]
 
 
-def test_csistoragecapacity(life: Any) -> None:
-    capacities = life(API, "CSIStorageCapacity")
+def test_csistoragecapacity(lifecycle: Any) -> None:
+    capacities = lifecycle(API, "CSIStorageCapacity")
     obj, errs, _ = capacities.create({"storageClassName": "a"})
     assert errs == []
     assert capacities.update(obj, storageClassName="b", nodeTopology={"matchLabels": {"a": "b"}})[1] == [
@@ -139,27 +170,38 @@ ATTACHED = {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName":
     ("spec", "messages"),
     [
         (ATTACHED, []),
-        ({**ATTACHED, "source": {}, "attacher": ""}, [
-            "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-            "spec.attacher: Required value"]),
+        (
+            {**ATTACHED, "source": {}, "attacher": ""},
+            [
+                "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+                "spec.attacher: Required value",
+            ],
+        ),
         ({**ATTACHED, "attacher": "a" * 64}, ["spec.attacher: Too long: may not be more than 63 characters"]),
-        ({**ATTACHED, "source": {"inlineVolumeSpec": {
-            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}}, [
-            "spec.source.inlineVolumeSpec.capacity: Forbidden: may not be specified in the context of inline volumes",
-            "spec.source.inlineVolumeSpec.csi: Required value: has to be specified in the context of inline volumes",
-            "spec.source.inlineVolumeSpec: Required value: must specify a volume type"]),
+        (
+            {
+                **ATTACHED,
+                "source": {"inlineVolumeSpec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}},
+            },
+            [
+                "spec.source.inlineVolumeSpec.capacity: Forbidden: may not be specified in the context of inline volumes",
+                "spec.source.inlineVolumeSpec.csi: Required value: has to be specified in the context of inline volumes",
+                "spec.source.inlineVolumeSpec: Required value: must specify a volume type",
+            ],
+        ),
     ],
-)  # fmt: skip
-def test_volumeattachment_rules(life: Any, spec: dict[str, Any], messages: list[str]) -> None:
-    assert life(API, "VolumeAttachment").create({"spec": spec})[1] == messages
+)
+def test_volumeattachment_rules(lifecycle: Any, spec: dict[str, Any], messages: list[str]) -> None:
+    assert lifecycle(API, "VolumeAttachment").create({"spec": spec})[1] == messages
 
 
-def test_volumeattachment_update(life: Any) -> None:
-    attachments = life(API, "VolumeAttachment")
+def test_volumeattachment_update(lifecycle: Any) -> None:
+    attachments = lifecycle(API, "VolumeAttachment")
     obj, _, _ = attachments.create({"spec": ATTACHED})
     assert attachments.update(obj, spec={"attacher": None})[1] == [
-        "spec.attacher: Required value", "spec: Invalid value: null: field is immutable",
-    ]  # fmt: skip
+        "spec.attacher: Required value",
+        "spec: Invalid value: null: field is immutable",
+    ]
     new, errs, _ = attachments.update(
         obj, "status", status={"attached": True}, spec={"nodeName": "z"}, metadata={"labels": {"a": "b"}}
     )
@@ -172,11 +214,12 @@ def test_volumeattachment_update(life: Any) -> None:
     ]
 
 
-def test_volumeattributesclass(life: Any) -> None:
-    classes = life(API, "VolumeAttributesClass")
+def test_volumeattributesclass(lifecycle: Any) -> None:
+    classes = lifecycle(API, "VolumeAttributesClass")
     assert classes.create({})[1] == [
-        "driverName: Required value", "parameters: Required value: must contain at least one key/value pair",
-    ]  # fmt: skip
+        "driverName: Required value",
+        "parameters: Required value: must contain at least one key/value pair",
+    ]
     obj, errs, _ = classes.create({"driverName": "d", "parameters": {"a": "b"}})
     assert errs == []
     assert classes.update(obj, driverName="e", parameters={"a": "c"})[1] == [

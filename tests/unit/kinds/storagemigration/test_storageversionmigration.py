@@ -4,15 +4,15 @@ import pytest
 
 
 @pytest.fixture
-def migrations(life: Any) -> Any:
-    return life("storagemigration.k8s.io/v1", "StorageVersionMigration")
+def migrations(lifecycle: Any) -> Any:
+    return lifecycle("storagemigration.k8s.io/v1", "StorageVersionMigration")
 
 
 def condition(kind: str, status: str = "True") -> dict[str, str]:
     return {"type": kind, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}
 
 
-def test_what_is_migrated_is_fixed(migrations: Any) -> None:
+def test_spec_is_immutable(migrations: Any) -> None:
     assert migrations.errors({"spec": {"resource": {}}}) == [
         "spec.resource.resource: Required value: resource is required to be set"
     ]

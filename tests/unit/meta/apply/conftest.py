@@ -64,7 +64,7 @@ _STATUS = _struct(
 
 @pytest.fixture(scope="session")
 def workload() -> Type:
-    """A built-in kind with everything that ownership knows: maps, sets, keyed lists, atomic parts, free-form parts."""
+    """Return a type with every feature of field ownership: maps, sets, keyed lists, atomic and free-form parts."""
     return _struct(
         "Workload",
         Field("apiVersion", _STRING),

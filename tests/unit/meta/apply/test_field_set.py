@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from setpoint.meta.apply import field_set
 from setpoint.meta.apply.field_set import (
     BadFieldSet,
     FieldSet,
@@ -23,6 +24,7 @@ from setpoint.meta.apply.field_set import (
     recursive_difference,
     union,
 )
+from setpoint.meta.objects import Obj
 
 Path = tuple[str, ...]
 
@@ -35,12 +37,12 @@ def members(fields: FieldSet) -> frozenset[Path]:
 
 
 def well_formed(fields: FieldSet) -> bool:
-    """No node that only marks itself: a path without children is an empty node."""
+    """Return whether every path without children is an empty node."""
     return all(set(node) != {"."} and well_formed(node) for node in fields.values() if node)
 
 
 @given(PATHS)
-def test_paths_come_back(given_paths: frozenset[Path]) -> None:
+def test_paths_round_trip(given_paths: frozenset[Path]) -> None:
     fields = from_paths(*given_paths)
     assert members(fields) == given_paths
     assert well_formed(fields)
@@ -70,7 +72,7 @@ def test_set_algebra(a: frozenset[Path], b: frozenset[Path]) -> None:
 
 
 @given(PATHS)
-def test_nothing_is_built_for_nothing(a: frozenset[Path]) -> None:
+def test_operations_return_an_argument_if_possible(a: frozenset[Path]) -> None:
     fields = from_paths(*a)
     assert union(fields, {}) is fields or not fields
     assert union(fields, fields) is fields
@@ -78,7 +80,7 @@ def test_nothing_is_built_for_nothing(a: frozenset[Path]) -> None:
     assert difference(fields, of_fields("zz")) is fields
 
 
-def test_elements_stand_in_order() -> None:
+def test_elements_are_sorted() -> None:
     fields = parse(
         {"v:2": {}, 'k:{"port":443}': {}, 'k:{"port":80}': {}, "f:b": {"f:z": {}, ".": {}}, "f:a": {}, "v:10": {}}
     )
@@ -86,26 +88,31 @@ def test_elements_stand_in_order() -> None:
     assert list(fields["f:b"]) == [".", "f:z"]
 
 
-def test_what_clients_send_becomes_canonical() -> None:
-    sent = {'k:{"protocol":"TCP", "port":80}': {"f:port": {}, ".": {}}, "x:what": {}, "f:a": {".": {}}, "f:n": None}
+def test_parsing_makes_sets_canonical() -> None:
+    sent: Obj = {
+        'k:{"protocol":"TCP", "port":80}': {"f:port": {}, ".": {}},
+        "x:what": {},
+        "f:a": {".": {}},
+        "f:n": None,
+    }
     assert parse(sent) == {"f:a": {}, "f:n": {}, 'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}
     assert parse(None) == {}
     assert parse({'v:"<a&b>"': {}}) == {'v:"\\u003ca\\u0026b\\u003e"': {}}
 
 
 @pytest.mark.parametrize("sent", [[], {"f": {}}, {"fa": {}}, {"k:{": {}}, {"k:1": {}}, {"i:x": {}}, {"f:a": 1}])
-def test_nonsense_is_refused(sent: Any) -> None:
+def test_invalid_field_sets_are_rejected(sent: Any) -> None:
     with pytest.raises(BadFieldSet):
         parse(sent)
 
 
-def test_paths_in_words() -> None:
+def test_path_text() -> None:
     path = ("f:spec", "f:containers", 'k:{"port":80,"protocol":"TCP"}', 'v:"a\\"b"', "i:3")
     assert path_text(path) == '.spec.containers[port=80,protocol="TCP"][="a\\"b"][3]'
 
 
-def test_members_before_what_is_below_them() -> None:
-    fields = {"f:a": {".": {}, "f:x": {}}, "f:b": {}}
+def test_members_precede_their_children() -> None:
+    fields: Obj = {"f:a": {".": {}, "f:x": {}}, "f:b": {}}
     assert list(paths(fields)) == [("f:a",), ("f:b",), ("f:a", "f:x")]
 
 
@@ -113,7 +120,7 @@ def test_filters() -> None:
     fields = from_paths(("f:spec", "f:x"), ("f:status",), ("f:status", "f:y"), ("f:metadata", "f:labels"))
     assert members(exclude(of_fields("status", "metadata.labels"))(fields)) == {("f:spec", "f:x")}
     resources = include(("f:spec", "f:containers", "*", "f:resources"))
-    given_fields = {
+    given_fields: Obj = {
         "f:spec": {
             "f:containers": {
                 'k:{"name":"c"}': {".": {}, "f:image": {}, "f:resources": {".": {}, "f:limits": {}}},
@@ -124,3 +131,13 @@ def test_filters() -> None:
     assert resources(given_fields) == {
         "f:spec": {"f:containers": {'k:{"name":"c"}': {".": {}, "f:resources": {".": {}, "f:limits": {}}}}},
     }
+
+
+def test_equal_sets_are_interned_and_large_ones_are_not_even_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def containers(count: int) -> FieldSet:
+        return {"f:spec": {"f:containers": {f'k:{{"name":"c{n}"}}': {".": {}, "f:image": {}} for n in range(count)}}}
+
+    assert field_set.shared(containers(20)) is field_set.shared(containers(20))
+    large = containers(1_000)
+    monkeypatch.setattr(field_set, "orjson", None)
+    assert field_set.shared(large) is large

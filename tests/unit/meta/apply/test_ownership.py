@@ -7,17 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.meta.apply import check_managed_fields, exclude, keep_times, of_fields, update
-from setpoint.meta.apply.conflicts import TypeMismatch
-from setpoint.meta.apply.managers import BadManagedFields
+from setpoint.meta.apply import WrittenVersion, check_managed_fields, exclude, of_fields, retain_times, update
+from setpoint.meta.apply.managers import BadManagedFields, TypeMismatch
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Field, ListType, Shape, Type
 
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 V1 = "example.com/v1"
 MAIN = exclude(of_fields("status"))
 STATUS = exclude(of_fields("spec"))
-
-Obj = dict[str, Any]
 
 
 def workload_object(spec: Obj | None = None, **more: Any) -> Obj:
@@ -27,9 +25,10 @@ def workload_object(spec: Obj | None = None, **more: Any) -> Obj:
 
 
 def written(type_: Type, live: Obj | None, new: Obj, manager: str, now: str, **options: Any) -> Obj:
-    """The object as it is stored after the write."""
+    """Return the object as it is stored after the write."""
     options.setdefault("reset", STATUS if options.get("subresource") == "status" else MAIN)
-    entries = update(type_, live, new, manager=manager, api_version=V1, now=now, **options)
+    version = WrittenVersion(type_, V1, options.pop("reset"), options.pop("convert", None))
+    entries = update(version, live, new, manager=manager, now=now, **options)
     metadata = {key: value for key, value in new["metadata"].items() if key != "managedFields"}
     if entries:
         metadata["managedFields"] = entries
@@ -46,7 +45,7 @@ def test_the_creator_owns_what_it_set(workload: Type) -> None:
         metadata={"labels": {"app": "x"}, "generation": 1},
     )
     before = copy.deepcopy(new)
-    entries = update(workload, None, new, manager="m", api_version=V1, now=T1, reset=MAIN)
+    entries = update(WrittenVersion(workload, V1, MAIN), None, new, manager="m", now=T1)
     assert new == before
     assert entries == [
         {
@@ -68,8 +67,8 @@ def test_the_creator_owns_what_it_set(workload: Type) -> None:
     assert list(entries[0]) == ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1"]
 
 
-def test_nobody_owns_an_object_without_fields(workload: Type) -> None:
-    assert update(workload, None, workload_object(), manager="m", api_version=V1, now=T1) == []
+def test_an_object_without_fields_has_no_owner(workload: Type) -> None:
+    assert update(WrittenVersion(workload, V1), None, workload_object(), manager="m", now=T1) == []
 
 
 def test_a_change_moves_ownership_and_a_removal_ends_it(workload: Type) -> None:
@@ -85,14 +84,14 @@ def test_a_change_moves_ownership_and_a_removal_ends_it(workload: Type) -> None:
     assert [entry["time"] for entry in after["metadata"]["managedFields"]] == [T1, T2]
 
 
-def test_entries_vanish_with_their_last_field(workload: Type) -> None:
+def test_entries_are_removed_with_their_last_field(workload: Type) -> None:
     live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
     after = written(workload, live, workload_object({"replicas": 2}), "two", T2)
     assert owned(after) == {"two": {"f:spec": {"f:replicas": {}}}}
     assert owned(written(workload, after, workload_object(), "three", T3)) == {}
 
 
-def test_the_time_changes_only_when_something_was_taken(workload: Type) -> None:
+def test_the_time_changes_only_with_the_fields(workload: Type) -> None:
     live = written(workload, None, workload_object({"replicas": 1, "paused": True}), "one", T1)
     same = written(workload, live, copy.deepcopy(live), "one", T2)
     assert same == live
@@ -103,13 +102,13 @@ def test_the_time_changes_only_when_something_was_taken(workload: Type) -> None:
     assert len(more["metadata"]["managedFields"]) == 1
 
 
-def test_untouched_entries_are_the_very_same(workload: Type) -> None:
+def test_unchanged_entries_are_shared(workload: Type) -> None:
     live = written(workload, None, workload_object(data={"a": "1"}), "one", T1)
     after = written(workload, live, workload_object({"replicas": 1}, data={"a": "1"}), "two", T2)
     assert after["metadata"]["managedFields"][0] is live["metadata"]["managedFields"][0]
 
 
-def test_operations_versions_and_subresources_tell_managers_apart(workload: Type) -> None:
+def test_managers_differ_by_operation_version_and_subresource(workload: Type) -> None:
     live = written(workload, None, workload_object({"replicas": 1}), "m", T1)
     new = {**live, "status": {"replicas": 1}, "spec": {**live["spec"], "replicas": 9}}
     after = written(workload, live, new, "m", T1, subresource="status")
@@ -126,7 +125,7 @@ def test_a_nameless_manager_is_unknown(workload: Type) -> None:
 
 
 @pytest.mark.parametrize("sent", [[], [{}], [{"manager": ""}]])
-def test_clients_may_forget_all_ownership(workload: Type, sent: Any) -> None:
+def test_clients_may_remove_all_ownership(workload: Type, sent: Any) -> None:
     live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
     cleared = written(workload, live, workload_object({"replicas": 2}, metadata={"managedFields": sent}), "two", T2)
     assert "managedFields" not in cleared["metadata"]
@@ -145,13 +144,13 @@ def test_clients_may_forget_all_ownership(workload: Type, sent: Any) -> None:
         [{"manager": "m", "operation": "Update", "apiVersion": V1, "fieldsType": "FieldsV1", "fieldsV1": {"bad": {}}}],
     ],
 )
-def test_nonsense_from_clients_is_ignored(workload: Type, sent: Any) -> None:
+def test_invalid_entries_from_clients_are_ignored(workload: Type, sent: Any) -> None:
     live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
     after = written(workload, live, workload_object({"replicas": 1}, metadata={"managedFields": sent}), "two", T2)
     assert after == live
 
 
-def test_sound_entries_from_clients_are_honoured(workload: Type) -> None:
+def test_valid_entries_from_clients_are_used(workload: Type) -> None:
     live = written(workload, None, workload_object({"replicas": 1, "paused": True}), "one", T1)
     entry = {
         "manager": "mine",
@@ -182,7 +181,7 @@ def test_sound_entries_from_clients_are_honoured(workload: Type) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_managed_fields(entry: Obj, message: str) -> None:
+def test_errors_of_managed_fields(entry: Obj, message: str) -> None:
     with pytest.raises(BadManagedFields) as caught:
         check_managed_fields([entry])
     assert str(caught.value) == message
@@ -231,7 +230,7 @@ def test_an_object_that_does_not_fit_its_other_version(workload: Type) -> None:
         written(workload, live, workload_object(), "two", T2, convert=lambda obj, version: (other, obj))
 
 
-def test_what_became_atomic_is_owned_whole() -> None:
+def test_fields_that_became_atomic_are_owned_as_a_whole() -> None:
     string = Type(Shape.STRING)
 
     def custom(list_type: ListType) -> Type:
@@ -245,13 +244,13 @@ def test_what_became_atomic_is_owned_whole() -> None:
     assert owned(after) == {"one": {"f:items": {}}, "two": {"f:x": {}}}
 
 
-def test_a_write_of_times_alone_is_none(workload: Type) -> None:
+def test_a_change_of_times_alone_is_discarded(workload: Type) -> None:
     live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
     entries = [{**live["metadata"]["managedFields"][0], "time": T2}]
     new = {**live, "metadata": {**live["metadata"], "managedFields": entries}}
-    assert keep_times(live, new) == live
+    assert retain_times(live, new) == live
     changed = {**new, "spec": {**new["spec"], "replicas": 2}}
-    assert keep_times(live, changed) is changed
+    assert retain_times(live, changed) is changed
 
 
 VALUES = st.sampled_from(["1", "2"])

@@ -6,17 +6,16 @@ from typing import Any
 import orjson
 import pytest
 
-from setpoint.meta.apply import TypeMismatch, apply, exclude, of_fields, to_parent, to_scale, update
-from setpoint.meta.apply.last_applied import ANNOTATION
+from setpoint.meta.apply import TypeMismatch, WrittenVersion, apply, exclude, of_fields, to_parent, to_scale, update
+from setpoint.meta.apply.server_side import ANNOTATION
 from setpoint.meta.errors import ApiError, BadRequest, Conflict
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Type
 
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 V1 = "example.com/v1"
 MAIN = exclude(of_fields("status"))
 STATUS = exclude(of_fields("spec"))
-
-Obj = dict[str, Any]
 
 
 def config(spec: Obj | None = None, **more: Any) -> Obj:
@@ -28,13 +27,14 @@ def config(spec: Obj | None = None, **more: Any) -> Obj:
 def applied(type_: Type, live: Obj | None, given: Obj, manager: str = "m", now: str = T1, **options: Any) -> Obj:
     before = copy.deepcopy((live, given))
     options.setdefault("reset", STATUS if options.get("subresource") == "status" else MAIN)
-    result = apply(type_, live, given, manager=manager, api_version=V1, kind="Workload", now=now, **options)
+    version = WrittenVersion(type_, V1, options.pop("reset"), options.pop("convert", None))
+    result = apply(version, live, given, manager=manager, kind="Workload", now=now, **options)
     assert (live, given) == before
     return result
 
 
 def updated(type_: Type, live: Obj, new: Obj, manager: str, now: str = T1) -> Obj:
-    entries = update(type_, live, new, manager=manager, api_version=V1, now=now, reset=MAIN)
+    entries = update(WrittenVersion(type_, V1, MAIN), live, new, manager=manager, now=now)
     return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
 
 
@@ -62,7 +62,7 @@ def test_creates(workload: Type) -> None:
     ]
 
 
-def test_nothing_to_own(workload: Type) -> None:
+def test_an_empty_configuration_owns_nothing(workload: Type) -> None:
     assert "managedFields" not in applied(workload, None, config())["metadata"]
 
 
@@ -80,7 +80,7 @@ def test_a_shared_value_has_two_owners_and_the_second_no_time(workload: Type) ->
         applied(workload, both, config(data={"a": "2"}), "one", T3)
 
 
-def test_what_is_left_out_goes(workload: Type) -> None:
+def test_omitted_fields_are_removed(workload: Type) -> None:
     live = applied(
         workload, None, config({"replicas": 1, "containers": [{"name": "a"}, {"name": "b"}]}, data={"k": "1"})
     )
@@ -91,7 +91,7 @@ def test_what_is_left_out_goes(workload: Type) -> None:
     assert after["metadata"]["managedFields"][0]["time"] == T2
 
 
-def test_what_others_own_stays(workload: Type) -> None:
+def test_fields_of_other_managers_stay(workload: Type) -> None:
     live = applied(workload, None, config({"containers": [{"name": "a"}]}, data={"k": "1", "l": "1"}), "one")
     live = applied(workload, live, config({"containers": [{"name": "a", "image": "i"}]}, data={"k": "1"}), "two")
     after = applied(workload, live, config(), "one", T2)
@@ -107,7 +107,7 @@ def test_fields_that_nobody_applied_stay(workload: Type) -> None:
     assert after["spec"]["containers"] == [{"name": "a", "args": ["defaulted"]}]
 
 
-def test_updates_lose_to_force_only(workload: Type) -> None:
+def test_update_managers_lose_fields_only_to_force(workload: Type) -> None:
     live = applied(workload, None, config({"replicas": 1}), "one")
     scaled = updated(workload, live, {**live, "spec": {**live["spec"], "replicas": 3}}, "hpa", T2)
     with pytest.raises(Conflict) as caught:
@@ -151,14 +151,14 @@ def test_conflicts_by_manager(workload: Type) -> None:
     assert [cause["field"] for cause in (caught.value.details or {})["causes"]][-1] == ".data.b"
 
 
-def test_status_and_main_do_not_meet(workload: Type) -> None:
+def test_status_and_main_resource_do_not_conflict(workload: Type) -> None:
     live = applied(workload, None, config({"replicas": 1}, status={"replicas": 5}), "one")
     assert owned(live) == {"one": {"f:spec": {"f:replicas": {}}}}
     after = applied(workload, live, config({"replicas": 7}, status={"replicas": 6}), "two", T2, subresource="status")
     assert owned(after) == {"one": {"f:spec": {"f:replicas": {}}}, "two": {"f:status": {"f:replicas": {}}}}
 
 
-def test_atomic_parts_are_taken_whole(workload: Type) -> None:
+def test_atomic_parts_are_owned_as_a_whole(workload: Type) -> None:
     live = applied(workload, None, config({"selector": {"matchLabels": {"a": "1"}}}), "one")
     with pytest.raises(Conflict, match=r"\.spec\.selector$"):
         applied(workload, live, config({"selector": {"matchLabels": {"b": "1"}}}), "two")
@@ -166,7 +166,7 @@ def test_atomic_parts_are_taken_whole(workload: Type) -> None:
     assert forced["spec"]["selector"] == {"matchLabels": {"b": "1"}}
 
 
-def test_what_was_there_before_the_first_apply(workload: Type) -> None:
+def test_fields_from_before_the_first_apply(workload: Type) -> None:
     live = config({"replicas": 1, "selector": {}, "containers": None}, status={}, metadata={"uid": "u"})
     with pytest.raises(Conflict) as caught:
         applied(workload, live, config({"replicas": 2}))
@@ -204,7 +204,7 @@ def test_what_was_there_before_the_first_apply(workload: Type) -> None:
         ),
     ],
 )
-def test_configurations_that_do_not_fit(workload: Type, given: Obj, message: str) -> None:
+def test_configurations_of_the_wrong_type(workload: Type, given: Obj, message: str) -> None:
     with pytest.raises(TypeMismatch) as caught:
         applied(workload, None, given)
     assert caught.value.message == (f"failed to create typed patch object (/x; {V1}, Kind=Workload): {message}")
@@ -227,17 +227,17 @@ def test_bad_requests(workload: Type, given: Obj, message: str) -> None:
 
 
 def client_side(type_: Type, data: dict[str, str], live_data: dict[str, str]) -> Obj:
-    """An object as kubectl's client-side apply leaves it."""
+    """Return an object as kubectl's client-side apply writes it."""
     last = orjson.dumps(config(data=data)).decode()
     obj = config(
         {"selector": {}, "containers": None}, data=live_data, status={}, metadata={"annotations": {ANNOTATION: last}}
     )
-    entries = update(type_, None, obj, manager="kubectl-client-side-apply", api_version=V1, now=T1, reset=MAIN)
+    entries = update(WrittenVersion(type_, V1, MAIN), None, obj, manager="kubectl-client-side-apply", now=T1)
     obj["metadata"] |= {"uid": "u", "managedFields": entries}
     return obj
 
 
-def test_kubectl_moves_to_server_side_apply(workload: Type) -> None:
+def test_migration_from_client_side_apply(workload: Type) -> None:
     live = client_side(workload, {"a": "1"}, {"a": "1"})
     after = applied(workload, live, config(data={"a": "<2>"}), "kubectl", T2)
     assert after["data"] == {"a": "<2>"}
@@ -250,7 +250,7 @@ def test_kubectl_moves_to_server_side_apply(workload: Type) -> None:
         applied(workload, live, config(data={"a": "2"}), "other", T2)
 
 
-def test_what_changed_since_is_still_a_conflict(workload: Type) -> None:
+def test_fields_changed_since_then_still_conflict(workload: Type) -> None:
     live = client_side(workload, {"a": "1", "b": "1"}, {"a": "1", "b": "changed"})
     with pytest.raises(Conflict) as caught:
         applied(workload, live, config(data={"a": "2", "b": "2"}), "kubectl", T2)
@@ -263,7 +263,7 @@ def test_an_annotation_that_grew_too_large_is_dropped(workload: Type) -> None:
     assert after["metadata"]["annotations"] == {}
 
 
-def test_versions_of_one_manager_are_pruned_where_they_were_applied(workload: Type) -> None:
+def test_fields_are_pruned_in_the_version_in_which_they_were_applied(workload: Type) -> None:
     def convert(obj: Obj, version: str) -> tuple[Type, Obj] | None:
         return (workload, {**obj, "apiVersion": version}) if version != "example.com/v0" else None
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, difference, intersection, paths
-from setpoint.meta.apply.merge import merge
-from setpoint.meta.apply.remove import extract_items, remove_items, with_named_fields
+from setpoint.meta.apply.merge import extract_items, merge, remove_items, with_named_fields
 from setpoint.meta.apply.walk import object_walk_of, walk_of
+from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Type
 
 
@@ -62,7 +62,7 @@ def test_fields_of_a_configuration(workload: Type, spec: Any, expected: FieldSet
 
 def test_sets_and_maps(workload: Type) -> None:
     metadata = {"name": "x", "labels": {"b": "1", "a": "2"}, "finalizers": ["z", "y"]}
-    expected = {"f:finalizers": {'v:"y"': {}, 'v:"z"': {}}, "f:labels": {"f:a": {}, "f:b": {}}}
+    expected: Obj = {"f:finalizers": {'v:"y"': {}, 'v:"z"': {}}, "f:labels": {"f:a": {}, "f:b": {}}}
     assert walk_of(workload).members({"metadata": metadata}) == {"f:metadata": {**expected, "f:name": {}}}
     assert object_walk_of(workload).members({"kind": "Workload", "metadata": metadata}) == {"f:metadata": expected}
     assert object_walk_of(workload).members({"metadata": {}}) == {}
@@ -114,7 +114,8 @@ def test_sets_and_maps(workload: Type) -> None:
 )
 def test_comparison(workload: Type, old: Any, new: Any, removed: FieldSet, changed: FieldSet) -> None:
     def below(fields: FieldSet) -> FieldSet:
-        return fields.get("f:spec", {})
+        spec: FieldSet = fields.get("f:spec", {})
+        return spec
 
     got_removed, got_changed = compare(workload, {"spec": old}, {"spec": new})
     assert (below(got_removed), below(got_changed)) == (removed, changed)
@@ -124,7 +125,7 @@ VALUE = st.sampled_from(["1", "2"])
 
 
 def objects(least: int) -> st.SearchStrategy[Any]:
-    """Objects whose lists and maps, where there are any, have at least so many members."""
+    """Generate objects whose lists and maps, if present, have a minimum number of members."""
     names = st.lists(st.sampled_from("abc"), unique=True, min_size=least, max_size=3)
     labels = st.dictionaries(st.sampled_from("xyz"), VALUE, min_size=least, max_size=3)
     more = {"image": VALUE, "args": names, "resources": st.fixed_dictionaries({}, optional={"limits": labels})}
@@ -146,7 +147,7 @@ OBJECTS = objects(0)
 
 
 @given(OBJECTS, OBJECTS)
-def test_comparison_accounts_for_every_difference(workload: Type, old: Any, new: Any) -> None:
+def test_comparison_finds_every_difference(workload: Type, old: Any, new: Any) -> None:
     before = copy.deepcopy((old, new))
     removed, changed = compare(workload, old, new)
     assert (old, new) == before
@@ -184,8 +185,9 @@ def test_null_sets_scalars_but_empties_no_container(workload: Type) -> None:
     live = {"data": {"a": "1"}, "spec": {"replicas": 1, "containers": [{"name": "a"}], "selector": {"matchLabels": {}}}}
     config = {"data": None, "spec": {"replicas": None, "containers": None, "selector": None}}
     assert merge(workload, live, config) == {
-        "data": {"a": "1"}, "spec": {"replicas": None, "containers": [{"name": "a"}], "selector": None},
-    }  # fmt: skip
+        "data": {"a": "1"},
+        "spec": {"replicas": None, "containers": [{"name": "a"}], "selector": None},
+    }
 
 
 @given(OBJECTS)

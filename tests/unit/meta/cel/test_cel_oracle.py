@@ -5,13 +5,11 @@ Known differences, which are the reference's: a constant that cannot be converte
 
 from __future__ import annotations
 
-import importlib.util
 import random
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from expression_maker import VALUES, VARIABLES, ExpressionMaker
 
 from setpoint.meta.cel import CelError, kubernetes_environment
 from setpoint.meta.cel.declarations import parse_type
@@ -19,16 +17,6 @@ from setpoint.meta.cel.declarations import parse_type
 cel = pytest.importorskip("cel_expr_python.cel")
 
 
-def _neighbour(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MAKER = _neighbour("expression_maker")
 THEIR_TYPES = {
     "int": cel.Type.INT,
     "string": cel.Type.STRING,
@@ -38,13 +26,13 @@ THEIR_TYPES = {
     "list(string)": cel.Type.List(cel.Type.STRING),
     "map(string, int)": cel.Type.Map(cel.Type.STRING, cel.Type.INT),
 }
-THEIRS = cel.NewEnv(variables={name: THEIR_TYPES[kind] for name, kind in MAKER.VARIABLES.items()})
-OURS = kubernetes_environment().extended({name: parse_type(kind) for name, kind in MAKER.VARIABLES.items()})
+THEIRS = cel.NewEnv(variables={name: THEIR_TYPES[kind] for name, kind in VARIABLES.items()})
+OURS = kubernetes_environment().extended({name: parse_type(kind) for name, kind in VARIABLES.items()})
 
 
 def _their_outcome(text: str) -> tuple[str, Any]:
     try:
-        result = THEIRS.compile(text).eval(data=MAKER.VALUES)
+        result = THEIRS.compile(text).eval(data=VALUES)
     except Exception as error:  # whatever the binding raises means: no value
         return "error", str(error)
     if "ERROR" in str(result.type()):
@@ -53,13 +41,13 @@ def _their_outcome(text: str) -> tuple[str, Any]:
 
 
 def _our_outcome(text: str) -> tuple[str, Any]:
-    outcome = OURS.compile(text).evaluate(MAKER.VALUES)
+    outcome = OURS.compile(text).evaluate(VALUES)
     return ("error", outcome.error) if outcome.error is not None else ("value", outcome.value)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_expressions_agree(seed: int) -> None:
-    maker = MAKER.ExpressionMaker(random.Random(seed))
+    maker = ExpressionMaker(random.Random(seed))
     compared = 0
     for _ in range(60):
         text = maker.make()

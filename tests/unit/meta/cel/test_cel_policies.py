@@ -1,7 +1,8 @@
-"""What policies need of the engine: lazy variables, an authorizer, and results as JSON."""
+"""Features of the engine for policies: lazy variables, the authorizer, and results as JSON."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from setpoint.kinds.expression_environments import admission_environment
@@ -28,9 +29,7 @@ def test_variables_are_computed_once_and_only_if_used() -> None:
             raise CelError('composited variable "bad" fails to evaluate: no such key: x')
         return value
 
-    variables = LazyMap(
-        {name: lambda name=name, v=v: compute(name, v) for name, v in {"a": 2, "b": 3, "bad": None}.items()}
-    )  # type: ignore[misc]
+    variables = LazyMap({name: partial(compute, name, value) for name, value in {"a": 2, "b": 3, "bad": None}.items()})
     environment = admission_environment(variables={"a": INT, "b": INT, "bad": DYN})
     bindings = {"variables": variables}
     assert environment.compile("variables.a + variables.a == 4").evaluate(bindings).value is True
@@ -41,7 +40,7 @@ def test_variables_are_computed_once_and_only_if_used() -> None:
     assert calls == ["a", "bad"]
 
 
-def test_the_authorizer_is_asked_what_the_expression_says() -> None:
+def test_the_authorizer_gets_the_checks_of_the_expression() -> None:
     asked: list[Check] = []
 
     def authorize(check: Check) -> Decision:

@@ -1,4 +1,4 @@
-"""What holds for all values: arithmetic, order, equality, logic, names, and that no text breaks the compiler."""
+"""Properties of the engine: arithmetic, order, equality, logic, names, and a compiler that survives any text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.meta.cel import BOOL, DOUBLE, DYN, INT, CelError, CelProblem, kubernetes_environment
-from setpoint.meta.cel.escaping import escape, unescape
-from setpoint.meta.cel.libraries.comprehensions import BINDINGS
+from setpoint.meta.cel.json_values import to_json
+from setpoint.meta.cel.lexer import escape_property, unescape_property
+from setpoint.meta.cel.libraries.optionals import BINDINGS
 from setpoint.meta.cel.operators import equals
-from setpoint.meta.cel.results import to_json
 
 ENVIRONMENT = kubernetes_environment().extended(
     {"i": INT, "j": INT, "f": DOUBLE, "d": DYN, "e": DYN, "p": BOOL, "q": BOOL}
@@ -53,7 +53,7 @@ def test_integers_are_exact_or_an_error(left: int, right: int) -> None:
 
 
 @given(INTS, st.floats(allow_nan=False))
-def test_order_across_types_has_two_sides(left: int, right: float) -> None:
+def test_order_across_types_is_antisymmetric(left: int, right: float) -> None:
     bindings = {"i": left, "f": right}
     assert LESS.evaluate(bindings).value is GREATER.evaluate(bindings).value
     if abs(left) < 1 << 53:
@@ -68,7 +68,7 @@ def test_equality_is_reflexive_and_symmetric(one: Any, other: Any) -> None:
 
 
 @given(JSON)
-def test_json_comes_back_as_it_went_in(document: Any) -> None:
+def test_json_round_trip(document: Any) -> None:
     outcome = ENVIRONMENT.compile("[d]").evaluate({"d": document})
     assert json.dumps(to_json(outcome.value)) == json.dumps([document])
 
@@ -101,14 +101,14 @@ def test_all_and_exists_are_chains_of_and_and_or(marks: list[str]) -> None:
 
 
 @given(st.from_regex(r"[a-zA-Z_./\-][a-zA-Z0-9_./\-]{0,20}", fullmatch=True))
-def test_escaped_names_come_back(name: str) -> None:
-    identifier = escape(name)
+def test_escaped_names_round_trip(name: str) -> None:
+    identifier = escape_property(name)
     assert identifier is not None
     assert identifier.replace("_", "a").isalnum()
     # Three underscores in a row can be read in more than one way; upstream has the same ambiguity.
     if "___" not in name and not name.startswith("_") and not name.endswith("_") and "_-" not in name:
         if not any(pair in name for pair in ("_.", "._", "_/", "/_", "-_", "_-")):
-            assert unescape(identifier) == name
+            assert unescape_property(identifier) == name
 
 
 @given(st.text(alphabet=st.sampled_from(list("ab1.[](){}?:,+-*/%!&|<>='\" \n\\`uxre_")), max_size=30))
@@ -162,7 +162,7 @@ BINDING = ENVIRONMENT.extended(libraries=(BINDINGS,))
 
 
 def _bound(start: str, step: str, times: int, result: str) -> str:
-    """`step` over and over, each time about the one before."""
+    """Return an expression that binds `step` repeatedly, each time to the previous result."""
     text = result.format(f"v{times}")
     for index in range(times, 0, -1):
         text = f"cel.bind(v{index}, {step.format(f'v{index - 1}')}, {text})"
@@ -187,7 +187,7 @@ def test_nothing_grows_beyond_the_limit() -> None:
         assert outcome.cost_exceeded, (text[:80], outcome.error, outcome.cost)
 
 
-def test_a_chain_that_doubles_ends() -> None:
+def test_a_chain_that_doubles_is_bounded() -> None:
     text = "optional.of(1)" + ".optMap(v, v + 1)" * 40
     with pytest.raises(CelProblem, match="target is too large"):
         ENVIRONMENT.compile(text)

@@ -1,4 +1,4 @@
-"""Expressions and what the reference made of them: value, type, cost, estimate, or what it said was wrong."""
+"""Expressions with the recorded results of the reference: value, type, cost, estimate, or errors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from setpoint.meta.cel import (
 )
 from setpoint.meta.cel.compile_loops import entries
 from setpoint.meta.cel.declarations import parse_type
-from setpoint.meta.cel.libraries.go_times import format_timestamp
-from setpoint.meta.cel.numbers import format_general
+from setpoint.meta.cel.go_text import format_general, format_timestamp
 from setpoint.meta.cel.values import Opaque, is_list, is_map
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "recorded.json").read_text())
@@ -39,7 +38,7 @@ _TYPES = {
 
 
 def show(value: Any) -> str:
-    """A value in the form of the recording."""
+    """Return a value in the form of the recording."""
     if value is None:
         return "null"
     match value:
@@ -117,5 +116,5 @@ def test_with_a_schema(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", _cases("syntax"))
-def test_what_cannot_be_read(case: dict[str, Any]) -> None:
+def test_unreadable_values_are_errors(case: dict[str, Any]) -> None:
     assert _outcome(SYNTAX, case["expr"], {}) == case

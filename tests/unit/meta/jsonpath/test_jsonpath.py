@@ -1,4 +1,4 @@
-"""kubectl's JSONPath: what templates mean, and what is wrong with those that mean nothing."""
+"""kubectl's JSONPath: results of templates, and errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.meta.jsonpath import JsonPath, JsonPathError, evaluation, relaxed
+from setpoint.meta import jsonpath
+from setpoint.meta.jsonpath import JsonPath, JsonPathError, relaxed
 
 POD = {
     "kind": "Pod",
@@ -81,12 +82,12 @@ POD = {
         ("{1} {-2.50} {true} {007}", "1 -2.5 true 7"),
     ],
 )
-def test_a_template_is_filled_in(template: str, expected: str) -> None:
+def test_templates_are_rendered(template: str, expected: str) -> None:
     assert JsonPath.parse(template, allow_missing_keys=True).render(POD) == expected
 
 
-def test_an_empty_list_ends_what_follows_it() -> None:
-    """As upstream does it: the ports of the third container are not looked for."""
+def test_an_empty_list_ends_the_evaluation_of_a_step() -> None:
+    """As upstream, evaluation stops: the ports of the third container are not evaluated."""
     data = [{"ports": [1]}, {"ports": []}, {"ports": [2]}]
     assert JsonPath.parse("{[*].ports[*]}").find(data) == [1]
 
@@ -109,7 +110,7 @@ def test_an_empty_list_ends_what_follows_it() -> None:
         ('{"\\q"}', 'unquote string "\\q" error invalid syntax'),
     ],
 )
-def test_a_template_that_cannot_be_read(template: str, complaint: str) -> None:
+def test_parse_errors(template: str, complaint: str) -> None:
     with pytest.raises(JsonPathError) as caught:
         JsonPath.parse(template)
     assert str(caught.value) == complaint
@@ -132,20 +133,23 @@ def test_a_template_that_cannot_be_read(template: str, complaint: str) -> None:
         ("{.spec.numbers[?(@<>1)]}", "unrecognized filter operator <>"),
         ('{.spec.numbers[?(@=="1")]}', "incompatible types for comparison"),
         ("{.spec.containers[?(@.name<true)]}", "incompatible types for comparison"),
-        ("{.spec.containers[2:][?(@.ready<true)]}", "map[image:<none> last:<nil> name:three ready:true weight:1.5]"
-         " is not array or slice and cannot be filtered"),
+        (
+            "{.spec.containers[2:][?(@.ready<true)]}",
+            "map[image:<none> last:<nil> name:three ready:true weight:1.5]"
+            " is not array or slice and cannot be filtered",
+        ),
         ("{.spec.containers[?(@.ports==1)]}", "invalid type for comparison"),
         ("{.spec.containers[?(@.ports[*].port==80)]}", "can only compare one element at a time"),
         ("{.spec.containers[?(@.ready==true)].name}", "ready is not found"),
     ],
-)  # fmt: skip
-def test_a_template_that_does_not_fit(template: str, complaint: str) -> None:
+)
+def test_evaluation_errors(template: str, complaint: str) -> None:
     with pytest.raises(JsonPathError) as caught:
         JsonPath.parse(template).render(POD)
     assert str(caught.value) == complaint
 
 
-def test_bytes_that_are_no_text_survive() -> None:
+def test_invalid_utf8_is_preserved() -> None:
     assert JsonPath.parse('{"\\xff"}').render({}).encode("utf-8", "surrogateescape") == b"\xff"
 
 
@@ -166,13 +170,13 @@ def test_more_than_a_single_path_is_refused(text: str) -> None:
         relaxed(text)
 
 
-def test_groups_tell_what_each_action_found() -> None:
+def test_groups_of_results_by_action() -> None:
     path = JsonPath.parse("{.kind}: {.nothing}{.spec.numbers[:2]}", allow_missing_keys=True)
     assert path.groups(POD) == [["Pod"], [": "], [], [0, 1]]
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MAX_VALUES", 1000)
+    monkeypatch.setattr(jsonpath, "MAX_VALUES", 1000)
     deep: object = 1
     for _ in range(200):
         deep = [deep]
@@ -184,7 +188,7 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.text(alphabet="{}[]().*@$?'\"\\:,=<> range-end1ab", max_size=40))
-def test_any_text_is_either_read_or_refused_and_changes_nothing(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_without_side_effects(text: str) -> None:
     data = copy.deepcopy(POD)
     try:
         path = JsonPath.parse(text, allow_missing_keys=True)
@@ -194,11 +198,13 @@ def test_any_text_is_either_read_or_refused_and_changes_nothing(text: str) -> No
     assert data == POD
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
-))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
 def test_descent_finds_every_container_once(data: object) -> None:
     def containers(value: object) -> int:
         inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []

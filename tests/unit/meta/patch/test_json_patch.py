@@ -100,7 +100,7 @@ def test_replaces_the_whole_document() -> None:
         (op("replace", "", value="x"), "replace operation value must be object or array: %!w(<nil>)"),
     ],
 )
-def test_does_not_apply(operation: dict[str, Any], message: str) -> None:
+def test_patches_that_cannot_be_applied(operation: dict[str, Any], message: str) -> None:
     with pytest.raises(PatchUnprocessable) as caught:
         apply_json_patch(DOC, [operation])
     assert caught.value.message == message
@@ -117,7 +117,7 @@ def test_does_not_apply(operation: dict[str, Any], message: str) -> None:
         ([{"op": 1}], "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"),
     ],
 )
-def test_is_no_patch(patch: Any, message: str) -> None:
+def test_invalid_patches(patch: Any, message: str) -> None:
     with pytest.raises(PatchUndecodable) as caught:
         apply_json_patch(DOC, orjson.dumps(patch))
     assert caught.value.to_api().code == 400
@@ -134,7 +134,7 @@ def test_unknown_members_are_named() -> None:
     assert found == ['json patch unknown field "[1].bogus"']
 
 
-def test_floods_are_refused() -> None:
+def test_too_many_operations_are_rejected() -> None:
     operations = [op("test", "/data/a", value="1")] * 10_001
     with pytest.raises(PatchTooLarge) as caught:
         apply_json_patch(DOC, operations)
@@ -170,15 +170,20 @@ def test_copies_do_not_nest_without_end() -> None:
 
 
 def test_a_copy_is_independent() -> None:
-    result = apply_json_patch(DOC, [
-        op("add", "/data/new", value=1), op("copy", "/other", **{"from": "/data"}), op("add", "/data/later", value=2),
-        op("add", "/other/mine", value=3),
-    ])  # fmt: skip
+    result = apply_json_patch(
+        DOC,
+        [
+            op("add", "/data/new", value=1),
+            op("copy", "/other", **{"from": "/data"}),
+            op("add", "/data/later", value=2),
+            op("add", "/other/mine", value=3),
+        ],
+    )
     assert "later" not in result["other"]
     assert "mine" not in result["data"]
 
 
-def test_what_is_not_touched_is_shared() -> None:
+def test_unchanged_parts_are_shared() -> None:
     result = apply_json_patch(DOC, [op("add", "/data/b", value=1)])
     assert result["list"] is DOC["list"]
 
@@ -220,7 +225,7 @@ def test_agrees_with_a_naive_application(doc: dict[str, Any], operations: list[A
 
 
 def naive(doc: Any, operations: list[Any]) -> Any:
-    """Works on its own deep copy; raises whatever Python raises."""
+    """Apply a patch naively on a deep copy; raise whatever Python raises."""
     for operation in operations:
         kind = operation["op"]
         if kind in ("move", "copy"):

@@ -43,7 +43,7 @@ def test_only_objects_are_patches(patch: Any, kind: str) -> None:
     )
 
 
-def test_null_is_no_patch() -> None:
+def test_null_is_not_a_patch() -> None:
     with pytest.raises(PatchUndecodable, match=r"^Invalid JSON Patch$"):
         apply_merge_patch({}, None)
 
@@ -80,7 +80,7 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(DOCS, DOCS)
-def test_the_difference_leads_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_generated_patch_turns_one_document_into_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
     before = copy.deepcopy((old, new))
     patch = difference(old, new)
     result = apply_merge_patch(old, patch)

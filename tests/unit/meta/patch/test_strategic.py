@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch import PatchError, PatchRefused, PatchUndecodable, PatchUnprocessable, apply_strategic
 from setpoint.meta.schema import Field, Shape, Type
 
@@ -223,23 +225,28 @@ def test_merges(doc: dict[str, Any], patch: dict[str, Any], expected: dict[str, 
         ),
     ],
 )
-def test_refuses(doc: dict[str, Any], patch: Any, kind: type[PatchError], message: str) -> None:
+def test_errors(doc: dict[str, Any], patch: Any, kind: type[PatchError], message: str) -> None:
     with pytest.raises(PatchError) as caught:
         apply_strategic(SPEC, doc, patch)
     assert type(caught.value) is kind
     assert caught.value.message == message
 
 
-def test_answers_by_kind_of_refusal() -> None:
+def test_status_codes_of_errors() -> None:
     assert PatchRefused("x").to_api().status() == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "x", "code": 500,
-    }  # fmt: skip
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "x",
+        "code": 500,
+    }
     assert PatchUndecodable("x").to_api().reason == "BadRequest"
     assert PatchUnprocessable("x").to_api().code == 422
 
 
 def test_no_change_is_the_same_document() -> None:
-    doc = {"containers": containers("a", "b"), "finalizers": ["a"], "labels": {"a": "1"}}
+    doc: Obj = {"containers": containers("a", "b"), "finalizers": ["a"], "labels": {"a": "1"}}
     patch = {"containers": [{"name": "a", "image": "a"}], "finalizers": ["a"], "labels": {"a": "1", "gone": None}}
     assert apply_strategic(SPEC, doc, patch) is doc
     assert apply_strategic(SPEC, doc, None) is doc
@@ -252,10 +259,12 @@ NAMES = st.lists(st.sampled_from("abcde"), unique=True, max_size=4)
 VALUE = st.sampled_from(["1", "2"])
 
 
+def _named(name: str, item: Obj) -> Obj:
+    return {"name": name, **item}
+
+
 def items(more: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    return NAMES.flatmap(
-        lambda names: st.tuples(*(more.map(lambda m, n=name: {"name": n, **m}) for name in names)).map(list)
-    )
+    return NAMES.flatmap(lambda names: st.tuples(*(more.map(partial(_named, name)) for name in names)).map(list))
 
 
 ENVS = items(st.fixed_dictionaries({}, optional={"value": VALUE}))
@@ -271,7 +280,7 @@ SPECS = st.fixed_dictionaries(
 
 
 def difference(old: Any, new: Any) -> dict[str, Any]:
-    """A patch from one to the other, as kubectl would make it."""
+    """Return the patch from one document to the other that kubectl would make."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         current = old.get(key)
@@ -303,7 +312,7 @@ def difference(old: Any, new: Any) -> dict[str, Any]:
 
 
 @given(SPECS, SPECS)
-def test_the_difference_leads_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_generated_patch_turns_one_document_into_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
     patch = difference(old, new)
     before = copy.deepcopy((old, patch))
     result = apply_strategic(SPEC, old, patch)
@@ -312,8 +321,8 @@ def test_the_difference_leads_from_one_to_the_other(old: dict[str, Any], new: di
 
 
 @given(SPECS, SPECS, SPECS)
-def test_a_three_way_difference_keeps_what_others_set(original: Any, modified: Any, live: Any) -> None:
-    """kubectl apply: deletions from the last configuration, additions against the live object."""
+def test_three_way_patch_retains_fields_of_others(original: Any, modified: Any, live: Any) -> None:
+    """As kubectl apply: deletions from the last configuration, additions against the live object."""
     patch = {key: value for key, value in difference(original, modified).items() if value is None}
     patch |= {key: value for key, value in modified.items() if key in ("labels", "tolerations")}
     result = apply_strategic(SPEC, live, patch)
@@ -327,7 +336,7 @@ def test_a_three_way_difference_keeps_what_others_set(original: Any, modified: A
 
 
 def without_empty(value: Any) -> Any:
-    """An empty list is as good as none: merging cannot tell."""
+    """Remove empty lists, which a merge does not distinguish from absent ones."""
     if isinstance(value, dict):
         return {key: without_empty(member) for key, member in value.items() if member not in ([], {})}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Patches made from documents."""
+"""Generation of strategic merge patches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from setpoint.client.resources import builtin
+from setpoint.meta.objects import Obj
 from setpoint.meta.patch import (
     PatchRefused,
     apply_merge_patch,
@@ -25,8 +26,6 @@ from setpoint.meta.patch import (
 POD = builtin("pods").type
 SERVICE = builtin("services").type
 DEPLOYMENT = builtin("deployments", "apps").type
-
-Obj = dict[str, Any]
 
 
 def pod(*containers: Obj, **spec: Any) -> Obj:
@@ -98,18 +97,18 @@ def pod(*containers: Obj, **spec: Any) -> Obj:
         ),
     ],
 )
-def test_three_ways(before: Obj, wanted: Obj, now: Obj, patch: Obj) -> None:
+def test_three_way_patches(before: Obj, wanted: Obj, now: Obj, patch: Obj) -> None:
     assert three_way_strategic(POD, before, wanted, now) == patch
 
 
-def test_ports_are_told_apart_by_their_number() -> None:
+def test_ports_merge_by_their_number() -> None:
     now = {"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]}}
     wanted = {"spec": {"ports": [{"port": 81, "name": "b"}]}}
     patch = three_way_strategic(SERVICE, now, wanted, now)
     assert apply_strategic(SERVICE, now, patch) == wanted
 
 
-def test_a_strategy_that_is_a_union_is_taken_whole() -> None:
+def test_retain_keys_replaces_a_union() -> None:
     before = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     wanted = {"spec": {"strategy": {"type": "Recreate"}}}
     patch = three_way_strategic(DEPLOYMENT, before, wanted, before)
@@ -117,14 +116,14 @@ def test_a_strategy_that_is_a_union_is_taken_whole() -> None:
     assert apply_strategic(DEPLOYMENT, before, patch) == wanted
 
 
-def test_a_conflict_is_refused_unless_ours_goes_first() -> None:
+def test_a_conflict_is_rejected_without_overwrite() -> None:
     before, wanted, now = ({"data": {"a": value}} for value in ("1", "2", "3"))
     assert three_way_strategic(POD, before, wanted, now) == {"data": {"a": "2"}}
     with pytest.raises(PatchRefused, match="conflicts with changes made from original to current"):
         three_way_strategic(POD, before, wanted, now, overwrite=False)
 
 
-def test_merge_patches_in_three_ways() -> None:
+def test_three_way_merge_patches() -> None:
     assert three_way_merge({"a": 1, "b": {"c": 1}}, {"a": 2, "b": {"d": 1}}, {"a": 1, "b": {"c": 1}, "e": [1]}) == {
         "a": 2,
         "b": {"c": None, "d": 1},
@@ -158,7 +157,7 @@ _PODS = st.fixed_dictionaries(
 
 @settings(max_examples=tries(80, 300))
 @given(_PODS, _PODS)
-def test_the_patch_between_two_makes_one_of_the_other(old: Obj, new: Obj) -> None:
+def test_two_way_patch_turns_one_document_into_the_other(old: Obj, new: Obj) -> None:
     frozen = json.dumps([old, new])
     made = apply_strategic(POD, old, two_way_strategic(POD, old, new))
     assert _tidy(made) == _tidy(new)
@@ -168,14 +167,14 @@ def test_the_patch_between_two_makes_one_of_the_other(old: Obj, new: Obj) -> Non
 
 @settings(max_examples=tries(80, 300))
 @given(_PODS, _PODS, _PODS)
-def test_what_is_wanted_is_there_afterwards(before: Obj, wanted: Obj, now: Obj) -> None:
+def test_three_way_patch_sets_the_modified_fields(before: Obj, wanted: Obj, now: Obj) -> None:
     made = apply_strategic(POD, now, three_way_strategic(POD, before, wanted, now))
     assert _within(wanted, made)
     assert three_way_strategic(POD, wanted, wanted, made).keys() <= {"spec", "metadata"}
 
 
 def _tidy(obj: Obj) -> Obj:
-    """Lists that merge and are empty are as good as not there: a patch cannot tell them apart."""
+    """Remove empty lists that merge, which a patch does not distinguish from absent ones."""
     obj = deepcopy(obj)
     for container in obj["spec"]["containers"]:
         for key in ("env", "ports"):

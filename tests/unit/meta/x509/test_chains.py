@@ -1,4 +1,4 @@
-"""Certificate chains: every answer, to the word, as Go's `crypto/x509` gives it."""
+"""Certificate chains: results and messages are those of Go's `crypto/x509`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from certificate_chains import CASES, CLIENT, HOST, LEAF, NOW, ROOT, SERVER, Cas
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from setpoint.meta.x509.certificate import Certificate, parse
+from setpoint.meta.x509.certificate import Certificate, X509Error, parse
 from setpoint.meta.x509.chains import CLIENT_AUTH, CertificatePool, verify
-from setpoint.meta.x509.errors import X509Error
 
 
 def parsed(certificate: x509.Certificate) -> Certificate:
     return parse(certificate.public_bytes(Encoding.DER))
 
 
-def said(case: Case, usage: str = "") -> str:
+def verification_error(case: Case, usage: str = "") -> str:
     sent, roots = case.make()
     options = {"usage": usage} if usage else {}
     try:
@@ -29,8 +28,8 @@ def said(case: Case, usage: str = "") -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_chain_gets_gos_answer(case: Case) -> None:
-    assert said(case) == case.said
+def test_results_are_those_of_go(case: Case) -> None:
+    assert verification_error(case) == case.said
 
 
 @pytest.mark.parametrize(("number", "algorithm"), [("04", "MD5-RSA"), ("05", "SHA1-RSA")])
@@ -42,32 +41,34 @@ def test_signatures_with_broken_hashes_do_not_count(number: str, algorithm: str)
         verify([parse(der)], CertificatePool.from_pem(pem(root)), NOW, host=HOST)
 
 
-def test_clients_need_the_usage_of_clients() -> None:
+def test_client_certificates_need_the_client_usage() -> None:
     for usages, wanted in (([SERVER], "incompatible key usage"), ([CLIENT], "")):
-        assert wanted in said(Case("", [but(LEAF, usages=usages)], [ROOT]), CLIENT_AUTH)
+        assert wanted in verification_error(Case("", [but(LEAF, usages=usages)], [ROOT]), CLIENT_AUTH)
 
 
 def test_a_loop_of_authorities_ends() -> None:
     one, two = Issue("one", "two", ca=True), Issue("two", "one", ca=True)
-    found = said(Case("", [Issue("leaf", "one", names=[HOST]), one, two], [ROOT]))
+    found = verification_error(Case("", [Issue("leaf", "one", names=[HOST]), one, two], [ROOT]))
     assert found == "x509: certificate signed by unknown authority"
 
 
 def test_the_cost_of_a_verification_is_bounded() -> None:
-    """Many authorities of the same name, each of which could have signed each: the search would not end."""
+    """Many authorities with the same name, each of which could have issued each other, need a bounded search."""
     many = [Issue("m", "m", ca=True, key=f"key {i}", signer="key 0") for i in range(12)]
     case = Case("", [Issue("leaf", "m", names=[HOST], signer="key 0"), *many], [ROOT])
-    assert "signature check attempts limit reached" in said(case) or "unknown authority" in said(case)
+    assert "signature check attempts limit reached" in verification_error(
+        case
+    ) or "unknown authority" in verification_error(case)
 
 
-def test_validity_ends_with_its_last_second() -> None:
+def test_validity_includes_its_last_second() -> None:
     leaf = but(LEAF, ends=timedelta(0))
-    assert said(Case("", [leaf], [ROOT])) == ""
-    assert "is after" in said(Case("", [but(LEAF, ends=timedelta(seconds=-1))], [ROOT]))
+    assert verification_error(Case("", [leaf], [ROOT])) == ""
+    assert "is after" in verification_error(Case("", [but(LEAF, ends=timedelta(seconds=-1))], [ROOT]))
 
 
 @pytest.mark.parametrize("der", [b"", b"\x30\x00", b"\x30\x82\xff\xff", b"no certificate at all"])
-def test_what_is_no_certificate_is_malformed(der: bytes) -> None:
+def test_invalid_certificates_are_malformed(der: bytes) -> None:
     with pytest.raises(X509Error, match="x509: malformed certificate"):
         parse(der)
 
@@ -78,6 +79,8 @@ def test_a_bundle_may_contain_other_things() -> None:
     assert len(CertificatePool.from_pem(noise + broken + pem(ROOT.make()) + noise)) == 1
 
 
-def test_policies_are_refused_rather_than_overlooked() -> None:
+def test_certificate_policies_are_rejected() -> None:
     strict = but(LEAF, extra=[(x509.PolicyConstraints(0, None), True)])
-    assert said(Case("", [strict], [ROOT])) == ("x509: no valid chains built: 1 candidate chains with invalid policies")
+    assert verification_error(Case("", [strict], [ROOT])) == (
+        "x509: no valid chains built: 1 candidate chains with invalid policies"
+    )

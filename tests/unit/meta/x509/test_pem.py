@@ -1,10 +1,10 @@
-"""PEM blocks, as Go's `encoding/pem` finds them."""
+"""PEM blocks are found as Go's `encoding/pem` finds them."""
 
 from __future__ import annotations
 
 import pytest
 
-from setpoint.kinds.core.tls_pair import pair_error
+from setpoint.kinds.certificates.requests import pair_error
 from setpoint.meta.x509.pem import blocks, encode
 
 
@@ -28,7 +28,7 @@ def test_blocks(text: str, found: list[tuple[str, bytes]]) -> None:
     assert [(block.type, block.data) for block in blocks(text.encode())] == found
 
 
-def test_what_is_written_is_read() -> None:
+def test_encode_and_read_round_trip() -> None:
     data = bytes(range(200))
     assert [(block.type, block.data) for block in blocks(encode("A B", data).encode() * 2)] == [("A B", data)] * 2
 
@@ -43,7 +43,7 @@ def test_what_is_written_is_read() -> None:
     ],
     ids=["the same", "others", "headers", "colons"],
 )
-def test_a_megabyte_of_beginnings_takes_no_time(text: str) -> None:
-    """The time must grow with the length of the text, not with its square: an hour for each of these."""
+def test_reading_is_linear_in_the_text(text: str) -> None:
+    """The time must be linear in the length of the text: with a quadratic reader each case takes an hour."""
     assert list(blocks(text.encode())) == []
     assert pair_error(text.encode(), b"") == "tls: failed to find any PEM data in certificate input"

@@ -1,4 +1,4 @@
-"""The server's side of SPDY/3.1."""
+"""The server side of SPDY/3.1, and the streams of remote commands over it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import orjson
 import pytest
 from scripted_wire import Wire
 
-from setpoint.node.kubelet_api.messages import Refused
-from setpoint.node.kubelet_api.remote_streams import SUCCESS
-from setpoint.node.kubelet_api.spdy import DICTIONARY, Data, Opened, SpdyConnection, SpdyError
-from setpoint.node.kubelet_api.spdy_streams import PROTOCOLS, SpdyStreams, accepted
+from setpoint.node.kubelet_api.interface import KubeletApiError
+from setpoint.node.kubelet_api.remote_streams import SPDY_PROTOCOLS, SUCCESS, SpdyStreams, negotiate_spdy
+from setpoint.wire.spdy import DICTIONARY, SpdyConnection, SpdyError, StreamData, StreamOpened
 
 
 class Client:
-    """Makes what a client sends."""
+    """Builds the frames that a client sends."""
 
     def __init__(self) -> None:
         self._packing = zlib.compressobj(zdict=DICTIONARY)
@@ -47,28 +46,29 @@ def frames(raw: bytes) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def test_the_dictionary_is_that_of_the_protocol() -> None:
+def test_compression_dictionary() -> None:
     assert len(DICTIONARY) == 1423
     assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2
 
 
-async def test_streams_are_opened_and_answered() -> None:
+async def test_streams_are_accepted_and_carry_data() -> None:
     client = Client()
     wire = Wire(client.open(1, streamtype="error") + client.open(3, streamtype="stdout") + data(3, b"x", last=True))
     connection = SpdyConnection(wire)
-    assert await connection.receive() == Opened(1, {"streamtype": "error"})
-    assert await connection.receive() == Opened(3, {"streamtype": "stdout"})
-    assert await connection.receive() == Data(3, b"x", True)
+    assert await connection.receive() == StreamOpened(1, {"streamtype": "error"})
+    assert await connection.receive() == StreamOpened(3, {"streamtype": "stdout"})
+    assert await connection.receive() == StreamData(3, b"x", True)
     assert await connection.receive() is None
     replies = frames(wire.written)
     assert [(first, payload[:4]) for first, _, payload in replies] == [
-        (0x80030002, pack(">I", 1)), (0x80030002, pack(">I", 3)),
-    ]  # fmt: skip
+        (0x80030002, pack(">I", 1)),
+        (0x80030002, pack(">I", 3)),
+    ]
     unpacking = zlib.decompressobj(zdict=DICTIONARY)
     assert [unpacking.decompress(payload[4:]) for _, _, payload in replies] == [bytes(4)] * 2
 
 
-async def test_pings_are_answered_and_the_unknown_is_passed_over() -> None:
+async def test_pings_are_answered_and_unknown_frames_ignored() -> None:
     wire = Wire(control(4, bytes(12)) + control(9, bytes(8)) + control(6, pack(">I", 7)) + control(7, bytes(8)))
     assert await SpdyConnection(wire).receive() is None
     assert frames(wire.written) == [(0x80030006, 0, pack(">I", 7))]
@@ -85,16 +85,16 @@ async def test_pings_are_answered_and_the_unknown_is_passed_over() -> None:
         Client().open(1, **{f"name{i}": "v" * 1000 for i in range(100)}),
     ],
 )
-async def test_who_breaks_the_rules_is_heard_no_more(raw: bytes) -> None:
+async def test_protocol_errors_end_the_connection(raw: bytes) -> None:
     with pytest.raises(SpdyError):
         await SpdyConnection(Wire(raw)).receive()
 
 
-async def test_the_streams_of_a_command() -> None:
+async def test_streams_of_a_command() -> None:
     client = Client()
     sent = [client.open(number, streamtype=kind) for number, kind in ((1, "error"), (3, "stdin"), (5, "stdout"))]
     wire = Wire(*sent, data(3, b"typed"), data(3, b"", last=True))
-    streams = SpdyStreams(SpdyConnection(wire), PROTOCOLS[0])
+    streams = SpdyStreams(SpdyConnection(wire), SPDY_PROTOCOLS[0])
     assert await streams.open([0, 1, 3])
     assert await streams.receive() == (0, b"typed")
     assert await streams.receive() == (0, None)
@@ -109,14 +109,14 @@ async def test_the_streams_of_a_command() -> None:
     assert told[4][0] == 0x80030007
 
 
-async def test_a_client_that_never_opens_its_streams() -> None:
-    streams = SpdyStreams(SpdyConnection(Wire(Client().open(1, streamtype="error"))), PROTOCOLS[0])
+async def test_client_that_never_opens_its_streams() -> None:
+    streams = SpdyStreams(SpdyConnection(Wire(Client().open(1, streamtype="error"))), SPDY_PROTOCOLS[0])
     assert not await streams.open([1, 3])
 
 
-def test_protocols() -> None:
-    assert accepted(["v4.channel.k8s.io", "v3.channel.k8s.io"])[0] == "v4.channel.k8s.io"
-    assert accepted(["channel.k8s.io, v3.channel.k8s.io"])[0] == "v3.channel.k8s.io"
-    assert accepted([])[0] == "channel.k8s.io"
-    with pytest.raises(Refused):
-        accepted(["other"])
+def test_protocol_negotiation() -> None:
+    assert negotiate_spdy(["v4.channel.k8s.io", "v3.channel.k8s.io"])[0] == "v4.channel.k8s.io"
+    assert negotiate_spdy(["channel.k8s.io, v3.channel.k8s.io"])[0] == "v3.channel.k8s.io"
+    assert negotiate_spdy([])[0] == "channel.k8s.io"
+    with pytest.raises(KubeletApiError):
+        negotiate_spdy(["other"])

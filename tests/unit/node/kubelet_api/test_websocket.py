@@ -1,4 +1,4 @@
-"""The server's side of a WebSocket, and the streams in it."""
+"""The server side of a WebSocket, the streams of remote commands over it, and the terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import orjson
 import pytest
 from scripted_wire import Wire
 
-from setpoint.node.kubelet_api.messages import Refused
-from setpoint.node.kubelet_api.remote_streams import PROTOCOLS, STDOUT, SUCCESS, WebSocketStreams, failure
-from setpoint.node.kubelet_api.terminal import Terminal, for_terminal
-from setpoint.node.kubelet_api.websocket import WebSocket, accepted
+from setpoint.node.kubelet_api.interface import KubeletApiError
+from setpoint.node.kubelet_api.remote_command import Terminal, for_terminal
+from setpoint.node.kubelet_api.remote_streams import STDOUT, SUCCESS, WebSocketStreams, failure, negotiate_websocket
+from setpoint.wire.websocket import WebSocket
 
 HANDSHAKE = {
-    "upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13",
+    "upgrade": "websocket",
+    "connection": "Upgrade",
+    "sec-websocket-version": "13",
     "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
-}  # fmt: skip
+}
 
 
 def frame(code: int, payload: bytes, *, final: bool = True, mask: bool = True) -> bytes:
@@ -35,34 +37,38 @@ def frame(code: int, payload: bytes, *, final: bool = True, mask: bool = True) -
     return head + key + bytes(byte ^ key[at % 4] for at, byte in enumerate(payload))
 
 
-def test_the_handshake_of_the_standard() -> None:
-    protocol, headers = accepted({**HANDSHAKE, "sec-websocket-protocol": "x, v4.channel.k8s.io"}, PROTOCOLS)
+def test_handshake_of_the_rfc() -> None:
+    protocol, headers = negotiate_websocket({**HANDSHAKE, "sec-websocket-protocol": "x, v4.channel.k8s.io"})
     assert protocol == "v4.channel.k8s.io"
     assert dict(headers)["Sec-WebSocket-Accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
     assert dict(headers)["Sec-WebSocket-Protocol"] == protocol
-    assert accepted(HANDSHAKE, PROTOCOLS)[0] == ""
+    assert negotiate_websocket(HANDSHAKE)[0] == ""
 
 
 @pytest.mark.parametrize(
     ("changed", "status"),
-    [({"sec-websocket-version": "8"}, 400), ({"sec-websocket-key": "short"}, 400), ({"sec-websocket-key": "?"}, 400),
-     ({"sec-websocket-protocol": "other"}, 403)],
-)  # fmt: skip
-def test_other_handshakes_are_refused(changed: dict[str, str], status: int) -> None:
-    with pytest.raises(Refused) as refusal:
-        accepted({**HANDSHAKE, **changed}, PROTOCOLS)
-    assert refusal.value.status == status
+    [
+        ({"sec-websocket-version": "8"}, 400),
+        ({"sec-websocket-key": "short"}, 400),
+        ({"sec-websocket-key": "?"}, 400),
+        ({"sec-websocket-protocol": "other"}, 403),
+    ],
+)
+def test_invalid_handshakes_are_rejected(changed: dict[str, str], status: int) -> None:
+    with pytest.raises(KubeletApiError) as raised:
+        negotiate_websocket({**HANDSHAKE, **changed})
+    assert raised.value.status == status
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536])
-async def test_messages_of_every_size_in_every_cut(size: int) -> None:
+async def test_messages_of_any_size_in_any_chunks(size: int) -> None:
     sent = frame(2, b"x" * size)
     cut = max(1, len(sent) // 3)
     pieces = [sent[at : at + cut] for at in range(0, len(sent), cut)]
     assert await WebSocket(Wire(*pieces)).receive() == b"x" * size
 
 
-async def test_fragments_are_joined_and_pings_answered_in_between() -> None:
+async def test_fragments_are_joined_and_pings_answered() -> None:
     wire = Wire(frame(2, b"ab", final=False) + frame(9, b"there?") + frame(0, b"cd"))
     socket = WebSocket(wire)
     assert await socket.receive() == b"abcd"
@@ -82,13 +88,13 @@ async def test_fragments_are_joined_and_pings_answered_in_between() -> None:
     ],
     ids=["unmasked", "nothing to go on with", "a message within a message", "unknown bits", "a long ping", "too long"],
 )
-async def test_who_breaks_the_rules_is_shown_out(sent: bytes, code: int) -> None:
+async def test_protocol_errors_close_the_connection(sent: bytes, code: int) -> None:
     wire = Wire(sent)
     assert await WebSocket(wire).receive() is None
     assert wire.written[-4:] == b"\x88\x02" + code.to_bytes(2, "big")
 
 
-async def test_streams_in_messages() -> None:
+async def test_streams_are_multiplexed_in_messages() -> None:
     wire = Wire(frame(2, b"\x00typed") + frame(2, b"\xff\x00"))
     streams = WebSocketStreams(WebSocket(wire), "v5.channel.k8s.io")
     assert await streams.receive() == (0, b"typed")
@@ -100,7 +106,7 @@ async def test_streams_in_messages() -> None:
     assert status["reason"] == "NonZeroExitCode" and status["details"]["causes"][0]["message"] == "3"
 
 
-async def test_older_forms() -> None:
+async def test_older_subprotocols() -> None:
     wire = Wire(frame(1, b"0dHlwZWQ="))
     streams = WebSocketStreams(WebSocket(wire), "base64.channel.k8s.io")
     assert await streams.receive() == (0, b"typed")
@@ -110,13 +116,13 @@ async def test_older_forms() -> None:
     assert wire.written.endswith(b"\x88\x02\x03\xe8"), "nothing but the end: all went well"
 
 
-def test_a_terminal_shows_what_is_typed_and_passes_on_lines() -> None:
+def test_terminal_echoes_input_and_passes_on_lines() -> None:
     terminal = Terminal()
-    assert terminal.typed(b"lx") == (b"lx", b"")
-    assert terminal.typed(b"\x7fs\r") == (b"\b \bs\r\n", b"ls\n")
-    assert terminal.typed(b"abc\x15\x03") == (b"abc\b \b\b \b\b \b^C\r\n", b"")
-    assert terminal.interrupted and not terminal.ended
-    assert terminal.typed("ä\x7f".encode()) == ("ä\b \b".encode(), b"")
-    terminal.typed(b"\x04")
-    assert terminal.ended
+    assert terminal.process_keys(b"lx") == (b"lx", b"")
+    assert terminal.process_keys(b"\x7fs\r") == (b"\b \bs\r\n", b"ls\n")
+    assert terminal.process_keys(b"abc\x15\x03") == (b"abc\b \b\b \b\b \b^C\r\n", b"")
+    assert terminal.interrupted and not terminal.end_of_input
+    assert terminal.process_keys("ä\x7f".encode()) == ("ä\b \b".encode(), b"")
+    terminal.process_keys(b"\x04")
+    assert terminal.end_of_input
     assert for_terminal(b"a\nb") == b"a\r\nb"

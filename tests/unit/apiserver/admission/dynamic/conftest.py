@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "custom"))
-
-from custom_door import CustomDoor
+from custom_resource_harness import CustomResourceHarness
 from mutation_detector import MutationDetector
 
 
 @pytest.fixture
-async def door(mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture) -> AsyncIterator[CustomDoor]:
-    opened = await CustomDoor.open()
-    assert isinstance(opened, CustomDoor)
+async def harness(
+    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
+) -> AsyncIterator[CustomResourceHarness]:
+    opened = await CustomResourceHarness.open()
+    assert isinstance(opened, CustomResourceHarness)
     opened.begin()
     yield opened
     await opened.end()

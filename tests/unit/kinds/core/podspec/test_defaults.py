@@ -1,27 +1,34 @@
-# ruff: noqa: E501 (messages stand on one line, as they are sent)
 from typing import Any
 
 import pytest
 
 from setpoint.kinds.core.podspec import default_pod_spec, default_pod_template
-from setpoint.kinds.core.podspec.defaults import default_volume
-from setpoint.kinds.core.podspec.images import default_pull_policy
+from setpoint.kinds.core.podspec.defaults import default_pull_policy, default_volume
 
 
-def test_an_empty_spec_gets_what_every_pod_has() -> None:
+def test_defaults_of_an_empty_spec() -> None:
     spec: dict[str, Any] = {"containers": [{"name": "c", "image": "nginx", "resources": {}}]}
     default_pod_spec(spec)
     assert spec == {
-        "containers": [{
-            "name": "c", "image": "nginx", "resources": {}, "imagePullPolicy": "Always",
-            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-        }],
-        "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "securityContext": {},
-        "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler",
-    }  # fmt: skip
+        "containers": [
+            {
+                "name": "c",
+                "image": "nginx",
+                "resources": {},
+                "imagePullPolicy": "Always",
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+            }
+        ],
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+        "schedulerName": "default-scheduler",
+    }
 
 
-def test_what_is_given_stays() -> None:
+def test_defaults_do_not_replace_given_values() -> None:
     spec = {
         "containers": [{"name": "c", "image": "nginx", "imagePullPolicy": "Never", "terminationMessagePolicy": "X"}],
         "terminationGracePeriodSeconds": 0,
@@ -66,8 +73,11 @@ def test_probes_ports_and_variables() -> None:
     assert [port["protocol"] for port in container["ports"]] == ["TCP", "UDP"]
     assert container["livenessProbe"] == {
         "httpGet": {"port": 1, "path": "/", "scheme": "HTTP"},
-        "periodSeconds": 7, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3,
-    }  # fmt: skip
+        "periodSeconds": 7,
+        "timeoutSeconds": 1,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
     assert container["readinessProbe"]["grpc"]["service"] == ""
     assert container["lifecycle"]["preStop"]["httpGet"]["path"] == "/"
     assert container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
@@ -87,7 +97,12 @@ def test_probes_ports_and_variables() -> None:
         ({"image": {"reference": "r:1"}}, {"image": {"reference": "r:1", "pullPolicy": "IfNotPresent"}}),
         (
             {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
-            {"projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}], "defaultMode": 420}},
+            {
+                "projected": {
+                    "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}],
+                    "defaultMode": 420,
+                }
+            },
         ),
         (
             {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
@@ -98,7 +113,7 @@ def test_probes_ports_and_variables() -> None:
             {"azureDisk": {"kind": "Managed", "cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False}},
         ),
     ],
-)  # fmt: skip
+)
 def test_volumes(given: dict[str, Any], expected: dict[str, Any]) -> None:
     volume = {"name": "v", **given}
     default_volume(volume)
@@ -121,5 +136,5 @@ def test_volumes(given: dict[str, Any], expected: dict[str, Any]) -> None:
         ("", "IfNotPresent"),
     ],
 )
-def test_only_a_floating_image_is_always_pulled(image: str, policy: str) -> None:
+def test_default_pull_policy_depends_on_the_tag(image: str, policy: str) -> None:
     assert default_pull_policy(image) == policy

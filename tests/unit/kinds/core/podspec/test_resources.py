@@ -3,9 +3,8 @@ from typing import Any
 import pytest
 
 from setpoint.kinds.core.podspec import qos_class
-from setpoint.kinds.core.podspec.aggregate import aggregate_requests
-from setpoint.kinds.core.podspec.equality import same
-from setpoint.kinds.core.podspec.levels import default_pod_level_resources
+from setpoint.kinds.core.podspec.resources import aggregate_requests, default_pod_level_resources
+from setpoint.kinds.internal_form import same
 
 FULL = {"cpu": "1", "memory": "1Gi"}
 
@@ -26,12 +25,12 @@ def test_qos_class(resources: list[dict[str, Any]], expected: str) -> None:
     assert qos_class({"spec": {"containers": [{"resources": one} for one in resources]}}) == expected
 
 
-def test_resources_of_the_pod_decide_its_class() -> None:
+def test_pod_level_resources_determine_the_qos_class() -> None:
     pod = {"spec": {"resources": {"requests": FULL, "limits": FULL}, "containers": [{"resources": {}}]}}
     assert qos_class(pod) == "Guaranteed"
 
 
-def test_sidecars_add_up_and_init_containers_take_turns() -> None:
+def test_sidecars_add_up_and_init_containers_count_by_maximum() -> None:
     def one(cpu: str, **more: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -54,7 +53,7 @@ def test_sidecars_add_up_and_init_containers_take_turns() -> None:
         ({"requests": {"cpu": "2"}}, {"requests": {"cpu": "1"}}, {"requests": {"cpu": "2"}}),
     ],
 )
-def test_what_is_left_out_for_the_pod_follows_from_its_containers(
+def test_pod_level_defaults_come_from_the_containers(
     level: dict[str, Any], container: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     spec = {"resources": level, "containers": [{"name": "c", "resources": container}]}
@@ -62,7 +61,7 @@ def test_what_is_left_out_for_the_pod_follows_from_its_containers(
     assert spec["resources"] == expected
 
 
-def test_amounts_are_the_same_if_they_are_worth_the_same() -> None:
+def test_amounts_are_compared_by_value() -> None:
     def spec(memory: str) -> dict[str, Any]:
         return {"containers": [{"resources": {"limits": {"memory": memory}}}]}
 

@@ -1,5 +1,4 @@
-# ruff: noqa: E501 (messages stand on one line, as they are sent)
-"""One broken thing at a time in a pod that is otherwise fine: what is said, and where."""
+"""Rules of pod specs: one error at a time in an otherwise valid pod, with message and field path."""
 
 from copy import deepcopy
 from typing import Any
@@ -35,7 +34,7 @@ def messages(spec: dict[str, Any], **options: bool) -> list[str]:
     return [error.message() for error in errs]
 
 
-def test_the_base_is_fine() -> None:
+def test_the_base_pod_is_valid() -> None:
     assert messages(broken()) == []
 
 
@@ -45,41 +44,144 @@ def test_the_base_is_fine() -> None:
         ({"name": ""}, ["name: Required value"]),
         ({"name": "a.b"}, ['name: Invalid value: "a.b": must not contain dots']),
         ({"image": ""}, ["image: Required value"]),
-        ({"terminationMessagePolicy": "X"}, ['terminationMessagePolicy: Unsupported value: "X": supported values: "File", "FallbackToLogsOnError"']),
-        ({"imagePullPolicy": "X"}, ['imagePullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"']),
+        (
+            {"terminationMessagePolicy": "X"},
+            ['terminationMessagePolicy: Unsupported value: "X": supported values: "File", "FallbackToLogsOnError"'],
+        ),
+        (
+            {"imagePullPolicy": "X"},
+            ['imagePullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"'],
+        ),
         ({"ports": [{"containerPort": 0}]}, ["ports[0].containerPort: Required value"]),
-        ({"ports": [{"containerPort": 65536}]}, ["ports[0].containerPort: Invalid value: 65536: must be between 1 and 65535, inclusive"]),
-        ({"ports": [{"containerPort": 1, "protocol": "X"}]}, ['ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"']),
-        ({"ports": [{"containerPort": 1, "name": "n"}, {"containerPort": 2, "name": "n"}]}, ['ports[1].name: Duplicate value: "n"']),
-        ({"ports": [{"containerPort": 1, "hostPort": 5}, {"containerPort": 2, "hostPort": 5}]}, ['ports[1].hostPort: Duplicate value: "TCP//5"']),
+        (
+            {"ports": [{"containerPort": 65536}]},
+            ["ports[0].containerPort: Invalid value: 65536: must be between 1 and 65535, inclusive"],
+        ),
+        (
+            {"ports": [{"containerPort": 1, "protocol": "X"}]},
+            ['ports[0].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP"'],
+        ),
+        (
+            {"ports": [{"containerPort": 1, "name": "n"}, {"containerPort": 2, "name": "n"}]},
+            ['ports[1].name: Duplicate value: "n"'],
+        ),
+        (
+            {"ports": [{"containerPort": 1, "hostPort": 5}, {"containerPort": 2, "hostPort": 5}]},
+            ['ports[1].hostPort: Duplicate value: "TCP//5"'],
+        ),
         ({"env": [{"name": ""}]}, ["env[0].name: Required value"]),
-        ({"env": [{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, ['env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty']),
-        ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, ['env[0].valueFrom.fieldRef.fieldPath: Invalid value: "spec.x": error converting fieldPath: field label not supported: spec.x']),
-        ({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "2"}}}]}, ['env[0].valueFrom.resourceFieldRef.divisor: Invalid value: "limits.cpu": only divisor\'s values 1m and 1 are supported with the cpu resource']),
+        (
+            {"env": [{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+            ['env[0].valueFrom: Invalid value: "": may not be specified when `value` is not empty'],
+        ),
+        (
+            {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]},
+            [
+                'env[0].valueFrom.fieldRef.fieldPath: Invalid value: "spec.x": error converting fieldPath: field label not supported: spec.x'
+            ],
+        ),
+        (
+            {"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "2"}}}]},
+            [
+                'env[0].valueFrom.resourceFieldRef.divisor: Invalid value: "limits.cpu": only divisor\'s values 1m and 1 are supported with the cpu resource'
+            ],
+        ),
         ({"env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "w", "path": "p", "key": "K"}}}]}, None),
         ({"envFrom": [{}]}, ['envFrom: Invalid value: "": must specify one of: `configMapRef` or `secretRef`']),
         ({"volumeMounts": [{"name": "w", "mountPath": "/"}]}, ['volumeMounts[0].name: Not found: "w"']),
-        ({"volumeMounts": [{"name": "v", "mountPath": "/", "subPath": "../x"}]}, ["volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'"]),
-        ({"volumeMounts": [{"name": "v", "mountPath": "/", "mountPropagation": "Bidirectional"}]}, ["volumeMounts.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"]),
-        ({"volumeDevices": [{"name": "v", "devicePath": "/d"}]}, ['volumeDevices[0].name: Invalid value: "v": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode']),
-        ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, ['resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1']),
-        ({"resources": {"requests": {"example.com/x": "1"}}}, ["resources.limits: Required value: Limit must be set for non overcommitable resources"]),
-        ({"resources": {"limits": {"hugepages-2Mi": "3Mi", "cpu": "1"}}}, ['resources.limits[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer multiple of hugepages-2Mi']),
-        ({"resources": {"limits": {"hugepages-2Mi": "2Mi"}}}, ["resources: Forbidden: HugePages require cpu or memory"]),
-        ({"resources": {"limits": {"pods": "1"}}}, ['resources.limits[pods]: Invalid value: "pods": must be a standard resource for containers']),
-        ({"resources": {"claims": [{"name": "x"}]}}, ['resources.claims[0]: Not found: "x": must be one of the names in pod.spec.resourceClaims which is empty']),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/", "subPath": "../x"}]},
+            ["volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'"],
+        ),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/", "mountPropagation": "Bidirectional"}]},
+            [
+                "volumeMounts.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"
+            ],
+        ),
+        (
+            {"volumeDevices": [{"name": "v", "devicePath": "/d"}]},
+            [
+                'volumeDevices[0].name: Invalid value: "v": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode'
+            ],
+        ),
+        (
+            {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
+            ['resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'],
+        ),
+        (
+            {"resources": {"requests": {"example.com/x": "1"}}},
+            ["resources.limits: Required value: Limit must be set for non overcommitable resources"],
+        ),
+        (
+            {"resources": {"limits": {"hugepages-2Mi": "3Mi", "cpu": "1"}}},
+            [
+                'resources.limits[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer multiple of hugepages-2Mi'
+            ],
+        ),
+        (
+            {"resources": {"limits": {"hugepages-2Mi": "2Mi"}}},
+            ["resources: Forbidden: HugePages require cpu or memory"],
+        ),
+        (
+            {"resources": {"limits": {"pods": "1"}}},
+            ['resources.limits[pods]: Invalid value: "pods": must be a standard resource for containers'],
+        ),
+        (
+            {"resources": {"claims": [{"name": "x"}]}},
+            ['resources.claims[0]: Not found: "x": must be one of the names in pod.spec.resourceClaims which is empty'],
+        ),
         ({"livenessProbe": {}}, ["livenessProbe: Required value: must specify a handler type"]),
-        ({"livenessProbe": {"exec": {}, "tcpSocket": {"port": 1}}}, ["livenessProbe.exec.command: Required value", "livenessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"]),
-        ({"livenessProbe": {"tcpSocket": {"port": 1}, "successThreshold": 2}}, ["livenessProbe.successThreshold: Invalid value: 2: must be 1"]),
-        ({"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}}, ["lifecycle.preStop.sleep: Invalid value: 31: must be non-negative and less than terminationGracePeriodSeconds (30)"]),
-        ({"securityContext": {"runAsUser": -1}}, ["securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive"]),
-        ({"securityContext": {"procMount": "Unmasked"}}, ['securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`']),
-        ({"securityContext": {"seccompProfile": {"type": "Unconfined", "localhostProfile": "x"}}}, ['securityContext.seccompProfile.localhostProfile: Invalid value: {"Type":"Unconfined","LocalhostProfile":"x"}: can only be set when seccomp type is Localhost']),
-        ({"securityContext": {"windowsOptions": {"runAsUserName": "\x01<"}}}, ['securityContext.windowsOptions.runAsUserName: Invalid value: "\\u0001\\u003c": runAsUserName cannot contain control characters']),
-        ({"restartPolicyRules": [{"action": "Restart"}]}, ["restartPolicy: Required value: must specify restartPolicy when restart rules are used", "restartPolicyRules[0].exitCodes: Required value: must be specified"]),
-        ({"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "X"}]}, ['resizePolicy: Unsupported value: "X": supported values: "NotRequired", "RestartContainer"']),
+        (
+            {"livenessProbe": {"exec": {}, "tcpSocket": {"port": 1}}},
+            [
+                "livenessProbe.exec.command: Required value",
+                "livenessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type",
+            ],
+        ),
+        (
+            {"livenessProbe": {"tcpSocket": {"port": 1}, "successThreshold": 2}},
+            ["livenessProbe.successThreshold: Invalid value: 2: must be 1"],
+        ),
+        (
+            {"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}},
+            [
+                "lifecycle.preStop.sleep: Invalid value: 31: must be non-negative and less than terminationGracePeriodSeconds (30)"
+            ],
+        ),
+        (
+            {"securityContext": {"runAsUser": -1}},
+            ["securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive"],
+        ),
+        (
+            {"securityContext": {"procMount": "Unmasked"}},
+            ['securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'],
+        ),
+        (
+            {"securityContext": {"seccompProfile": {"type": "Unconfined", "localhostProfile": "x"}}},
+            [
+                'securityContext.seccompProfile.localhostProfile: Invalid value: {"Type":"Unconfined","LocalhostProfile":"x"}: can only be set when seccomp type is Localhost'
+            ],
+        ),
+        (
+            {"securityContext": {"windowsOptions": {"runAsUserName": "\x01<"}}},
+            [
+                'securityContext.windowsOptions.runAsUserName: Invalid value: "\\u0001\\u003c": runAsUserName cannot contain control characters'
+            ],
+        ),
+        (
+            {"restartPolicyRules": [{"action": "Restart"}]},
+            [
+                "restartPolicy: Required value: must specify restartPolicy when restart rules are used",
+                "restartPolicyRules[0].exitCodes: Required value: must be specified",
+            ],
+        ),
+        (
+            {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "X"}]},
+            ['resizePolicy: Unsupported value: "X": supported values: "NotRequired", "RestartContainer"'],
+        ),
     ],
-)  # fmt: skip
+)
 def test_containers(container: dict[str, Any], expected: list[str] | None) -> None:
     if expected is None:
         expected = ['env[0].valueFrom.fileKeyRef.volumeName: Not found: "w"']
@@ -89,28 +191,70 @@ def test_containers(container: dict[str, Any], expected: list[str] | None) -> No
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"restartPolicy": "X"}, ['restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"']),
+        (
+            {"restartPolicy": "X"},
+            ['restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"'],
+        ),
         ({"dnsPolicy": "None"}, ["dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"]),
-        ({"dnsConfig": {"nameservers": ["010.1.1.1"]}}, ['dnsConfig.nameservers[0]: Invalid value: "010.1.1.1": must not have leading 0s']),
+        (
+            {"dnsConfig": {"nameservers": ["010.1.1.1"]}},
+            ['dnsConfig.nameservers[0]: Invalid value: "010.1.1.1": must not have leading 0s'],
+        ),
         ({"nodeSelector": {"a b": "c"}}, None),
-        ({"activeDeadlineSeconds": 0}, ["activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
+        (
+            {"activeDeadlineSeconds": 0},
+            ["activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"],
+        ),
         ({"hostname": "a.b"}, ['hostname: Invalid value: "a.b": must not contain dots']),
-        ({"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]}, ["tolerations[0].operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'"]),
-        ({"tolerations": [{"key": "k", "operator": "Gt", "value": "1"}]}, ['tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"']),
+        (
+            {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
+            ["tolerations[0].operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'"],
+        ),
+        (
+            {"tolerations": [{"key": "k", "operator": "Gt", "value": "1"}]},
+            ['tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"'],
+        ),
         ({"schedulingGates": [{"name": "g"}, {"name": "g"}]}, ['schedulingGates[1]: Duplicate value: "g"']),
         ({"os": {"name": "plan9"}}, ['os: Unsupported value: "plan9": supported values: "linux", "windows"']),
         ({"os": {"name": "windows"}, "hostPID": True}, ["hostPID: Forbidden: cannot be set for a windows pod"]),
         ({"hostUsers": False, "hostNetwork": True}, ["hostNetwork: Forbidden: when `hostUsers` is false"]),
-        ({"shareProcessNamespace": True, "hostPID": True}, ["shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled"]),
-        ({"securityContext": {"sysctls": [{"name": "net.x"}]}, "hostNetwork": True}, ["securityContext.sysctls[0].name: Invalid value: \"net.x\": may not be specified when 'hostNetwork' is true"]),
-        ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}, ["topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"]),
+        (
+            {"shareProcessNamespace": True, "hostPID": True},
+            ["shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled"],
+        ),
+        (
+            {"securityContext": {"sysctls": [{"name": "net.x"}]}, "hostNetwork": True},
+            [
+                "securityContext.sysctls[0].name: Invalid value: \"net.x\": may not be specified when 'hostNetwork' is true"
+            ],
+        ),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
+            ["topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"],
+        ),
         ({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}, None),
-        ({"resourceClaims": [{"name": "r"}]}, ['resourceClaims[0]: Invalid value: {"Name":"r","ResourceClaimName":null,"ResourceClaimTemplateName":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`']),
-        ({"resources": {"requests": {"ephemeral-storage": "1"}}}, ['resources.requests[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: "cpu", "hugepages-", "memory"']),
-        ({"initContainers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 1}}}]}, ['initContainers[0].name: Duplicate value: "c"', "initContainers[0].readinessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"]),
+        (
+            {"resourceClaims": [{"name": "r"}]},
+            [
+                'resourceClaims[0]: Invalid value: {"Name":"r","ResourceClaimName":null,"ResourceClaimTemplateName":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`'
+            ],
+        ),
+        (
+            {"resources": {"requests": {"ephemeral-storage": "1"}}},
+            [
+                'resources.requests[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: "cpu", "hugepages-", "memory"'
+            ],
+        ),
+        (
+            {"initContainers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 1}}}]},
+            [
+                'initContainers[0].name: Duplicate value: "c"',
+                "initContainers[0].readinessProbe: Forbidden: may not be set for init containers without restartPolicy=Always",
+            ],
+        ),
     ],
-)  # fmt: skip
-def test_the_pod_as_a_whole(fields: dict[str, Any], expected: list[str] | None) -> None:
+)
+def test_pod_rules(fields: dict[str, Any], expected: list[str] | None) -> None:
     found = messages(broken(**fields))
     if expected is None:
         assert found and all(text.startswith(f"spec.{next(iter(fields))}") for text in found)
@@ -118,7 +262,7 @@ def test_the_pod_as_a_whole(fields: dict[str, Any], expected: list[str] | None) 
         assert found == [f"spec.{text}" for text in expected]
 
 
-def test_a_template_may_leave_the_host_port_open_where_a_pod_may_not() -> None:
+def test_host_port_is_required_in_a_pod_but_not_in_a_template() -> None:
     spec = broken({"ports": [{"containerPort": 1}]}, hostNetwork=True)
     assert messages(spec) == []
     assert messages(spec, is_pod=True) == [
@@ -126,7 +270,7 @@ def test_a_template_may_leave_the_host_port_open_where_a_pod_may_not() -> None:
     ]
 
 
-def test_template_paths_and_what_templates_may_not_have() -> None:
+def test_field_paths_and_forbidden_fields_of_templates() -> None:
     spec = broken(ephemeralContainers=[{"name": "e", "image": "i"}])
     errs: list[FieldError] = []
     validate_pod_template({"metadata": {"labels": {"a": "b c"}}, "spec": spec}, "spec.template", errs)
@@ -151,11 +295,18 @@ def test_annotation_and_field_must_agree() -> None:
         {"hostUsers": False, "hostNetwork": True},
         {"hostNetwork": True, "securityContext": {"sysctls": [{"name": "net.x", "value": "1"}]}},
         {"volumes": [{"name": "v", "image": {"pullPolicy": "Always"}}]},
-        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]}]}}}},
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]}]
+                    }
+                }
+            }
+        },
     ],
-)  # fmt: skip
-def test_what_the_stored_template_breaks_may_stay_broken(fields: dict[str, Any]) -> None:
+)
+def test_rules_that_the_stored_template_breaks_are_not_enforced(fields: dict[str, Any]) -> None:
     template = {"spec": broken(**fields)}
     for options, clean in ((pod_template_options(None), False), (pod_template_options(template), True)):
         errs: list[FieldError] = []

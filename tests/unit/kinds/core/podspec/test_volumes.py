@@ -1,4 +1,3 @@
-# ruff: noqa: E501 (messages stand on one line, as they are sent)
 from typing import Any
 
 import pytest
@@ -21,28 +20,74 @@ def messages(*sources: dict[str, Any], pod: str = "") -> list[str]:
     ("source", "expected"),
     [
         ({"hostPath": {"path": "/a/../b"}}, ["vs[0].hostPath.path: Invalid value: \"/a/../b\": must not contain '..'"]),
-        ({"hostPath": {"path": "/", "type": "X"}}, ['vs[0].hostPath.type: Unsupported value: "X": supported values: "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"']),
+        (
+            {"hostPath": {"path": "/", "type": "X"}},
+            [
+                'vs[0].hostPath.type: Unsupported value: "X": supported values: "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"'
+            ],
+        ),
         ({"gcePersistentDisk": {}}, ["vs[0].persistentDisk.pdName: Required value"]),
-        ({"secret": {"secretName": "s", "defaultMode": 512}}, ["vs[0].secret.defaultMode: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive"]),
+        (
+            {"secret": {"secretName": "s", "defaultMode": 512}},
+            [
+                "vs[0].secret.defaultMode: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive"
+            ],
+        ),
         ({"nfs": {"server": "s", "path": "p"}}, ['vs[0].nfs.path: Invalid value: "p": must be an absolute path']),
-        ({"iscsi": {"targetPortal": "t", "iqn": "x"}}, ['vs[0].iscsi.iqn: Invalid value: "x": must be valid format starting with iqn, eui, or naa']),
+        (
+            {"iscsi": {"targetPortal": "t", "iqn": "x"}},
+            ['vs[0].iscsi.iqn: Invalid value: "x": must be valid format starting with iqn, eui, or naa'],
+        ),
         ({"fc": {}}, ["vs[0].fc.targetWWNs: Required value: must specify either targetWWNs or wwids, but not both"]),
         ({"csi": {"driver": "a_b"}}, None),
         ({"image": {}}, ["vs[0].image.reference: Required value"]),
-        ({"emptyDir": {"sizeLimit": "-1"}}, ["vs[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid resource quantity"]),
-        ({"emptyDir": {}, "cephfs": {"monitors": ["m"]}}, ["vs[0].cephFS: Forbidden: may not specify more than 1 volume type"]),
-        ({"downwardAPI": {"items": [{"path": "p"}]}}, ["vs[0].downwardAPI: Required value: one of fieldRef and resourceFieldRef is required"]),
-        ({"projected": {"sources": [{"serviceAccountToken": {"path": "../t", "expirationSeconds": 1}}]}}, ["vs[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes", "vs[0].projected.path: Invalid value: \"../t\": must not contain '..'"]),
-        ({"projected": {"sources": [{"podCertificate": {"signerName": "x", "keyType": "ED25519", "keyPath": "k"}}]}}, ["vs[0].projected.sources[0].podCertificate.signerName: Invalid value: \"x\": must be a fully qualified domain and path of the form 'example.com/signer-name'"]),
-        ({"ephemeral": {"volumeClaimTemplate": {"metadata": {"name": "n"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0"}}}}}}, ["vs[0].ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set", 'vs[0].ephemeral.volumeClaimTemplate.spec.resources[storage]: Invalid value: "0": must be greater than zero']),
+        (
+            {"emptyDir": {"sizeLimit": "-1"}},
+            ["vs[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid resource quantity"],
+        ),
+        (
+            {"emptyDir": {}, "cephfs": {"monitors": ["m"]}},
+            ["vs[0].cephFS: Forbidden: may not specify more than 1 volume type"],
+        ),
+        (
+            {"downwardAPI": {"items": [{"path": "p"}]}},
+            ["vs[0].downwardAPI: Required value: one of fieldRef and resourceFieldRef is required"],
+        ),
+        (
+            {"projected": {"sources": [{"serviceAccountToken": {"path": "../t", "expirationSeconds": 1}}]}},
+            [
+                "vs[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes",
+                "vs[0].projected.path: Invalid value: \"../t\": must not contain '..'",
+            ],
+        ),
+        (
+            {"projected": {"sources": [{"podCertificate": {"signerName": "x", "keyType": "ED25519", "keyPath": "k"}}]}},
+            [
+                "vs[0].projected.sources[0].podCertificate.signerName: Invalid value: \"x\": must be a fully qualified domain and path of the form 'example.com/signer-name'"
+            ],
+        ),
+        (
+            {
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "metadata": {"name": "n"},
+                        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0"}}},
+                    }
+                }
+            },
+            [
+                "vs[0].ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set",
+                'vs[0].ephemeral.volumeClaimTemplate.spec.resources[storage]: Invalid value: "0": must be greater than zero',
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_sources(source: dict[str, Any], expected: list[str] | None) -> None:
     found = messages(source)
     assert found == expected if expected is not None else found
 
 
-def test_a_claim_that_an_ephemeral_volume_makes_cannot_be_named() -> None:
+def test_name_conflict_with_the_claim_of_an_ephemeral_volume() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
     ephemeral, claim = (
         {"ephemeral": {"volumeClaimTemplate": {"spec": spec}}},

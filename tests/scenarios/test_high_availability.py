@@ -1,0 +1,131 @@
+"""docs/high-availability.md, command by command: several machines, each a data directory here, one of which dies."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from control_plane import ControlPlane, blocks, require_etcd
+from etcd_process import free_port
+
+pytestmark = [pytest.mark.slow]
+PAGE = (Path(__file__).parents[2] / "docs" / "high-availability.md").read_text()
+FIRST, *OTHERS, LOOK = blocks(PAGE, "Three machines in three commands")
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    require_etcd()
+    machines = ControlPlane(tmp_path)
+    yield machines
+    machines.stop()
+
+
+def test_any_one_of_three_machines_may_die(plane: ControlPlane) -> None:
+    for block in (FIRST, *OTHERS):
+        plane.run(block)
+    shown = plane.run(LOOK)
+    assert shown.count("healthy   voter") == 3
+    assert "Nodes:  3 of 3 ready" in shown  # those of the first machine
+    # All are one cluster, and accept each other's tokens.
+    plane[1].does("create configmap first")
+    for number in (2, 3):
+        assert "first" in plane[number].does("get configmaps")
+    token = plane[2].does("create token default").strip()
+    assert "system:serviceaccount:default:default" in plane[3].does(f"auth whoami --token {token}")
+
+    plane[3].die()
+    plane[1].does("create configmap second")
+    plane[2].does("create configmap third")
+    (back,) = blocks(PAGE, "When a machine fails")
+    plane.run(back)
+    assert {"first", "second", "third"} <= {*plane[3].does("get configmaps").split()}
+
+    # It is lost for good, and another one takes its place.
+    plane.removed = plane[3].name
+    plane[3].die()
+    shutil.rmtree(plane[3].directory)
+    replace, retire = blocks(PAGE, "Replace a machine")
+    assert "unreachable" in plane.run(replace)
+    plane.run(OTHERS[-1])
+    assert plane[3].name != plane.removed
+    for block in blocks(PAGE, "Upgrade"):
+        assert plane.run(block).count("healthy   voter") == 3
+    plane.run(retire)
+    assert not plane[3].directory.exists()
+    assert plane[1].setpoint("member", "list").count("voter") == 2
+    assert {"first", "second", "third"} <= {*plane[1].does("get configmaps").split()}
+
+
+def test_a_backup_and_the_data_of_one_machine_bring_a_cluster_back(plane: ControlPlane) -> None:
+    plane.run(FIRST)
+    backup, *restore = blocks(PAGE, "Back up and restore")
+    plane[1].does("create configmap first")
+    plane.run(backup)
+    plane[1].kill_etcd()  # it starts again
+    plane[1].does("create configmap second")
+    for block in restore:
+        plane.run(block)
+    found = plane[1].does("get configmaps").split()
+    assert ("first" in found, "second" in found) == (True, False)
+    for block in blocks(PAGE, "After the loss of half of the machines"):
+        plane.run(block)
+
+    # Another machine joins, although its process is killed again and again.
+    second = plane[2]
+    for sign in ("etcd-member.json", "etcd/member/wal"):
+        joining = second.start_joining(*plane.join)
+        deadline = time.monotonic() + 60
+        while not (second.directory / sign).exists():
+            assert joining.poll() is None, second.logs()
+            assert time.monotonic() < deadline, f"there is no {sign}: {second.logs()}"
+            time.sleep(0.005)
+        joining.kill()
+        joining.wait()
+    plane.run(OTHERS[0])
+    assert plane[1].setpoint("member", "list").count("healthy   voter") == 2
+    assert "first" in second.does("get configmaps")
+
+
+def test_a_cluster_moves_from_sqlite_to_etcd(plane: ControlPlane, tmp_path: Path) -> None:
+    fences = PAGE.split("## From SQLite to etcd")[1].split("## ")[0].split("```")
+    (stop, copy_keys, run_etcd), (copy,) = fences[1].strip().splitlines(), fences[3].strip().splitlines()
+    replace_directory, check, start = fences[5].strip().splitlines()
+    machine, port = plane[1], free_port()
+    up = ["--detach", "--port=0", "--nodes=0"]
+
+    def setpoint(line: str, *more: str) -> subprocess.CompletedProcess[str]:
+        words = shlex.split(line)[1:]
+        done = subprocess.run(machine.command(*words, *more), cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    setpoint("setpoint up", *up)
+    machine.directory = tmp_path / ".setpoint"
+    machine.does("create configmap first")
+    setpoint(stop)
+    subprocess.run(copy_keys, shell=True, cwd=tmp_path, check=True)
+    ports = [f"--etcd-client-port={port}", "--etcd-peer-port=0", "--advertise-address=127.0.0.1"]
+    running = subprocess.Popen(
+        machine.command(*shlex.split(run_etcd)[1:], *ports), cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        assert f"--etcd-servers https://127.0.0.1:{port}" in running.stdout.readline()
+        setpoint(copy.replace("2379", str(port)))
+    finally:
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 0
+    before = (machine.directory / "pki" / "ca.crt").read_bytes()
+    subprocess.run(replace_directory, shell=True, cwd=tmp_path, check=True)
+    assert "no problems" in setpoint(check).stdout
+    assert start == f"setpoint up {up[0]}"
+    setpoint("setpoint up", *up)
+    assert "first" in machine.does("get configmaps")
+    assert (machine.directory / "pki" / "ca.crt").read_bytes() == before

@@ -1,0 +1,125 @@
+"""A fleet registers its nodes, renews their Leases and runs bound Pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+from stopped_clock import settle
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.meta.errors import NotFound
+from setpoint.meta.objects import Obj
+from setpoint.node.fleet import add_fleet
+from setpoint.node.node_state import AddressPool
+from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.reconcile import Manager
+from setpoint.system import RandomIds
+
+PODS, NODES = builtin("pods"), builtin("nodes")
+LEASES = builtin("leases", "coordination.k8s.io")
+
+
+def a_pod(**spec: Any) -> Obj:
+    spec = {"nodeName": "node-1", "containers": [{"name": "c", "image": "nginx"}], **spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": spec,
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", "generation": 1},
+    }
+
+
+def test_addresses_are_unique_and_reused_late() -> None:
+    pool = AddressPool(IPv4Network("10.0.0.0/29"))
+    assert pool.allocate("kept", "10.0.0.3") == "10.0.0.3"
+    taken = [pool.allocate(name) for name in "abcde"]
+    assert taken == ["10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.5", "10.0.0.6"]
+    assert pool.allocate("a") == "10.0.0.1"
+    with pytest.raises(RuntimeError):
+        pool.allocate("too many")
+    pool.release("b")
+    assert pool.allocate("f") == "10.0.0.2"
+
+
+@asynccontextmanager
+async def fleet(server: Any, count: int) -> AsyncIterator[Client]:
+    client: Client = server.client
+    manager = Manager(client, server.clock, RandomIds(1))
+    heartbeat = add_fleet(
+        manager,
+        count,
+        SimulatedRuntime(server.clock, RandomIds(1)),
+        client_for=lambda _: client,
+        stage_client=client,
+        version="v1.37.0",
+        runtime_version="1",
+    )
+    task = asyncio.ensure_future(manager.run())
+    await heartbeat.registered.wait()
+    try:
+        yield client
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_nodes_register_and_renew_their_leases(local_server: Any) -> None:
+    async with fleet(local_server, 2) as client:
+        assert [node["metadata"]["name"] for node in (await client.list(NODES)).items] == ["node-1", "node-2"]
+        first = await client.get(LEASES, "node-2", "kube-node-lease")
+        await local_server.clock.advance(11)
+        renewed = await client.get(LEASES, "node-2", "kube-node-lease")
+        assert renewed["spec"]["renewTime"] > first["spec"]["renewTime"]
+        await client.delete(LEASES, "node-2", "kube-node-lease")
+        await local_server.clock.advance(11)
+        assert await client.get(LEASES, "node-2", "kube-node-lease")
+        await client.delete(NODES, "node-2")
+        await local_server.clock.advance(301)
+        with pytest.raises(NotFound):
+            await client.get(NODES, "node-2")
+
+
+async def test_an_empty_fleet_is_idle(local_server: Any) -> None:
+    async with fleet(local_server, 0) as client:
+        await local_server.clock.advance(60)
+        assert (await client.list(NODES)).items == []
+
+
+async def test_a_restarted_fleet_finds_its_nodes(local_server: Any) -> None:
+    async with fleet(local_server, 1) as client:
+        before = await client.get(NODES, "node-1")
+    await local_server.clock.advance(100)
+    async with fleet(local_server, 1) as client:
+        after = await client.get(NODES, "node-1")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        for was, now in zip(before["status"]["conditions"], after["status"]["conditions"], strict=True):
+            assert was["lastTransitionTime"] == now["lastTransitionTime"]
+            assert was["lastHeartbeatTime"] < now["lastHeartbeatTime"]
+
+
+async def test_a_bound_pod_runs_and_a_deleted_pod_ends(local_server: Any) -> None:
+    async with fleet(local_server, 1) as client:
+        meta = {"name": "default", "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+        made = a_pod()
+        made["metadata"] = {"name": "p", "namespace": "default"}
+        await client.create(made)
+        await settle()
+        pod = await client.get(PODS, "p", "default")
+        assert pod["status"]["phase"] == "Running"
+        async with client.watch(PODS, "default", resource_version=pod["metadata"]["resourceVersion"]) as watch:
+            await client.delete(PODS, "p", "default")
+            seen: list[tuple[str, str, int | None]] = []
+            while not seen or seen[-1][0] != "DELETED":
+                kind, obj = await watch.__anext__()
+                seen.append((kind, obj["status"]["phase"], obj["metadata"].get("deletionGracePeriodSeconds")))
+        assert seen[0] == ("MODIFIED", "Running", 30)
+        assert seen[1] == ("MODIFIED", "Succeeded", 30)
+        with pytest.raises(NotFound):
+            await client.get(PODS, "p", "default")

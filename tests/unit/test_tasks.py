@@ -1,0 +1,100 @@
+"""Owners of tasks: no task outlives its owner, and failures are not lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from setpoint.system import SystemClock
+from setpoint.tasks import TaskRegistry, child_tasks, first_completed, run_all, within
+
+
+async def _fail() -> None:
+    raise ValueError("broken")
+
+
+async def _forever(ended: list[str]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append("ended")
+
+
+async def test_child_tasks_end_with_the_block() -> None:
+    ended: list[str] = []
+    with pytest.raises(KeyError):
+        async with child_tasks(_forever(ended), _forever(ended)):
+            await asyncio.sleep(0)
+            raise KeyError
+    assert ended == ["ended", "ended"]
+    async with child_tasks():
+        pass
+
+
+async def test_first_completed_cancels_the_others_and_raises_failures() -> None:
+    ended: list[str] = []
+    await first_completed(_forever(ended), asyncio.sleep(0))
+    assert ended == ["ended"]
+    with pytest.raises(ValueError, match="broken"):
+        await first_completed(_forever(ended), _fail())
+    assert ended == ["ended", "ended"]
+
+
+async def test_run_all_returns_results_in_order_and_cancels_after_a_failure() -> None:
+    async def value(number: int) -> int:
+        await asyncio.sleep(0.01 / number)
+        return number
+
+    assert await run_all(value(1), value(2)) == [1, 2]
+    assert await run_all() == []
+    ended: list[str] = []
+    with pytest.raises(ValueError, match="broken"):
+        await run_all(_forever(ended), _fail())
+    assert ended == ["ended"]
+
+
+async def test_within_cancels_work_that_takes_too_long() -> None:
+    ended: list[str] = []
+    with pytest.raises(TimeoutError):
+        await within(SystemClock(), 0.001, _forever(ended))
+    assert ended == ["ended"]
+    assert await within(SystemClock(), 10, asyncio.sleep(0, "value")) == "value"
+    with pytest.raises(ValueError, match="broken"):
+        await within(SystemClock(), 10, _fail())
+
+
+async def test_a_registry_logs_failures_and_stops_all_tasks(caplog: pytest.LogCaptureFixture) -> None:
+    registry, ended = TaskRegistry(), list[str]()
+    registry.start(_forever(ended))
+    registry.start(_fail())
+    done = registry.start(asyncio.sleep(0, "value"))
+    assert len(registry) == 3
+    assert await done == "value"
+    await asyncio.sleep(0)
+    assert len(registry) == 1
+    assert "a background task failed: broken" in caplog.messages
+    await registry.stop(grace=0.001)
+    assert ended == ["ended"] and len(registry) == 0
+
+
+async def test_a_registry_reports_tasks_that_ignore_cancellation(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stubborn() -> None:
+        for _ in range(2):
+            try:
+                await asyncio.sleep(10)
+            except asyncio.CancelledError:
+                continue
+
+    monkeypatch.setattr("setpoint.tasks._CANCEL_TIMEOUT", 0.001)
+    registry = TaskRegistry()
+    task = registry.start(stubborn())
+    await asyncio.sleep(0)
+    with caplog.at_level(logging.ERROR):
+        await registry.stop()
+    assert "1 tasks still run although they were cancelled" in caplog.messages
+    task.cancel()
+    await asyncio.wait([task])
