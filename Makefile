@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 # Without bytecode every process that a test or a person starts would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test types tests docs clean
+.PHONY: up test types tests robustness test-pythons docs clean
 
 up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it; options: make up ARGS="--port 7443"
 	$(BIN)/setpoint up $(ARGS)
 
 test: $(VENV)/.dev ## the whole suite: style, types, tests
 	$(BIN)/ruff check src tests tools bench examples
+	$(BIN)/ruff format --check --quiet src tests tools bench examples
 	$(MAKE) -j2 types tests
 
 types: $(VENV)/.dev
@@ -20,7 +21,14 @@ types: $(VENV)/.dev
 
 # In the order of the folders: those with the long files come first, so that nobody works alone at the end.
 tests: $(VENV)/.dev
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/pytest -m alone tests/robustness
+
+robustness: $(VENV)/.dev ## faults in a control plane of three machines; options: make robustness ARGS="--faults 300"
+	$(BIN)/python -m tests.robustness $(ARGS)
+
+test-pythons: ## the unit tests on the other supported versions of Python that are installed
+	$(PYTHON) tools/test_pythons.py
 
 docs: $(VENV)/.dev ## the documentation as a static site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -39,4 +47,4 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-3.* dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,22 +10,21 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import orjson
 import uvloop
 
+from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain, TokenFileAuthenticator
-from setpoint.apiserver.filters.authorize import AuthorizerChain
-from setpoint.apiserver.http.message import Peer, Request, Response
-from setpoint.apiserver.server import ApiServer, Options
-from setpoint.cluster.config import NOWHERE, ApiServerConfig
-from setpoint.cluster.wiring import wire
+from setpoint.apiserver.server import ApiServer
+from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig
+from setpoint.cluster.wiring import build_server
 from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.objects import Obj
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds, SystemClock
+from setpoint.wire.message import Peer, Request, Response
 
-Obj = dict[str, Any]
 ROUNDS = 7
 DATA = {f"setting-{i}": "some text of a usual length" for i in range(12)}
 RULES = [
@@ -40,13 +39,16 @@ def definition(plural: str, kind: str, rules: list[Obj]) -> Obj:
     schema = {"type": "object", "properties": {"spec": {**spec, "x-kubernetes-validations": rules} if rules else spec}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.bench.example.com"},
         "spec": {
-            "group": "bench.example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "group": "bench.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
             "versions": [version],
         },
-    }  # fmt: skip
+    }
 
 
 class Kind:
@@ -56,22 +58,29 @@ class Kind:
 
 def custom(plural: str, kind: str) -> Callable[[str], Obj]:
     return lambda name: {
-        "apiVersion": "bench.example.com/v1", "kind": kind, "metadata": {"name": name}, "spec": {"data": DATA},
-    }  # fmt: skip
+        "apiVersion": "bench.example.com/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"data": DATA},
+    }
 
 
 BASE = "/apis/bench.example.com/v1/namespaces/default"
 KINDS = [
-    Kind("ConfigMap", "/api/v1/namespaces/default/configmaps",
-         lambda name: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": DATA},
-         {"data": {"setting-1": "another"}}),
+    Kind(
+        "ConfigMap",
+        "/api/v1/namespaces/default/configmaps",
+        lambda name: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": DATA},
+        {"data": {"setting-1": "another"}},
+    ),
     Kind("custom", f"{BASE}/settings", custom("settings", "Setting"), {"spec": {"data": {"setting-1": "another"}}}),
-    Kind("custom, with rules", f"{BASE}/ruleds", custom("ruleds", "Ruled"),
-         {"spec": {"data": {"setting-1": "another"}}}),
-]  # fmt: skip
+    Kind(
+        "custom, with rules", f"{BASE}/ruleds", custom("ruleds", "Ruled"), {"spec": {"data": {"setting-1": "another"}}}
+    ),
+]
 
 
-class Door:
+class DirectServer:
     def __init__(self, api: ApiServer) -> None:
         self.api = api
 
@@ -91,21 +100,26 @@ async def measured(count: int, do: Callable[[int], Awaitable[object]]) -> float:
     return (time.process_time() - began) / count * 1e6
 
 
-async def bench(door: Door, count: int) -> None:
+async def bench(harness: DirectServer, count: int) -> None:
     best: dict[tuple[str, str], float] = {}
     for turn in range(ROUNDS):
         for kind in KINDS:
             names = [f"x-{turn}-{i}" for i in range(count)]
             bodies = [orjson.dumps(kind.make(name)) for name in names]
-            size = len(await door.ask("GET", kind.path)) if turn else 0
+            size = len(await harness.ask("GET", kind.path)) if turn else 0
             for what, do, times in (
-                ("create", lambda i, k=kind, b=bodies: door.ask("POST", k.path, b[i]), count),
-                ("get", lambda i, k=kind, n=names: door.ask("GET", f"{k.path}/{n[i]}"), count),
-                ("list", lambda i, k=kind: door.ask("GET", k.path), 20),
-                ("patch", lambda i, k=kind, n=names: door.ask(
-                    "PATCH", f"{k.path}/{n[i]}", k.patch, "application/merge-patch+json"), count),
-                ("delete", lambda i, k=kind, n=names: door.ask("DELETE", f"{k.path}/{n[i]}"), count),
-            ):  # fmt: skip
+                ("create", lambda i, k=kind, b=bodies: harness.ask("POST", k.path, b[i]), count),
+                ("get", lambda i, k=kind, n=names: harness.ask("GET", f"{k.path}/{n[i]}"), count),
+                ("list", lambda i, k=kind: harness.ask("GET", k.path), 20),
+                (
+                    "patch",
+                    lambda i, k=kind, n=names: harness.ask(
+                        "PATCH", f"{k.path}/{n[i]}", k.patch, "application/merge-patch+json"
+                    ),
+                    count,
+                ),
+                ("delete", lambda i, k=kind, n=names: harness.ask("DELETE", f"{k.path}/{n[i]}"), count),
+            ):
                 cost = await measured(times, do)
                 key = (kind.name, what)
                 best[key] = min(best.get(key, cost), cost)
@@ -121,20 +135,21 @@ async def bench(door: Door, count: int) -> None:
 
 async def main(count: int) -> None:
     users = {"token": UserInfo("admin", "admin", ("system:masters", "system:authenticated"))}
-    options = Options(AuthenticatorChain([TokenFileAuthenticator(users)], True), AuthorizerChain(()))
-    api = ApiServer(MemoryStore(), SystemClock(), RandomIds(1), options)
-    config = ApiServerConfig(NOWHERE, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"])
-    wire(api, config, None)
+    resources = ApiResources(MemoryStore(), SystemClock(), RandomIds(1))
+    config = ApiServerConfig(
+        NO_DATA_DIR, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"]
+    )
+    api = build_server(resources, config, AuthenticatorChain([TokenFileAuthenticator(users)], True))
     await api.start()
-    door = Door(api)
+    harness = DirectServer(api)
     async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(run()) for run in api.background]
-        await door.ask("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": "default"}}))
+        loops = [tasks.create_task(run()) for run in api.parts.background]
+        await harness.ask("POST", "/api/v1/namespaces", orjson.dumps({"metadata": {"name": "default"}}))
         for plural, kind, rules in (("settings", "Setting", []), ("ruleds", "Ruled", RULES)):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            await door.ask("POST", path, orjson.dumps(definition(plural, kind, rules)))
+            await harness.ask("POST", path, orjson.dumps(definition(plural, kind, rules)))
         await asyncio.sleep(0.5)
-        await bench(door, count)
+        await bench(harness, count)
         for task in loops:
             task.cancel()
 

@@ -102,7 +102,7 @@ async def agents(plan: Plan) -> None:
     await flood(plan, request, 100)
 
 
-async def strangers(plan: Plan) -> None:
+async def anonymous(plan: Plan) -> None:
     """With tokens that are none, one after the other."""
 
     def request(number: int) -> bytes:
@@ -187,9 +187,17 @@ async def half_open(plan: Plan) -> None:
 
 
 ATTACKS: dict[str, Attack] = {
-    "reads": reads, "lists": lists, "writes": writes, "agents": agents, "strangers": strangers,
-    "huge-heads": huge_heads, "slow-readers": slow_readers, "half-open": half_open, "opening": opening, "idle": idle,
-}  # fmt: skip
+    "reads": reads,
+    "lists": lists,
+    "writes": writes,
+    "agents": agents,
+    "anonymous": anonymous,
+    "huge-heads": huge_heads,
+    "slow-readers": slow_readers,
+    "half-open": half_open,
+    "opening": opening,
+    "idle": idle,
+}
 
 
 def attacker(name: str, target: Target, seconds: float, begun: Event) -> None:
@@ -247,11 +255,22 @@ def server(stack: ExitStack, name: str, flags: str) -> Target:
         port = free.getsockname()[1]
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "setpoint", "apiserver", "--port", str(port), "--data-dir", directory / "data",
-            "--token-auth-file", directory / "tokens.csv", "--authorization-mode", "RBAC", *shlex.split(flags),
+            sys.executable,
+            "-m",
+            "setpoint",
+            "apiserver",
+            "--port",
+            str(port),
+            "--data-dir",
+            directory / "data",
+            "--token-auth-file",
+            directory / "tokens.csv",
+            "--authorization-mode",
+            "RBAC",
+            *shlex.split(flags),
         ],
         stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     stack.callback(process.wait)
     stack.callback(process.terminate)
     target = Target(name, f"https://127.0.0.1:{port}", "admin-token", (process.pid,))

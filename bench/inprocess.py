@@ -17,15 +17,15 @@ from typing import Any
 import uvloop
 from apiserver import pod
 
-from setpoint.apiserver.filters.in_process import InProcessAuthenticator, peer_of
+from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.client import Client
 from setpoint.client.inprocess import SharingTransport
 from setpoint.client.resources import builtin
 from setpoint.cluster.apiserver import apiserver
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
+from setpoint.meta.objects import Obj
 
-Obj = dict[str, Any]
 PODS, EVENTS, LEASES = builtin("pods"), builtin("events"), builtin("leases", "coordination.k8s.io")
 NAMESPACE = "bench"
 AT_ONCE = 64
@@ -50,36 +50,57 @@ async def measure(what: str, count: int, do: Callable[[int], Awaitable[object]])
 def event(about: str, number: int) -> Obj:
     stamp = "2026-11-01T00:00:00Z"
     return {
-        "apiVersion": "v1", "kind": "Event",
+        "apiVersion": "v1",
+        "kind": "Event",
         "metadata": {"name": f"{about}.{number:x}", "namespace": NAMESPACE},
         "involvedObject": {
-            "kind": "Pod", "namespace": NAMESPACE, "name": about, "uid": "5d9d5a7c-3e0b-4d8c-8a57-6f0a2a3a4b5c",
-            "apiVersion": "v1", "resourceVersion": "4711",
+            "kind": "Pod",
+            "namespace": NAMESPACE,
+            "name": about,
+            "uid": "5d9d5a7c-3e0b-4d8c-8a57-6f0a2a3a4b5c",
+            "apiVersion": "v1",
+            "resourceVersion": "4711",
         },
-        "reason": "Scheduled", "message": f"Successfully assigned {NAMESPACE}/{about} to node-17",
-        "source": {"component": "default-scheduler"}, "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
-        "type": "Normal", "reportingComponent": "default-scheduler", "reportingInstance": "",
-    }  # fmt: skip
+        "reason": "Scheduled",
+        "message": f"Successfully assigned {NAMESPACE}/{about} to node-17",
+        "source": {"component": "default-scheduler"},
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+        "type": "Normal",
+        "reportingComponent": "default-scheduler",
+        "reportingInstance": "",
+    }
 
 
 def status(ready: str) -> Obj:
     stamp = "2026-11-01T00:00:00Z"
     kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
-        "phase": "Running", "startTime": stamp, "hostIP": "172.30.0.1", "hostIPs": [{"ip": "172.30.0.1"}],
-        "podIP": "10.244.0.1", "podIPs": [{"ip": "10.244.0.1"}], "observedGeneration": 1,
+        "phase": "Running",
+        "startTime": stamp,
+        "hostIP": "172.30.0.1",
+        "hostIPs": [{"ip": "172.30.0.1"}],
+        "podIP": "10.244.0.1",
+        "podIPs": [{"ip": "10.244.0.1"}],
+        "observedGeneration": 1,
         "conditions": [
             {"type": kind, "status": ready, "lastTransitionTime": stamp, "observedGeneration": 1} for kind in kinds
         ],
         "containerStatuses": [
             {
-                "name": "main", "ready": ready == "True", "started": True, "restartCount": 0,
-                "image": "registry.example/app:1", "imageID": "registry.example/app@sha256:0123456789abcdef",
-                "containerID": "simulated://0123456789abcdef", "state": {"running": {"startedAt": stamp}},
+                "name": "main",
+                "ready": ready == "True",
+                "started": True,
+                "restartCount": 0,
+                "image": "registry.example/app:1",
+                "imageID": "registry.example/app@sha256:0123456789abcdef",
+                "containerID": "simulated://0123456789abcdef",
+                "state": {"running": {"startedAt": stamp}},
                 "lastState": {},
             }
         ],
-    }  # fmt: skip
+    }
 
 
 async def bench(client: Client, scheduler: Client, node: Client, count: int) -> None:
@@ -92,9 +113,11 @@ async def bench(client: Client, scheduler: Client, node: Client, count: int) -> 
     async def bind(number: int) -> None:
         name = f"pod-{number}"
         binding = {
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": NAMESPACE},
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": NAMESPACE},
             "target": {"kind": "Node", "name": "node-1"},
-        }  # fmt: skip
+        }
         await scheduler.create(binding, resource=PODS, subresource="binding")
 
     async def patch_status(number: int) -> None:
@@ -110,11 +133,12 @@ async def bench(client: Client, scheduler: Client, node: Client, count: int) -> 
     for number in range(100):
         await node.create(
             {
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
                 "metadata": {"name": f"lease-{number}", "namespace": NAMESPACE},
                 "spec": {"holderIdentity": "x", "leaseDurationSeconds": 40, "renewTime": "2026-11-01T00:00:00.000000Z"},
             }
-        )  # fmt: skip
+        )
     await measure("create a Pod", count, create)
     await measure("get a Pod", count, lambda n: client.get(PODS, f"pod-{n}", NAMESPACE))
     await measure("bind a Pod", count, bind)
@@ -136,23 +160,21 @@ async def main(count: int, store: str) -> None:
         config = ApiServerConfig(
             Path(directory), port=0, insecure_http=True, store=store, authorization_mode=["Node", "RBAC"]
         )
-        async with apiserver(config) as server:
-            server.api.authenticator.add(InProcessAuthenticator())
-            async with InProcess(server.api.handle) as entrance:
+        async with apiserver(config) as server, InProcess(server.api.handle) as entrance:
 
-                def client(user: str, *groups: str) -> Client:
-                    transport = SharingTransport(entrance.for_peer(peer_of(user, groups)))
-                    return Client(transport, server.api.clock, user_agent=f"{user}/v1")
+            def client(user: str, *groups: str) -> Client:
+                transport = SharingTransport(entrance.for_peer(in_process_peer(user, groups)))
+                return Client(transport, server.api.resources.clock, user_agent=f"{user}/v1")
 
-                admin = client("admin", "system:masters")
-                await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-                account = {"name": "default", "namespace": NAMESPACE}
-                await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-                async with asyncio.TaskGroup() as tasks:
-                    watches = [tasks.create_task(follow(admin, plural)) for plural in ("pods", "events")]
-                    await bench(admin, client("system:kube-scheduler"), client("node", "system:masters"), count)
-                    for task in watches:
-                        task.cancel()
+            admin = client("admin", "system:masters")
+            await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+            account = {"name": "default", "namespace": NAMESPACE}
+            await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+            async with asyncio.TaskGroup() as tasks:
+                watches = [tasks.create_task(follow(admin, plural)) for plural in ("pods", "events")]
+                await bench(admin, client("system:kube-scheduler"), client("node", "system:masters"), count)
+                for task in watches:
+                    task.cancel()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import uvloop
 
@@ -28,10 +27,10 @@ from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Informer
 
-Obj = dict[str, Any]
 PODS = builtin("pods")
 NAMESPACE = "bench"
 REPLACED = 25
@@ -40,17 +39,21 @@ REPLACED = 25
 def deployment(name: str, replicas: int) -> Obj:
     labels = {"app": name}
     container = {
-        "name": "main", "image": "registry.example/app:1",
+        "name": "main",
+        "image": "registry.example/app:1",
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
         "env": [{"name": f"V{i}", "value": str(i)} for i in range(4)],
-    }  # fmt: skip
+    }
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
-            "replicas": replicas, "selector": {"matchLabels": labels},
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },
-    }  # fmt: skip
+    }
 
 
 class Observer:
@@ -78,7 +81,7 @@ class Observer:
                 self.all_running.set()
 
 
-async def bench(client: Client, pods: Informer, wanted: int, sets: int) -> None:
+async def bench(client: Client, pods: Informer[Obj], wanted: int, sets: int) -> None:
     seen = Observer(wanted)
     pods.add_handler(seen.changed)
     resident = resident_now()
@@ -110,7 +113,7 @@ def resident_now() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-async def churn(client: Client, pods: Informer, seconds: int) -> None:
+async def churn(client: Client, pods: Informer[Obj], seconds: int) -> None:
     names = [pod["metadata"]["name"] for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE]
     writes: list[float] = []
     reads: list[float] = []
@@ -138,7 +141,7 @@ async def churn(client: Client, pods: Informer, seconds: int) -> None:
     print(f"CPU meanwhile:           {used / took * 100:7.0f} % of a core")
 
 
-async def turn_over(client: Client, pods: Informer, rate: int) -> None:
+async def turn_over(client: Client, pods: Informer[Obj], rate: int) -> None:
     """Delete `rate` Pods a second, each once, for a minute."""
     began, cpu, gone = time.perf_counter(), time.process_time(), set[str]()
     for number in range(rate * 60):
@@ -181,7 +184,7 @@ async def settled() -> None:
         quiet = quiet + 1 if time.process_time() - before < 0.1 else 0
 
 
-async def replace(client: Client, pods: Informer) -> None:
+async def replace(client: Client, pods: Informer[Obj]) -> None:
     times = []
     for victim in [pod for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE][:REPLACED]:
         seen = Observer(0)
@@ -206,9 +209,9 @@ async def main(options: argparse.Namespace) -> None:
             server = running.apiserver
             async with InProcess(server.api.handle) as entrance:
                 transport = SharingTransport(entrance, server.loopback_token)
-                client = Client(transport, server.api.clock, user_agent="bench")
+                client = Client(transport, server.api.resources.clock, user_agent="bench")
                 await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-                pods = Informer(client, PODS, server.api.clock)
+                pods = Informer[Obj](client, PODS, server.api.resources.clock)
                 lag = EventLag()
                 following = [asyncio.ensure_future(each) for each in (pods.run(), lag.follow(client))]
                 await pods.synced.wait()

@@ -13,7 +13,6 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import uvloop
 
@@ -25,25 +24,31 @@ from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.objects import Obj
 from setpoint.node.options import FleetOptions, NodeTemplate
 
-Obj = dict[str, Any]
 PODS, NODES, MAPS = builtin("pods"), builtin("nodes"), builtin("configmaps")
 LOST, OTHERS = "node-1", ("node-2", "node-3", "node-4")
 UNREACHABLE = {
-    "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1,
-}  # fmt: skip
+    "key": "node.kubernetes.io/unreachable",
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 1,
+}
 
 
 def deployment(replicas: int) -> Obj:
     spec = {"containers": [{"name": "c", "image": "nginx"}], "tolerations": [UNREACHABLE]}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {
-            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": spec},
         },
-    }  # fmt: skip
+    }
 
 
 async def running(client: Client, away: bool) -> int:
@@ -107,11 +112,11 @@ async def main(options: argparse.Namespace) -> None:
         async with apiserver(config, None) as server:
             parts = ComponentOptions(nodes=4, controller_options=patience, fleet=fleet)
             async with (
-                Components(server.api, server.api.clock, server.api.ids, parts),
+                Components(server.api, server.api.resources.clock, server.api.resources.ids, parts),
                 InProcess(server.api.handle) as entrance,
             ):
                 transport = SharingTransport(entrance, server.loopback_token)
-                await story(Client(transport, server.api.clock, user_agent="bench"), options.pods)
+                await story(Client(transport, server.api.resources.clock, user_agent="bench"), options.pods)
 
 
 if __name__ == "__main__":

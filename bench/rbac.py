@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 
+from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
-from setpoint.apiserver.filters.authorize import Access, AuthorizerChain
+from setpoint.apiserver.filters.authorize import Access
 from setpoint.apiserver.filters.rbac import RbacAuthorizer
-from setpoint.apiserver.own_writes import ensure
-from setpoint.apiserver.server import ApiServer, Options
-from setpoint.cluster.config import NOWHERE, ApiServerConfig
-from setpoint.cluster.wiring import wire
+from setpoint.apiserver.internal_writes import ensure
+from setpoint.apiserver.server import ApiServer
+from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig
+from setpoint.cluster.wiring import build_server
 from setpoint.kinds.strategy import UserInfo
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds, SystemClock
@@ -42,25 +43,27 @@ CASES = {
 
 
 async def server() -> ApiServer:
-    options = Options(AuthenticatorChain([], True), AuthorizerChain(()))
-    api = ApiServer(MemoryStore(), SystemClock(), RandomIds(1), options)
-    config = ApiServerConfig(NOWHERE, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"])
-    wire(api, config, None)
+    resources = ApiResources(MemoryStore(), SystemClock(), RandomIds(1))
+    config = ApiServerConfig(
+        NO_DATA_DIR, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"]
+    )
+    api = build_server(resources, config, AuthenticatorChain([], True))
     await api.start()
-    await bootstrap(api)
+    await bootstrap(resources)
     for number in range(BINDINGS):
         name = f"team-{number}"
-        await ensure(api, "", "namespaces", {"metadata": {"name": name}})
+        await ensure(resources, "", "namespaces", {"metadata": {"name": name}})
         reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"}
         subjects = [{"apiGroup": RBAC, "kind": "User", "name": f"dev-{number}"}]
         binding = {"metadata": {"name": "dev", "namespace": name}, "roleRef": reference, "subjects": subjects}
-        await ensure(api, RBAC, "rolebindings", binding)
+        await ensure(resources, RBAC, "rolebindings", binding)
     for number in range(PODS):
         spec = {
-            "nodeName": "n1", "containers": [{"name": "c", "image": "i"}],
+            "nodeName": "n1",
+            "containers": [{"name": "c", "image": "i"}],
             "volumes": [{"name": "v", "secret": {"secretName": f"secret-{number}"}}],
-        }  # fmt: skip
-        await ensure(api, "", "pods", {"metadata": {"name": f"p-{number}", "namespace": "default"}, "spec": spec})
+        }
+        await ensure(resources, "", "pods", {"metadata": {"name": f"p-{number}", "namespace": "default"}, "spec": spec})
     return api
 
 
@@ -76,7 +79,7 @@ def cost(count: int, do: Callable[[], object]) -> float:
 
 async def main(count: int) -> None:
     api = await server()
-    authorizer = api.authorizer
+    authorizer = api.parts.authorizer
     remembered = next(each for each in authorizer._authorizers if isinstance(each, RbacAuthorizer))._policy.answers
     print(f"{'us of CPU each':32}{'again':>8}{'anew':>8}")
     for name, access in CASES.items():

@@ -13,7 +13,6 @@ import resource
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import uvloop
 from loops import NAMESPACE, PODS, deployment, resident_now
@@ -23,9 +22,9 @@ from setpoint.client.inprocess import SharingTransport
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 
-Obj = dict[str, Any]
 SETS_AT_ONCE = 3
 CHANGES, DELETIONS = 20, 2
 
@@ -84,7 +83,7 @@ async def build(client: Client, starts: Starts, pods: int, each: int) -> None:
     print(f"resident for each Pod: {(resident_now() - base) / pods / 1024:.1f} KiB, with its events", flush=True)
 
 
-async def change(client: Client, pods: Informer, starts: Starts, seconds: int) -> None:
+async def change(client: Client, pods: Informer[Obj], starts: Starts, seconds: int) -> None:
     names = [pod["metadata"]["name"] for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE]
     known = set(starts.seen)
     writes: list[float] = []
@@ -124,9 +123,11 @@ async def main(options: argparse.Namespace) -> None:
             print(f"{options.nodes} nodes ready after {time.perf_counter() - began:.1f} s, {resident_now() >> 20} MiB")
             server = running.apiserver
             async with InProcess(server.api.handle) as entrance:
-                client = Client(SharingTransport(entrance, server.loopback_token), server.api.clock, user_agent="bench")
+                client = Client(
+                    SharingTransport(entrance, server.loopback_token), server.api.resources.clock, user_agent="bench"
+                )
                 await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-                pods, starts = Informer(client, PODS, server.api.clock), Starts()
+                pods, starts = Informer[Obj](client, PODS, server.api.resources.clock), Starts()
                 following = asyncio.ensure_future(pods.run())
                 await pods.synced.wait()
                 pods.add_handler(starts.changed)

@@ -18,14 +18,13 @@ import uvloop
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
+from setpoint.meta.objects import Obj
+from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.nominations import Nominations
-from setpoint.scheduler.queueing_hints import QueueingHints
+from setpoint.scheduler.queue import Nominations
 from setpoint.system import RandomIds, SystemClock
-
-Obj = dict[str, Any]
 
 PODS, NODES = builtin("pods"), builtin("nodes")
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -36,7 +35,7 @@ REQUIRED, PREFERRED = (
 )
 
 
-def _spread(action: str) -> Obj:
+def _spread(action: str) -> Any:
     constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": action, "labelSelector": APP}
     return {"topologySpreadConstraints": [constraint]}
 
@@ -57,7 +56,7 @@ CASES: dict[str, Obj] = {
 """`apart` places one Pod a node, so at most as many as there are nodes."""
 
 
-def a_node(number: int) -> Obj:
+def a_node(number: int) -> Any:
     name = f"node-{number:05}"
     amounts = {"cpu": "4", "memory": "32Gi", "pods": "110"}
     return {
@@ -69,11 +68,12 @@ def a_node(number: int) -> Obj:
     }
 
 
-def a_pod(number: int, spec: Obj) -> Obj:
+def a_pod(number: int, spec: Obj) -> Any:
     container = {
-        "name": "pause", "image": "registry.k8s.io/pause:3.10",
+        "name": "pause",
+        "image": "registry.k8s.io/pause:3.10",
         "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}},
-    }  # fmt: skip
+    }
     meta = {"name": f"pod-{number:06}", "namespace": "default", "labels": {"app": "bench"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **spec}}
 

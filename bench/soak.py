@@ -36,15 +36,15 @@ from typing import Any
 import uvloop
 
 from setpoint.client import Client, Unreachable
-from setpoint.client.access import Access
-from setpoint.client.connect import connect
+from setpoint.client.https import connect
+from setpoint.client.kubeconfig import Access
 from setpoint.cluster.allinone import RunningCluster, cluster
-from setpoint.cluster.collecting import Collecting
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.interpreter_gc import GarbageCollection
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 from setpoint.system import SystemClock
 
-Obj = dict[str, Any]
 Act = Callable[[Client, str], Awaitable[None]]
 
 PODS, NAMESPACES, EVENTS = ("v1", "Pod"), ("v1", "Namespace"), ("v1", "Event")
@@ -78,12 +78,12 @@ class Pauses:
         return longest
 
 
-def measured(running: RunningCluster, pauses: Pauses, collecting: Collecting) -> Obj:
+def measured(running: RunningCluster, pauses: Pauses, collecting: GarbageCollection) -> Obj:
     api, parts = running.apiserver.api, running.components
     elected = [each.current for each in (parts.controllers, parts.scheduler)]
     managers = [*(each.manager for each in elected if each is not None), parts.fleet.current]
     queued = sum(len(each.queue) for manager in managers if manager is not None for each in manager.controllers)
-    pods = api.registry("", "pods").cache
+    pods = api.resources.registry("", "pods").cache
     statistics = gc.get_stats()
     return {
         "resident": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
@@ -91,7 +91,7 @@ def measured(running: RunningCluster, pauses: Pauses, collecting: Collecting) ->
         "fds": len(os.listdir("/proc/self/fd")),
         "tasks": len(asyncio.all_tasks()),
         "queued": queued,
-        "objects": api.count(),
+        "objects": api.resources.count(),
         "pods": len(pods),
         "workers": sum(type(each).__name__ == "PodWorker" for each in alive()),
         "collections": [each["collections"] for each in statistics],
@@ -116,7 +116,7 @@ async def serve(directory: Path, nodes: int, every: float) -> None:
     async with cluster(config, nodes=nodes) as running:
         server = running.apiserver
         assert server.certificates is not None
-        collecting = Collecting(asyncio.get_running_loop(), server.api.count)
+        collecting = GarbageCollection(asyncio.get_running_loop(), server.api.resources.count)
         collecting.start()
         first = {"url": server.url, "ca": server.certificates.ca.read_text(), "token": server.loopback_token}
         print(json.dumps(first), flush=True)
@@ -148,10 +148,14 @@ async def deployment(client: Client, name: str) -> None:
     labels = {"app": name}
     script = "trap 'exit 0' TERM; while true; do echo still here; sleep 1; done"
     template = pod_template(labels, command=["sh", "-c", script], livenessProbe={"exec": {"command": ["true"]}})
-    await client.create({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": WORK},
-        "spec": {"replicas": 4, "selector": {"matchLabels": labels}, "template": template},
-    })  # fmt: skip
+    await client.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": WORK},
+            "spec": {"replicas": 4, "selector": {"matchLabels": labels}, "template": template},
+        }
+    )
 
     async def ready() -> bool:
         found = await client.get(DEPLOYMENTS, name, WORK)
@@ -167,10 +171,14 @@ async def deployment(client: Client, name: str) -> None:
 async def job(client: Client, name: str) -> None:
     template = pod_template({"app": name}, command=["sh", "-c", "echo done"])
     template["spec"]["restartPolicy"] = "Never"
-    await client.create({
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": WORK},
-        "spec": {"completions": 3, "parallelism": 3, "template": template},
-    })  # fmt: skip
+    await client.create(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": WORK},
+            "spec": {"completions": 3, "parallelism": 3, "template": template},
+        }
+    )
 
     async def done() -> bool:
         return bool((await client.get(JOBS, name, WORK))["status"].get("succeeded", 0) == 3)
@@ -184,10 +192,14 @@ async def namespace(client: Client, name: str) -> None:
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     meta = {"name": "one", "namespace": name}
     await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "b"}})
-    await client.create({
-        "apiVersion": "v1", "kind": "Service", "metadata": meta,
-        "spec": {"selector": {"app": "one"}, "ports": [{"port": 80}]},
-    })  # fmt: skip
+    await client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": meta,
+            "spec": {"selector": {"app": "one"}, "ports": [{"port": 80}]},
+        }
+    )
     labels = {"app": "one"}
     await client.create(
         {"apiVersion": "v1", "kind": "Pod", **pod_template(labels), "metadata": meta | {"labels": labels}}
@@ -202,14 +214,19 @@ async def definition(client: Client, name: str) -> None:
     size: Obj = {"type": "object", "properties": {"size": {"type": "integer"}}}
     size |= {"x-kubernetes-validations": [{"rule": "self.size < 100"}]}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": size}}}
-    await client.create({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind}s.{group}"},
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": {"plural": f"{kind}s", "kind": kind.title()},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    })  # fmt: skip
+    await client.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{kind}s.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"plural": f"{kind}s", "kind": kind.title()},
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            },
+        }
+    )
 
     async def established() -> bool:
         conditions = (await client.get(DEFINITIONS, f"{kind}s.{group}"))["status"].get("conditions") or ()
@@ -218,10 +235,14 @@ async def definition(client: Client, name: str) -> None:
     await until(established)
     await asyncio.sleep(1)
     for number in range(5):
-        await client.create({
-            "apiVersion": f"{group}/v1", "kind": kind.title(), "spec": {"size": number},
-            "metadata": {"name": f"one-{number}", "namespace": WORK},
-        })  # fmt: skip
+        await client.create(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": kind.title(),
+                "spec": {"size": number},
+                "metadata": {"name": f"one-{number}", "namespace": WORK},
+            }
+        )
     await client.delete(DEFINITIONS, f"{kind}s.{group}")
 
 
@@ -243,8 +264,13 @@ async def watch(client: Client, _: str) -> None:
 
 
 CHURN: dict[Act, tuple[int, float]] = {
-    deployment: (4, 0.5), job: (2, 0.5), namespace: (1, 2.0), definition: (1, 2.0), command: (2, 0.1), watch: (8, 0.1),
-}  # fmt: skip
+    deployment: (4, 0.5),
+    job: (2, 0.5),
+    namespace: (1, 2.0),
+    definition: (1, 2.0),
+    command: (2, 0.1),
+    watch: (8, 0.1),
+}
 """How many do each at once, and how long each of them rests in between."""
 
 
@@ -332,9 +358,17 @@ def verdict(samples: list[Obj], warm_up: float) -> str:
 @asynccontextmanager
 async def child(directory: str, nodes: int, every: float) -> AsyncIterator[asyncio.StreamReader]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--serve", directory, "--nodes", str(nodes), "--every", str(every),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        sys.executable,
+        __file__,
+        "--serve",
+        directory,
+        "--nodes",
+        str(nodes),
+        "--every",
+        str(every),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     assert process.stdout is not None
     try:
         yield process.stdout

@@ -29,8 +29,11 @@ def once(directory: str, port: str, command: list[str]) -> tuple[float, float, f
     began = time.perf_counter()
     process = subprocess.Popen(
         [*command, "--port", port, "--data-dir", directory],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=compiling,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=compiling,
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if "ready" in line:

@@ -1,18 +1,24 @@
-"""Rates of the SQLite store: `python bench/store.py [directory]`. The directory should be on the disk that matters."""
+"""Rates of the stores: `python bench/store.py [DIRECTORY] [--etcd URL]`.
+
+The directory should be on the disk that matters. With `--etcd`, the same transactions are committed to etcd in the same
+run.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import os
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import uvloop
 
-from setpoint.store.interface import Put
+from setpoint.store.interface import Put, Store
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
 
@@ -22,7 +28,7 @@ VALUE = b'{"metadata":{"resourceVersion":""}}' + b" " * 1_965
 STAMP = 32
 
 
-async def commits(store: SqliteStore) -> None:
+async def commits(name: str, store: Store) -> None:
     latencies: list[float] = []
     end = time.perf_counter() + SECONDS
 
@@ -37,9 +43,9 @@ async def commits(store: SqliteStore) -> None:
     await asyncio.gather(*map(write, range(WRITERS)))
     count, elapsed = len(latencies), time.perf_counter() - began
     latencies.sort()
-    print(f"durable transactions, {WRITERS} writers   {count / elapsed:10,.0f} /s")
+    print(f"{name}, {WRITERS} writers".ljust(35) + f"{count / elapsed:10,.0f} /s")
     print(f"  CPU on the event loop            {(time.thread_time() - loop_cpu) / count * 1e6:10.1f} us each")
-    print(f"  CPU with the writer's thread     {(time.process_time() - all_cpu) / count * 1e6:10.1f} us each")
+    print(f"  CPU of this process              {(time.process_time() - all_cpu) / count * 1e6:10.1f} us each")
     p50, p99 = latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3
     print(f"  latency p50 / p99                {p50:10.1f} / {p99:.1f} ms")
 
@@ -119,15 +125,39 @@ def resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-async def main(folder: Path) -> None:
+async def compare(folder: Path, endpoint: str) -> None:
+    """Commit to SQLite and to etcd alternately, so that both meet the same load of the machine."""
+    from setpoint.store.etcd.store import EtcdStore  # an optional dependency
+
+    for round_number in range(2):
+        sqlite = SqliteStore.open(folder / f"commits-{round_number}.db")
+        await commits("SQLite", sqlite)
+        await sqlite.close()
+        prefix = f"/bench-{os.urandom(4).hex()}/"
+        etcd = await EtcdStore.open([endpoint], prefix=prefix, number=partial(os.urandom, 16))
+        await commits("etcd", etcd)
+        began = time.perf_counter()
+        await asyncio.gather(*(etcd.sync() for _ in range(6_400)))
+        print(f"  sync, 6,400 callers at once      {(time.perf_counter() - began) / 6_400 * 1e6:10.1f} us each")
+        await etcd.close()
+
+
+async def main(folder: Path, etcd: str) -> None:
+    if etcd:
+        return await compare(folder, etcd)
     await memory(folder / "memory.db")
     store = SqliteStore.open(folder / "commits.db")
-    await commits(store)
+    await commits("durable transactions", store)
     await store.close()
     await reads()
     await resume()
+    return None
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
-        uvloop.run(main(Path(folder)))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", nargs="?")
+    parser.add_argument("--etcd", default="", metavar="URL")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.directory) as folder:
+        uvloop.run(main(Path(folder), options.etcd))

@@ -63,9 +63,11 @@ class Stopwatch:
 def deployment(replicas: int) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
-    }  # fmt: skip
+    }
 
 
 async def entered(cluster: AbstractAsyncContextManager[Any], times: Times) -> None:

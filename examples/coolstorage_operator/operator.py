@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 
 from .kind import CoolStorage, CoolStorageSpec, CoolStorageStatus
 from .provider_client import ProviderClient, ProviderDown, Refused
 
-Obj = dict[str, Any]
 Ctx = Context[CoolStorageSpec, CoolStorageStatus]
 Storage = Object[CoolStorageSpec, CoolStorageStatus]
 

@@ -18,12 +18,12 @@ import logging
 import time
 from collections.abc import Callable
 from http.client import responses
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from setpoint.meta.objects import Obj
 
 log = logging.getLogger(__name__)
 
-Obj = dict[str, Any]
 Answer = tuple[int, Obj]
 
 _MOST_BYTES = 1 << 20

@@ -7,10 +7,10 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
-from typing import Any
 from urllib.parse import quote
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
+
 Send = Callable[[str, str, str, Obj | None], Awaitable[tuple[int, Obj]]]
 """(method, target, idempotency key, body) -> (status, document). Raises ProviderDown."""
 

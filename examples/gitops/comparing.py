@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-Obj = dict[str, Any]
+from setpoint.meta.objects import Obj
 
 _BOOKKEEPING = {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"}
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from setpoint.meta.objects import Obj
 from setpoint.sdk import is_true
-
-Obj = dict[str, Any]
 
 
 def ailment(obj: Obj) -> str:

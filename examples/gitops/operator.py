@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import (
     ApiError,
     Context,
@@ -23,7 +23,6 @@ from .kind import Drift, Entry, Problem, Sync, SyncSpec, SyncStatus
 from .reading import Manifest, read
 from .source import SourceProblem, Sources
 
-Obj = dict[str, Any]
 Ctx = Context[SyncSpec, SyncStatus]
 Synced = Object[SyncSpec, SyncStatus]
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import ManifestProblem, manifests
 
 from .kind import Problem
 from .source import Snapshot
 
-Obj = dict[str, Any]
-
 _FIRST = (
-    "Namespace", "CustomResourceDefinition", "StorageClass", "PriorityClass", "ServiceAccount", "ClusterRole", "Role",
-    "ClusterRoleBinding", "RoleBinding", "ConfigMap", "Secret", "PersistentVolumeClaim", "Service",
-)  # fmt: skip
+    "Namespace",
+    "CustomResourceDefinition",
+    "StorageClass",
+    "PriorityClass",
+    "ServiceAccount",
+    "ClusterRole",
+    "Role",
+    "ClusterRoleBinding",
+    "RoleBinding",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "Service",
+)
 """What others need comes before them; everything else in the order of the files."""
 
 

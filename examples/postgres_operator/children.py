@@ -6,11 +6,11 @@ import hashlib
 from base64 import b64encode
 from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Object
 
 from .kind import PostgresSpec, PostgresStatus
 
-Obj = dict[str, Any]
 Cluster = Object[PostgresSpec, PostgresStatus]
 
 CLUSTER = "database.example.com/cluster"

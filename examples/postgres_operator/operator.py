@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Forbidden, Kind, NotFound, Operator, Result, Watch, is_true
 
 from .children import CLUSTER, PORT, Cluster, backup_claim, children, final_backup_job, secret, secret_name, selector
 from .kind import Endpoints, PostgresCluster, PostgresSpec, PostgresStatus
 from .storage import Claim, StatefulSet, claim_selector, grow_claims, is_making_way
 
-Obj = dict[str, Any]
 Ctx = Context[PostgresSpec, PostgresStatus]
 
 CronJob = Kind("batch/v1", "CronJob")

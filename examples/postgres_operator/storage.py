@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Forbidden, Kind, compare_quantities
 
 from .children import Cluster, selector
-
-Obj = dict[str, Any]
 
 Claim = Kind("v1", "PersistentVolumeClaim")
 StatefulSet = Kind("apps/v1", "StatefulSet")
