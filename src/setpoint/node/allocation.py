@@ -14,6 +14,7 @@ from setpoint.node.container_lifecycle import ContainerStopper
 from setpoint.node.container_state import EPHEMERAL, INIT, ContainerState, resources_of
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_status import format_epoch
+from setpoint.node.runtime.interface import Image
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -109,6 +110,8 @@ class PodResizer:
                     container, now, f"Container {container.name} resize requires restart", None
                 )
                 container.replaced = True
+            elif container.running:
+                self._update_resources(container)
             container.allocated = resources_of(container.spec)
         if not worker.initialized:
             return False  # no container runs yet whose resources would have to change
@@ -128,12 +131,46 @@ class PodResizer:
             return False
         if any(container.termination is not None for container in worker.containers):
             return False  # the resize completes when the container runs again
+        for container in worker.containers:
+            if not self._resources_updated(container, now):
+                return False
         if any(each["type"] == _RESIZE_IN_PROGRESS for each in conditions):
             worker.event("Normal", "ResizeCompleted", f"Pod resize completed: {self._summary()}")
         worker.pod_state.resize_conditions = []
         self._delete_condition(_RESIZE_PENDING)
         self._delete_condition(_RESIZE_IN_PROGRESS)
         return False
+
+    def _update_resources(self, container: ContainerState) -> None:
+        worker, record = self._worker, container.record
+        assert record is not None
+        config = worker.container_config(container, Image(record.image, record.image_id, 0))
+        container.updating_resources = worker.dependencies.runtime.update_resources(worker.uid, config)
+
+    def _resources_updated(self, container: ContainerState, now: float) -> bool:
+        """Return whether no change of the container's resources is in progress. One that failed is repeated."""
+        worker, updating = self._worker, container.updating_resources
+        if updating is None or not container.running:
+            container.updating_resources = None
+            return True
+        if container.update_retry_at:
+            if now < container.update_retry_at:
+                worker.schedule(container.update_retry_at)
+                return False
+            container.update_retry_at = 0.0
+            self._update_resources(container)
+            updating = container.updating_resources
+            assert updating is not None
+        error = updating.result(now)
+        if error is None:
+            worker.schedule(updating.ready_at)
+        elif error:
+            worker.event("Warning", "ResizeError", f"Pod resize error: {self._summary(error)}")
+            container.update_retry_at = now + _RETRY
+            worker.schedule(container.update_retry_at)
+        else:
+            container.updating_resources = None
+        return error == ""
 
     def _rejection(self) -> tuple[str, str] | None:
         """Return why the resize is not possible, as Infeasible or Deferred with a message; None if it is possible."""

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from setpoint.meta.objects import Obj, ObjView
-from setpoint.node.runtime.interface import ContainerRecord, Execution
+from setpoint.node.runtime.interface import (
+    ContainerRecord,
+    HookResult,
+    ImageLookup,
+    Operation,
+    ProbeResult,
+    PullResult,
+    StartResult,
+)
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 _SPEC_FIELDS = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
@@ -60,6 +68,7 @@ class ProbeWorker:
         "next_at",
         "on_hold",
         "result_run",
+        "running",
         "spec",
         "success",
         "successes",
@@ -78,6 +87,8 @@ class ProbeWorker:
         self.failed = False
         """Whether the probe counts as failed, after its thresholds; ends a run if the kind is liveness or startup."""
         self.on_hold = False
+        self.running: Operation[ProbeResult] | None = None
+        """The run of the probe that is in progress; None between runs."""
         self.failures = self.successes = 0
         """The number of runs of the probe by result."""
 
@@ -95,6 +106,13 @@ class ProbeWorker:
 
     def reset(self) -> None:
         self.success, self.failed, self.on_hold = self.kind == LIVENESS, False, False
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Give up the run that is in progress."""
+        if self.running is not None:
+            self.running.cancel()
+            self.running = None
 
     def tick(self, now: float) -> None:
         """Schedule the next tick after `now`, in step with the earlier ones."""
@@ -170,11 +188,11 @@ class ContainerState:
 
     __slots__ = (
         "allocated",
-        "applied_exit_code",
         "attempt",
         "counted_run",
         "crash_backoff",
         "image",
+        "image_lookup",
         "kind",
         "last_state",
         "name",
@@ -187,8 +205,11 @@ class ContainerState:
         "replaced",
         "reported_run",
         "spec",
+        "start_retry_at",
         "starting",
         "termination",
+        "update_retry_at",
+        "updating_resources",
         "waiting",
     )
 
@@ -211,25 +232,32 @@ class ContainerState:
         """The number of the next run; 0 for the first."""
         self.reported_run: tuple[str, bool] | None = None
         """Id of the run that was last reported, and whether it had ended; None before the first report."""
-        self.pulling: tuple[float, float] | None = None
-        """The times at which the pull of the image began and will be complete; None if no pull is in progress."""
-        self.starting: tuple[str, float] | None = None
-        """The image of the container that is being created, and when it will run; None if none is being created."""
+        self.image_lookup: Operation[ImageLookup] | None = None
+        """The search for the image on the node; None if none is in progress."""
+        self.pulling: Operation[PullResult] | None = None
+        """The pull of the image; None if none is in progress."""
+        self.starting: tuple[str, Operation[StartResult]] | None = None
+        """The image of the container that is being created, as the spec had it, and the operation; None if none is
+        being created."""
+        self.start_retry_at = 0.0
+        """The time before which a container that could not be created is not tried again."""
         self.pull_backoff: Backoff | None = None
         self.pull_error = ""
         """The error of the last pull; empty if none failed."""
         self.crash_backoff: Backoff | None = None
         self.counted_run: ContainerRecord | None = None
         """The run that `crash_backoff` has counted already; None if it has counted none."""
-        self.post_start_hook: Execution | None = None
+        self.post_start_hook: Operation[HookResult] | None = None
         """The post-start hook while it runs; None otherwise."""
         self.termination: Termination | None = None
         """The termination in progress; None if the container is not being stopped."""
         self.probes: tuple[ProbeWorker, ...] = () if kind in (INIT, EPHEMERAL) else _probe_workers(spec)
         self.allocated = resources_of(spec)
         """The limits and requests that the node has allocated."""
-        self.applied_exit_code = ""
-        """The exit code that an annotation requested last; empty if none did."""
+        self.updating_resources: Operation[str] | None = None
+        """The change of the resources of the current run; None if none is in progress."""
+        self.update_retry_at = 0.0
+        """The time at which a failed change of the resources is repeated; 0 if none failed."""
 
     @property
     def field_path(self) -> str:
@@ -259,6 +287,16 @@ class ContainerState:
         """Return whether a container with another image replaces this one as soon as it has ended."""
         return self.replaced and self.image != self.spec.get("image")
 
+    def cancel(self) -> None:
+        """Give up all operations that are in progress."""
+        start = self.starting[1] if self.starting is not None else None
+        for operation in (self.image_lookup, self.pulling, start, self.post_start_hook, self.updating_resources):
+            if operation is not None:
+                operation.cancel()
+        self.image_lookup = self.pulling = self.starting = self.post_start_hook = self.updating_resources = None
+        for probe in self.probes:
+            probe.cancel()
+
     def needs_start(self, spec: Mapping[str, Any]) -> bool:
         """Return whether the container has never run, or has ended and must be restarted."""
         record = self.record
@@ -274,15 +312,13 @@ class Termination:
     """The termination of a container: its pre-stop hook runs, then it waits for the containers it serves, then it is
     signaled."""
 
-    __slots__ = ("begun_at", "deadline", "hook_deadline", "pre_stop_hook", "signaled")
+    __slots__ = ("begun_at", "deadline", "pre_stop_hook", "signaled")
 
     def __init__(self, begun_at: float, grace: float) -> None:
         self.begun_at = begun_at
         self.deadline = begun_at + grace
-        self.pre_stop_hook: Execution | None = None
-        self.hook_deadline: float | None = None
-        """The time by which the hook must have completed, or exactly completes if it only sleeps; None without a
-        hook."""
+        self.pre_stop_hook: Operation[HookResult] | None = None
+        """The pre-stop hook while it runs; None otherwise."""
         self.signaled = False
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.node.node_state import NodeState
-from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.runtime.interface import ContainerRuntime
 from setpoint.reconcile import EventRecorder, Informer, Manager
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ObjectLister(Protocol):
 class PodWorkerDependencies:
     """The dependencies that all Pod workers of an agent share."""
 
-    runtime: SimulatedRuntime
+    runtime: ContainerRuntime
     events: EventRecorder
     lister: ObjectLister
     nodes: dict[str, NodeState] = field(default_factory=dict)

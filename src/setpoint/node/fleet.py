@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import Conflict, NotFound
 from setpoint.node.dependencies import InformerLister, PodWorkerDependencies
 from setpoint.node.heartbeat import Heartbeat
 from setpoint.node.network import FleetNetwork, ServiceDirectory
 from setpoint.node.node_state import NODE_NETWORK, POD_NETWORK, AddressPool, NodeState
 from setpoint.node.options import FleetOptions
-from setpoint.node.pod_status import status_changes
+from setpoint.node.pod_sync import PodSync
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.registration import allocatable_outdated
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.simulation_annotations import RUNNING, STATE, STATES, STOPPED, is_adopted
 from setpoint.node.stages import add_stages
 from setpoint.node.static_pods import StaticPod, StaticPods, is_mirror
-from setpoint.node.volumes import TokenManager, node_volumes_owner
-from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.node.volumes import TokenManager, mount_error, node_volumes_owner
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Node, PersistentVolumeClaim, Pod
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("setpoint.node")
 
 _PODS, _NODES, _CLAIMS = builtin("pods"), builtin("nodes"), builtin("persistentvolumeclaims")
-_WORKERS = 64
-_MAX_STEPS_PER_SYNC = 100
-_MAX_SLEW = 1.0
-"""Seconds by which the wall clock may fall behind without having been set back: it is adjusted continuously."""
 _BY_NODE = "node"
 
 
@@ -163,7 +157,9 @@ def add_fleet(
     hosts, shared = AddressPool(NODE_NETWORK), AddressPool(POD_NETWORK)
     nodes = {name: NodeState(name, hosts.allocate(name), shared) for name in node_names(options.nodes)}
     recorder = manager.recorder("kubelet")
-    dependencies = PodWorkerDependencies(runtime, recorder, InformerLister(manager), nodes)
+    lister = InformerLister(manager)
+    runtime.mount_error = lambda pod: mount_error(pod, lister)
+    dependencies = PodWorkerDependencies(runtime, recorder, lister, nodes)
     pods = manager.informer(_PODS, field_selector="spec.nodeName!=")
     pods.add_index(_BY_NODE, lambda pod: (pod["spec"].get("nodeName", ""),))
     heartbeat = Heartbeat(
@@ -171,10 +167,18 @@ def add_fleet(
     )
     directory = ServiceDirectory(manager)
     network = FleetNetwork(directory, runtime, nodes, manager.ids, lambda node: pods.by_index(_BY_NODE, node))
-    runtime.network = network
+    runtime.connect(network)
     stages = add_stages(manager, stage_client, options.stages, recorder)
     fleet = Fleet(
-        dependencies, pods, manager.informer(_CLAIMS), client_for, manager.clock, heartbeat, stages.handles_pod, network
+        dependencies,
+        runtime,
+        pods,
+        manager.informer(_CLAIMS),
+        client_for,
+        manager.clock,
+        heartbeat,
+        stages.handles_pod,
+        network,
     )
     control = FleetNodeController(
         nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, recorder, fleet.node_changed
@@ -197,6 +201,7 @@ class Fleet:
     def __init__(
         self,
         dependencies: PodWorkerDependencies,
+        runtime: SimulatedRuntime,
         pods: Informer[Pod],
         claims: Informer[PersistentVolumeClaim],
         client_for: Callable[[str], Client],
@@ -210,19 +215,19 @@ class Fleet:
         self._dependencies = dependencies
         self._pods = pods
         self._claims = claims
-        self._client_for = client_for
-        self._clock = clock
+        self.runtime = runtime
+        """The runtime, which gives access to logs, exec and usage."""
         self.heartbeat = heartbeat
         self.tokens = TokenManager(client_for, clock)
         self.network = network
         self.static: StaticPods | None = None
         self._handled_by_stages = handled_by_stages
-        self._workers: dict[str, PodWorker] = {}
-        """Pod workers by the uid of the Pod."""
-        self._latest, self._latest_at = clock.now().timestamp(), clock.monotonic()
-        """The last result of `_now`, and the time of the monotonic clock at that moment."""
-        self.controller = Controller("node", self.sync, clock, workers=_WORKERS)
-        dependencies.runtime.on_change = self._enqueue_pod
+        self._sync = PodSync(dependencies, pods, client_for, clock, self._prepare)
+
+    @property
+    def controller(self) -> Controller:
+        """The controller that steps the Pod workers."""
+        return self._sync.controller
 
     @property
     def registered(self) -> asyncio.Event:
@@ -235,20 +240,14 @@ class Fleet:
     def nodes(self) -> Mapping[str, NodeState]:
         return self._dependencies.nodes
 
-    @property
-    def runtime(self) -> SimulatedRuntime:
-        """Return the runtime, which gives access to logs, exec and usage."""
-        return self._dependencies.runtime
-
     def worker(self, namespace: str, name: str) -> PodWorker | None:
-        pod = self._pods.get(f"{namespace}/{name}")
-        return self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
+        return self._sync.worker(namespace, name)
 
     def workers(self) -> Iterable[PodWorker]:
-        return self._workers.values()
+        return self._sync.workers.values()
 
     def workers_on(self, node: str) -> list[PodWorker]:
-        found = (self._workers.get(pod["metadata"]["uid"]) for pod in self._pods.by_index(_BY_NODE, node))
+        found = (self._sync.workers.get(pod["metadata"]["uid"]) for pod in self._pods.by_index(_BY_NODE, node))
         return [worker for worker in found if worker is not None]
 
     # -- informer handlers ---------------------------------------------------------------------------------------------
@@ -264,39 +263,31 @@ class Fleet:
             return
         uid = pod["metadata"]["uid"]
         if new is None:
-            self._remove_worker(uid, node)
-        elif uid not in self._workers:
+            self._sync.remove_worker(uid, node)
+        elif uid not in self._sync.workers:
             self._start_worker(new, node)
-        elif self._workers[uid].update(new):
-            self.controller.enqueue(key_of(new))
+        else:
+            self._sync.update_worker(self._sync.workers[uid], new)
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         if new is None and old is not None:
-            self._dependencies.runtime.remove_volumes(old["metadata"]["uid"])
+            self.runtime.remove_volumes(old["metadata"]["uid"])
 
     def _start_worker(self, pod: Pod, node: NodeState) -> None:
         if not self._handled_by_stages(pod):
-            self._workers[pod["metadata"]["uid"]] = PodWorker(pod, node, self._dependencies, self._now())
-            self.controller.enqueue(key_of(pod))
-
-    def _remove_worker(self, uid: str, node: NodeState) -> None:
-        worker = self._workers.pop(uid, None)
-        if worker is not None:
-            worker.release_resources()
-        self._dependencies.runtime.remove_pod(uid)
-        node.release_addresses(uid)
+            self._sync.start_worker(pod, node)
 
     def node_changed(self, node: NodeState, what: str) -> None:
-        now = self._now()
+        now = self._sync.now()
         if what == "removed":
-            self._dependencies.runtime.remove_volumes(node_volumes_owner(node.name))
+            self.runtime.remove_volumes(node_volumes_owner(node.name))
         for pod in self._pods.by_index(_BY_NODE, node.name):
             uid = pod["metadata"]["uid"]
-            worker = self._workers.get(uid)
+            worker = self._sync.workers.get(uid)
             if is_mirror(pod):
                 continue
             if what == "removed":
-                self._remove_worker(uid, node)
+                self._sync.remove_worker(uid, node)
             elif worker is None:
                 self._start_worker(pod, node)
             elif what == STOPPED:
@@ -305,74 +296,7 @@ class Fleet:
                 worker.update(pod)
                 self.controller.enqueue(key_of(pod))
 
-    def _enqueue_pod(self, uid: str) -> None:
-        worker = self._workers.get(uid)
-        if worker is not None:
-            self.controller.enqueue(key_of(worker.pod))
-
-    # -- reconcile -----------------------------------------------------------------------------------------------------
-
-    def _now(self) -> float:
-        """Return the time for Pods: that of the wall clock, but it never decreases. If the wall clock is set back,
-        probes, restarts and grace periods would otherwise wait for that much longer."""
-        wall, at = self._clock.now().timestamp(), self._clock.monotonic()
-        steady = self._latest + at - self._latest_at
-        self._latest, self._latest_at = (wall if steady - wall < _MAX_SLEW else steady), at
-        return self._latest
-
-    async def sync(self, key: str) -> Result | None:
-        pod = self._pods.get(key)
-        worker = self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
-        if worker is None:
-            return None
+    async def _prepare(self, worker: PodWorker) -> None:
         if not worker.initialized and not worker.terminating:
             await self.tokens.ensure_tokens(worker)
             await self.network.prepare(worker.spec)
-        for _ in range(_MAX_STEPS_PER_SYNC):
-            if worker.node.state != RUNNING:
-                return None  # the node is stopped or partitioned: it neither reports nor receives anything
-            again = worker.step(self._now())
-            try:
-                await self._report(worker)
-                if worker.finished and worker.deleting:
-                    await self._remove(worker)
-                    return None
-            except (NotFound, Conflict):
-                return None  # the Pod was deleted, or replaced by another: the informer reports it
-            if not again:
-                break
-        if worker.next_step_at is None:
-            return None
-        return Result(requeue_after=max(0.001, worker.next_step_at - self._now()))
-
-    async def _report(self, worker: PodWorker) -> None:
-        new = status_changes(worker.reported, worker.status(self._now()))
-        if not new:
-            worker.status_written(worker.reported, worker.reported_version)
-            return
-        meta, version = worker.pod["metadata"], 0
-        observed_versions: list[int] = []
-        worker.observed_versions = observed_versions
-        try:
-            written = await self._client_for(worker.node.name).patch(
-                _PODS,
-                meta["name"],
-                {"metadata": {"uid": meta["uid"]}, "status": new},
-                meta["namespace"],
-                kind="strategic",
-                subresource="status",
-            )
-            version = int(written["metadata"]["resourceVersion"])
-            worker.status_written(written.get("status") or {}, version)
-        finally:
-            worker.observed_versions = None
-            if any(each != version for each in observed_versions):
-                # Another client changed the Pod during the write.
-                self.controller.enqueue(key_of(worker.pod))
-
-    async def _remove(self, worker: PodWorker) -> None:
-        meta = worker.pod["metadata"]
-        with suppress(NotFound):
-            await self._client_for(worker.node.name).delete(
-                _PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"]
-            )

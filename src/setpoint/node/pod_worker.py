@@ -23,17 +23,17 @@ from setpoint.node.container_state import (
 from setpoint.node.dependencies import PodWorkerDependencies
 from setpoint.node.environment import build_environment
 from setpoint.node.node_state import NodeState
+from setpoint.node.pod_setup import PodSetup
 from setpoint.node.pod_status import TERMINAL, PodState, pod_status, terminated
 from setpoint.node.prober import Prober
 from setpoint.node.recovery import recover
 from setpoint.node.runtime.files import Mount
-from setpoint.node.simulation_annotations import simulation_annotation
-from setpoint.node.volumes import mount_error, mounts_of
+from setpoint.node.runtime.interface import ContainerConfig, Image
+from setpoint.node.volumes import mounts_of
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
 
-_MIN_MOUNT_BACKOFF, _MAX_MOUNT_BACKOFF = 0.5, 122.0
 _DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
 
@@ -41,10 +41,8 @@ class PodWorker:
     """Drives one Pod from admission to termination; `step` is called whenever something may have changed."""
 
     __slots__ = (
-        "_mount_backoff",
-        "_mount_retry_at",
         "_next_step_at",
-        "_volumes_mounted",
+        "_setup",
         "admission_done",
         "allocated_resources",
         "containers",
@@ -84,11 +82,10 @@ class PodWorker:
         """The node's resources that are allocated to the Pod, by resource."""
         self.may_need_resize = bool(self.reported.get("containerStatuses"))
         """Whether the requested resources may differ from the allocated ones."""
-        self._volumes_mounted = False
-        self._mount_backoff = 0.0
-        self._mount_retry_at = 0.0
+        self._setup = PodSetup()
         self._next_step_at = float("inf")
-        if self.reported.get("containerStatuses") or self.reported.get("phase") in TERMINAL:
+        known = self.reported.get("containerStatuses") or dependencies.runtime.records(self.uid).current
+        if known or self.reported.get("phase") in TERMINAL:
             self.admission_done = True
             recover(self, now)
 
@@ -127,14 +124,18 @@ class PodWorker:
         record(self.pod, reason, message, field_path=path, host=self.node.name)
 
     def environment(self, container: Mapping[str, Any]) -> dict[str, str]:
-        self._refresh_allocatable()
+        self.refresh_allocatable()
         return build_environment(self.pod, container, self.pod_state, self.dependencies.lister)
 
+    def container_config(self, container: ContainerState, image: Image) -> ContainerConfig:
+        return ContainerConfig(container.name, image.name, image.id, container.attempt, container.spec, self.pod, self)
+
     def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
-        self._refresh_allocatable()
+        self.refresh_allocatable()
         return mounts_of(self, container)
 
-    def _refresh_allocatable(self) -> None:
+    def refresh_allocatable(self) -> None:
+        """Take over the node's allocatable resources, which the downward API shows."""
         self.pod_state.allocatable = ((self.node.object or {}).get("status") or {}).get("allocatable") or {}
 
     # -- updates -------------------------------------------------------------------------------------------------------
@@ -166,7 +167,9 @@ class PodWorker:
             before = known.get(container.name)
             if before is not None:
                 if before.spec.get("image") != container.spec.get("image"):
-                    before.pull_backoff = before.pulling = None  # the failed pulls were of another image
+                    # The failed pulls were of another image.
+                    before.pull_backoff = before.pulling = before.image_lookup = None
+                    before.start_retry_at = 0.0
                 before.spec = container.spec
         self.containers = [known.get(container.name, container) for container in fresh]
 
@@ -196,9 +199,8 @@ class PodWorker:
             return self._end(now)
         if not self.admission_done and not self._admit(now):
             return False
-        if not self._mount_volumes(now):
+        if not self._setup.mount_volumes(self, now) or not self._setup.ensure_sandbox(self, now):
             return False
-        self._ensure_sandbox()
         if Prober(self).run(now):
             return True
         if self.may_need_resize and PodResizer(self).progress(now):
@@ -252,34 +254,11 @@ class PodWorker:
         self.pod_state.ended = True
         return False
 
-    def _mount_volumes(self, now: float) -> bool:
-        """Return whether the volumes are mounted; otherwise schedule another attempt."""
-        if self._volumes_mounted:
-            return True
-        if now < self._mount_retry_at:
-            self.schedule(self._mount_retry_at)
-            return False
-        problem = mount_error(self.pod, self.dependencies.lister)
-        if not problem:
-            self._volumes_mounted = True
-            return True
-        self.event("Warning", "FailedMount", problem)
-        self._mount_backoff = min(self._mount_backoff * 2 or _MIN_MOUNT_BACKOFF, _MAX_MOUNT_BACKOFF)
-        self._mount_retry_at = now + self._mount_backoff
-        self.schedule(self._mount_retry_at)
-        return False
-
-    def _ensure_sandbox(self) -> None:
-        pod_state = self.pod_state
-        if not pod_state.sandbox_ready:
-            if pod_state.had_sandbox:
-                text = "Pod sandbox changed, it will be killed and re-created."
-                self.event("Normal", "SandboxChanged", text)
-            pod_state.sandbox_ready = pod_state.had_sandbox = True
-            if not pod_state.pod_ips:
-                address = self.node.address_for(self.pod)
-                pod_state.pod_ips = (address,)
-            self.register_address()
+    def sandbox_lost(self) -> None:
+        """Prepare the start of all containers in a new sandbox."""
+        self.pod_state.sandbox_ready = False
+        if self.spec.get("restartPolicy") != "Never":
+            self._restart_init_containers()
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
@@ -354,9 +333,7 @@ class PodWorker:
         if self.finished:
             return
         self.dependencies.runtime.power_off(self.uid, now)
-        self.pod_state.sandbox_ready = False
-        if self.spec.get("restartPolicy") != "Never":
-            self._restart_init_containers()
+        self.sandbox_lost()
 
     def _restart_init_containers(self) -> None:
         """Reset the init containers, so that they run again."""
@@ -400,23 +377,33 @@ class PodWorker:
             grace = float(meta["deletionGracePeriodSeconds"])
         else:
             grace = float(self.spec.get("terminationGracePeriodSeconds", 30))
+        starts_done = self._finish_starts(now)
         stopper.stop_all(now, grace)
         stopper.progress(now)
         self.schedule(self.dependencies.runtime.advance(self.uid, now))
         Prober(self).run(now)
-        if any(container.running for container in self.containers):
+        if not starts_done or any(container.running for container in self.containers):
             return self._has_unreported_exit()
+        if not self._setup.release(self, now):
+            return False
         self.pod_state.ended = True
         self.pod_state.sandbox_ready = False
         self.release_resources()
         return False
 
-    def register_address(self) -> None:
-        """Make the Pod reachable at its address. A Pod on the host network shares that of its node."""
-        if self.pod_state.pod_ips:
-            shared = bool(self.spec.get("hostNetwork"))
-            address = self.pod_state.pod_ips[0]
-            self.dependencies.runtime.register_address(self.uid, address, self.node.name, shared=shared)
+    def _finish_starts(self, now: float) -> bool:
+        """Take over the containers that were being started when the Pod began to end. Return whether none is left."""
+        starter = ContainerStarter(self)
+        for container in self.containers:
+            if container.starting is None:
+                continue
+            starting = container.starting[1]
+            if starting.result(now) is not None:
+                starter.progress_start(container, now)
+            elif starting.ready_at is not None:
+                starting.cancel()
+                container.starting = None
+        return not any(container.starting for container in self.containers)
 
     def allocate_resources(self, again: bool = False) -> None:
         """Allocate the node's resources and ports that the Pod requests; with `again`, after a resize."""
@@ -429,11 +416,12 @@ class PodWorker:
             if ports:
                 self.node.ports[self.uid] = ports
 
+    def cancel(self) -> None:
+        """Give up all operations that are in progress, because the Pod does not exist any more."""
+        self._setup.cancel()
+        for container in self.containers:
+            container.cancel()
+
     def release_resources(self) -> None:
         """Release the resources that were allocated to the Pod."""
         self.node.release_resources(self.uid, self.allocated_resources)
-
-    def requested_exit_code(self, container: ContainerState) -> str:
-        """Return the exit code that an annotation requests, or empty if there is no new request."""
-        text = simulation_annotation(self.pod, "exit-code", container.name)
-        return text if text != container.applied_exit_code else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from setpoint.node.container_lifecycle import ContainerStopper, resolve_port
+from setpoint.node.container_lifecycle import ContainerStopper
 from setpoint.node.container_state import (
     LIVENESS,
     READINESS,
@@ -14,10 +14,7 @@ from setpoint.node.container_state import (
     ProbeWorker,
     restarts_when_killed,
 )
-from setpoint.node.runtime.container_behavior import exceeds_memory_limit
-from setpoint.node.runtime.interface import NoSuchContainer
-from setpoint.node.runtime.network import PodRequest
-from setpoint.node.simulation_annotations import simulation_annotation
+from setpoint.node.runtime.interface import Operation, ProbeResult
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
@@ -43,34 +40,19 @@ class Prober:
         """Run the probes that are due. Return whether the status must be reported."""
         changed = False
         for container in self._worker.containers:
-            if container.running:
-                changed |= self._apply_forced_exit(container, now)
             for probe in container.probes:
                 if container.running and self._probe_if_due(container, probe, now):
                     changed = True
         return changed
-
-    def _apply_forced_exit(self, container: ContainerState, now: float) -> bool:
-        """Terminate the container if it exceeds its memory limit or an annotation requests an exit. Return whether it
-        did."""
-        worker = self._worker
-        if exceeds_memory_limit(worker.pod, container.spec):
-            worker.dependencies.runtime.kill_container(worker.uid, container.name, now, "OOMKilled")
-            return True
-        if not worker.pod["metadata"].get("annotations"):
-            return False
-        code = worker.requested_exit_code(container)
-        if code and code.isdigit():
-            container.applied_exit_code = code
-            worker.dependencies.runtime.exit_container(worker.uid, container.name, now, int(code) & 255)
-            return True
-        return False
 
     def _probe_if_due(self, container: ContainerState, probe: ProbeWorker, now: float) -> bool:
         worker, record = self._worker, container.record
         assert record is not None
         if probe.on_hold or (worker.terminating and probe.kind != READINESS):
             return False
+        if probe.running is not None:
+            worker.schedule(probe.next_at if probe.next_at > now else None)
+            return self._take_result(container, probe, probe.running, now)
         if probe.next_at > now:
             worker.schedule(probe.next_at)
             return False
@@ -80,11 +62,25 @@ class Prober:
             return False
         if probe.in_initial_delay(record.started_at, now) or container.started == (probe.kind == STARTUP):
             return False
-        result, output = self._run_probe(container, probe)
-        if not result:
+        ip = worker.pod_state.pod_ips[0] if worker.pod_state.pod_ips else ""
+        probe.running = worker.dependencies.runtime.probe(
+            worker.uid, container.spec, probe.kind, probe.spec, worker.pod, ip
+        )
+        return self._take_result(container, probe, probe.running, now)
+
+    def _take_result(
+        self, container: ContainerState, probe: ProbeWorker, running: Operation[ProbeResult], now: float
+    ) -> bool:
+        """Act on the result of a probe, if there is one. Return whether the status must be reported."""
+        worker, found = self._worker, running.result(now)
+        if found is None:
+            worker.schedule(running.ready_at)
+            return False
+        probe.running = None
+        if not found.success:
             kind = probe.kind.capitalize()
-            worker.event("Warning", "Unhealthy", f"{kind} probe failed: {output}", container)
-        if not probe.record_result(result):
+            worker.event("Warning", "Unhealthy", f"{kind} probe failed: {found.output}", container)
+        if not probe.record_result(found.success):
             return False
         if probe.failed and probe.kind in (LIVENESS, STARTUP):
             self._restart(container, probe, now)
@@ -102,61 +98,3 @@ class Prober:
                 message += ", will be restarted"
         grace = probe.spec.get("terminationGracePeriodSeconds")
         ContainerStopper(worker).stop(container, now, message, None if grace is None else float(grace))
-
-    def _run_probe(self, container: ContainerState, probe: ProbeWorker) -> tuple[bool, str]:
-        """Return whether the probe succeeds, and its output if it fails."""
-        worker = self._worker
-        forced = simulation_annotation(worker.pod, probe.kind, container.name)
-        if forced == "true":
-            return True, ""
-        command = (probe.spec.get("exec") or {}).get("command")
-        if command and forced != "false":
-            return self._exec_probe(container, probe, command)
-        if forced == "false":
-            return False, self._forced_failure_output(probe)
-        return self._probe_server(container, probe)
-
-    def _probe_server(self, container: ContainerState, probe: ProbeWorker) -> tuple[bool, str]:
-        worker, http_get, grpc = self._worker, probe.spec.get("httpGet"), probe.spec.get("grpc")
-        target = http_get or grpc
-        if not target or target.get("host"):
-            return True, ""
-        path, _, query = str(target.get("path") or "/").partition("?")
-        port = resolve_port(container.spec, target.get("port"))
-        request = PodRequest(port, path, query, "GET", target.get("scheme") == "HTTPS")
-        status = worker.dependencies.runtime.servers.probe_status(worker.uid, container.name, request, grpc=bool(grpc))
-        if 200 <= status < 400:
-            return True, ""
-        if status:
-            return False, f"HTTP probe failed with statuscode: {status}"
-        address = worker.pod_state.pod_ips[0] if worker.pod_state.pod_ips else ""
-        if grpc:
-            limit = probe.spec.get("timeoutSeconds") or 1
-            return (
-                False,
-                f'timeout: failed to connect service "{address}:{port}" within {limit}s: context deadline exceeded',
-            )
-        refused = f"dial tcp {address}:{port}: connect: connection refused"
-        return False, f'Get "http://{address}:{port}{target.get("path") or "/"}": {refused}'
-
-    def _exec_probe(self, container: ContainerState, probe: ProbeWorker, command: list[str]) -> tuple[bool, str]:
-        limit = float(probe.spec.get("timeoutSeconds") or 1)
-        try:
-            code, output = self._worker.dependencies.runtime.exec_sync(self._worker.uid, container.name, command, limit)
-        except NoSuchContainer:
-            return False, "container not running"
-        if code is None:
-            return False, f'command timed out: "{" ".join(command)}" timed out after {limit:g}s'
-        return code == 0, output
-
-    def _forced_failure_output(self, probe: ProbeWorker) -> str:
-        address = self._worker.pod_state.pod_ips[0] if self._worker.pod_state.pod_ips else ""
-        spec = probe.spec
-        if spec.get("httpGet"):
-            return "HTTP probe failed with statuscode: 503"
-        if spec.get("tcpSocket"):
-            port = spec["tcpSocket"].get("port")
-            return f"dial tcp {address}:{port}: connect: connection refused"
-        if spec.get("grpc"):
-            return 'service unhealthy (responded with "NOT_SERVING")'
-        return ""

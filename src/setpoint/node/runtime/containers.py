@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from setpoint.meta.clock import Clock
 from setpoint.node.runtime.files import Files
-from setpoint.node.runtime.interface import ContainerConfig, ContainerRecord, LogLine
+from setpoint.node.runtime.interface import START_ERROR, ContainerConfig, ContainerRecord, LogLine
 from setpoint.node.runtime.shell.session import (
     WAIT_FOR_INPUT,
     WAIT_FOR_JOBS,
@@ -28,8 +28,6 @@ KILLED, TERMINATED = 137, 143
 """The exit codes of programs that SIGKILL and SIGTERM ended."""
 _FIRST_JOB_NUMBER = 7
 """The process id of the first background job."""
-START_ERROR = "StartError"
-"""The reason of a container whose program does not exist."""
 
 
 class BoundedLog:
@@ -295,9 +293,12 @@ class Container:
 class PodContainers:
     """The containers of one Pod."""
 
-    __slots__ = ("address", "current", "executions", "node", "previous")
+    __slots__ = ("address", "applied_exit_codes", "current", "executions", "has_sandbox", "node", "previous")
 
     def __init__(self) -> None:
+        self.has_sandbox = False
+        self.applied_exit_codes: dict[str, str] = {}
+        """The exit code that an annotation requested last, by container."""
         self.address = ""
         self.node = ""
         """The name of the Pod's node."""

@@ -1,19 +1,135 @@
 """The interface of container runtimes, in the terms of the Container Runtime Interface (CRI).
 
+Two runtimes implement it: the simulated one (`node/runtime/simulated.py`), where everything is done at once or after a
+simulated time, and that of real nodes (`node/host/cri_runtime.py`), which asks a container runtime over CRI.
+
+Guarantees:
+
+- No call suspends. A call that starts something that takes time returns an `Operation`.
+- The records of containers are observed state: the runtime updates them in place, also when a container ends by itself.
+- `on_change` is called with the uid of a Pod whose records or operations changed in a way that no returned time
+  announced.
+
 Times are seconds since the epoch, by the clock of the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from setpoint.node.runtime.files import Mount
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
+    from setpoint.node.node_state import NodeState
+    from setpoint.node.pod_status import PodState
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 STDOUT, STDERR = "stdout", "stderr"
+START_ERROR = "StartError"
+"""The reason of a container that was created and could not be started, such as one whose program does not exist."""
+
+
+class Operation(Protocol[T_co]):
+    """Something that the runtime was asked to do and that may take time."""
+
+    def result(self, now: float) -> T_co | None:
+        """Return the result; None while the operation is in progress."""
+        ...
+
+    @property
+    def ready_at(self) -> float | None:
+        """When the result will be available; None if that is not known, and the runtime calls `on_change` then."""
+        ...
+
+    def cancel(self) -> None:
+        """Give the operation up; its result is not needed any more."""
+        ...
+
+
+class Done(Generic[T]):
+    """An Operation that is complete."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+
+    def result(self, now: float) -> T | None:
+        return self._value
+
+    @property
+    def ready_at(self) -> float | None:
+        return None
+
+    def cancel(self) -> None:
+        """Nothing remains to be cancelled."""
+
+
+class Image(NamedTuple):
+    """An image that is present on a node."""
+
+    name: str
+    """The full name with registry and tag or digest, as container statuses show it."""
+    id: str
+    """The identifier that container statuses show as `imageID`."""
+    size_bytes: int
+
+
+class ImageLookup(NamedTuple):
+    """The result of looking for an image on a node."""
+
+    image: Image | None
+    """The image; None if it is not there."""
+    error: str = ""
+    """The runtime's error if it could not answer; empty otherwise."""
+
+
+class PullResult(NamedTuple):
+    """The result of an image pull: the image, or why it could not be pulled."""
+
+    image: Image | None
+    error: str = ""
+    """The runtime's message; empty if the pull succeeded."""
+    reason: str = "ErrImagePull"
+    """The reason of the container's waiting state if the pull failed."""
+    seconds: float = 0.0
+    """The duration of the pull, without the time that it waited for other pulls."""
+    waited_seconds: float = 0.0
+
+
+class SandboxResult(NamedTuple):
+    """The result of the creation of a Pod's sandbox: its addresses, or why it could not be created."""
+
+    ips: Sequence[str] = ()
+    error: str = ""
+
+
+class StartResult(NamedTuple):
+    """The result of the start of a container."""
+
+    record: ContainerRecord | None
+    """The run; None if the container could not even be created. One that was created and could not be started has the
+    reason `START_ERROR`."""
+    error: str = ""
+    reason: str = "CreateContainerError"
+    """The reason of the container's waiting state if it could not be created."""
+
+
+class ProbeResult(NamedTuple):
+    success: bool
+    output: str = ""
+    """The text of the Event of a failed probe, without its first words, "Liveness probe failed: "."""
+
+
+class HookResult(NamedTuple):
+    """The result of a lifecycle hook."""
+
+    success: bool
+    message: str = ""
 
 
 class LogLine(NamedTuple):
@@ -98,11 +214,18 @@ class NoSuchContainer(LookupError):
 
 
 class EnvironmentProvider(Protocol):
-    """Provides environment and mounts of a container; called at most once per container, when a program needs them."""
+    """Provides what a container's configuration depends on; called when a program or the runtime needs it."""
+
+    @property
+    def pod_state(self) -> PodState:
+        """The state of the Pod on its node: addresses, and the node's allocatable resources."""
+        ...
 
     def environment(self, container: Mapping[str, Any]) -> dict[str, str]: ...
 
-    def mounts(self, container: Mapping[str, Any]) -> list[Mount]: ...
+    def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
+        """Return the simulated files that the container sees; for the simulated runtime only."""
+        ...
 
 
 @dataclass(slots=True)
@@ -111,14 +234,14 @@ class ContainerConfig:
 
     name: str
     image: str
+    """The full name of the image."""
     image_id: str
     attempt: int
+    """The number of earlier runs, which is the restart count."""
     spec: Mapping[str, Any]
     """The container in the Pod's spec."""
     pod: Pod
     provider: EnvironmentProvider
-    container_id: str = ""
-    """The id of a run that outlived the agent, which is restored instead of started; empty otherwise."""
 
 
 @dataclass(slots=True)
@@ -131,21 +254,84 @@ class PodRecords:
 
 
 class ContainerRuntime(Protocol):
-    """A container runtime. Pods are identified by uid. No call suspends: the records show the results of operations
-    that take time."""
+    """A container runtime. Pods are identified by uid."""
 
     version: str
+    on_change: Callable[[str], None]
+
+    @property
+    def initial_backoff(self) -> float:
+        """Seconds of the first back-off after a failed container or pull."""
+        ...
+
+    # -- volumes and sandbox -------------------------------------------------------------------------------------------
+
+    def mount_volumes(self, pod: Pod, provider: EnvironmentProvider) -> Operation[str]:
+        """Mount the Pod's volumes, or verify that they are mounted. The result is the kubelet's message if one of them
+        cannot be mounted, and empty otherwise. Mounted volumes follow the objects that they are projected from."""
+        ...
+
+    def create_sandbox(self, pod: Pod, node: NodeState) -> Operation[SandboxResult]:
+        """Create a sandbox for the Pod. One that exists and is not ready is removed first, with its containers; one
+        that is ready is the result."""
+        ...
+
+    def sandbox_ready(self, uid: str) -> bool:
+        """Return whether the Pod has a sandbox that works, as observed last."""
+        ...
+
+    def restore_sandbox(self, pod: Pod, node: NodeState) -> Sequence[str] | None:
+        """Return the addresses of a sandbox that outlived the agent and works, or None."""
+        ...
+
+    def stop_pod(self, uid: str) -> Operation[str]:
+        """Release what the Pod uses, after its containers have ended: stop the sandbox, unmount the volumes. The
+        result is an error message, after which the operation may be repeated, or empty."""
+        ...
+
+    def remove_pod(self, uid: str) -> None:
+        """Remove everything of a deleted Pod: containers, sandboxes, logs and volumes."""
+        ...
+
+    # -- images --------------------------------------------------------------------------------------------------------
+
+    def find_image(self, image: str, node: NodeState) -> Operation[ImageLookup]:
+        """Look for an image on the node."""
+        ...
+
+    def pull_image(self, image: str, pod: Pod, node: NodeState, at: float) -> Operation[PullResult]: ...
 
     # -- containers ----------------------------------------------------------------------------------------------------
 
-    def start_container(self, uid: str, config: ContainerConfig, at: float) -> ContainerRecord: ...
+    def start_container(self, uid: str, config: ContainerConfig, at: float) -> Operation[StartResult]:
+        """Create and start a container. The run before it, if any, becomes the previous one."""
+        ...
 
     def stop_container(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
-        """Send SIGTERM, and SIGKILL after the grace period."""
+        """Send SIGTERM, and SIGKILL after the grace period. A repeated call can only shorten the grace period."""
+        ...
+
+    def kill_container(self, uid: str, name: str, at: float, reason: str) -> None:
+        """Kill a container at once; `reason` is that of its terminated state."""
+        ...
+
+    def update_resources(self, uid: str, config: ContainerConfig) -> Operation[str]:
+        """Apply the resources of the spec to a running container. The result is an error message, or empty."""
+        ...
+
+    def update_pod(self, uid: str, pod: Pod) -> None:
+        """Take over a new version of the Pod's metadata."""
+        ...
+
+    def restore_container(
+        self, uid: str, config: ContainerConfig, reported: Mapping[str, Any], now: float
+    ) -> ContainerRecord | None:
+        """Return the latest run of a container that outlived the agent, or None. `reported` is the container's status
+        in the API; empty if there is none."""
         ...
 
     def advance(self, uid: str, now: float) -> float | None:
-        """Bring the records of a Pod up to date. Return when they change next, or None."""
+        """Bring the records of a Pod up to date. Return when they change next, or None if that is not known."""
         ...
 
     def records(self, uid: str) -> PodRecords: ...
@@ -154,21 +340,21 @@ class ContainerRuntime(Protocol):
         """End all containers of the Pod abruptly, as when its node loses power."""
         ...
 
-    def remove_pod(self, uid: str) -> None:
-        """Remove all containers and volumes of a deleted Pod."""
-        ...
-
-    # -- logs, exec, usage ---------------------------------------------------------------------------------------------
-
-    def log(self, uid: str, container: str, previous: bool = False) -> ContainerLog:
-        """Return the log of the current or previous run. Raise NoSuchContainer."""
-        ...
-
-    def exec(self, uid: str, container: str, argv: Sequence[str], *, stdin: bool = False) -> Execution:
-        """Execute a command. With `stdin`, its input stays open until it is closed. Raise NoSuchContainer if the
-        container does not run."""
-        ...
-
     def usage(self, uid: str) -> dict[str, Usage]:
-        """Return the usage of the running containers by name."""
+        """Return the usage of the running containers by name, as measured last."""
+        ...
+
+    # -- probes and hooks ----------------------------------------------------------------------------------------------
+
+    def probe(
+        self, uid: str, container: Mapping[str, Any], kind: str, spec: Mapping[str, Any], pod: Pod, ip: str
+    ) -> Operation[ProbeResult]:
+        """Run a probe once. `kind` is startup, liveness or readiness, `spec` the probe, `ip` the Pod's address."""
+        ...
+
+    def run_hook(
+        self, uid: str, container: Mapping[str, Any], hook: Mapping[str, Any], at: float, *, pre_stop: bool
+    ) -> Operation[HookResult]:
+        """Run a lifecycle hook. A pre-stop hook runs at most once for each run of the container, also if the agent
+        restarts in between."""
         ...

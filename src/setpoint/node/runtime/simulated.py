@@ -3,15 +3,16 @@ executed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.clock import Clock, Ids
-from setpoint.node.environment import expand
+from setpoint.meta.times import parse_time
+from setpoint.node.container_ports import resolve_port
 from setpoint.node.pace import INSTANT, Pace
 from setpoint.node.runtime.container_behavior import (
-    HELLO_WORLD_OUTPUT,
+    exceeds_memory_limit,
     is_missing,
     is_unknown_program,
     runs_forever,
@@ -20,37 +21,44 @@ from setpoint.node.runtime.container_behavior import (
     startup_output,
     usage_of,
 )
-from setpoint.node.runtime.containers import KILLED, BoundedLog, Container, PodContainers, Process, SimulatedExecution
-from setpoint.node.runtime.files import Files, Volume
+from setpoint.node.runtime.containers import KILLED, BoundedLog, Container, PodContainers, SimulatedExecution
+from setpoint.node.runtime.delayed import Delayed, HookExecution
+from setpoint.node.runtime.files import Volume
 from setpoint.node.runtime.images import SimulatedImageService, command_line
 from setpoint.node.runtime.interface import (
-    STDERR,
     STDOUT,
     ContainerConfig,
     ContainerLog,
     ContainerRecord,
+    Done,
+    EnvironmentProvider,
     Execution,
+    HookResult,
+    Image,
+    ImageLookup,
     NoSuchContainer,
+    Operation,
     PodRecords,
+    ProbeResult,
+    PullResult,
+    SandboxResult,
+    StartResult,
     Usage,
 )
-from setpoint.node.runtime.managed_files import container_user, hostname_of, managed_files
 from setpoint.node.runtime.network import (
     ClusterNetwork,
     ConnectionFailure,
-    ContainerNetwork,
-    Network,
-    NoNetwork,
     PodRequest,
     PodResponse,
 )
-from setpoint.node.runtime.servers import SimulatedServers
-from setpoint.node.runtime.shell.interpreter import run_argv
-from setpoint.node.runtime.shell.session import ProgramRun, Session, StdinBuffer, Streams
-from setpoint.node.simulation_annotations import simulation_annotation
+from setpoint.node.runtime.processes import SimulatedProcesses, expanded
+from setpoint.node.runtime.shell.session import StdinBuffer
+from setpoint.node.runtime.simulated_probes import simulated_probe
+from setpoint.node.simulation_annotations import parse_seconds, simulation_annotation
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
+    from setpoint.node.node_state import NodeState
 
 _CONTAINER_ID_SCHEME = "simulated://"
 _UNKNOWN_EXIT_CODE = 255
@@ -63,32 +71,141 @@ class SimulatedRuntime:
     version = "1.0.0"
 
     def __init__(
-        self, clock: Clock, ids: Ids, images: SimulatedImageService | None = None, pace: Pace = INSTANT
+        self,
+        clock: Clock,
+        ids: Ids,
+        images: SimulatedImageService | None = None,
+        pace: Pace = INSTANT,
+        mount_error: Callable[[Pod], str] = lambda pod: "",
     ) -> None:
+        """Create the runtime. `mount_error(pod)` returns the kubelet's message if a volume of the Pod cannot be
+        mounted, and is empty otherwise."""
         self._clock = clock
         self._ids = ids
         self.images = images or SimulatedImageService()
         self.pace = pace
+        self.mount_error = mount_error
         self._pods: dict[str, PodContainers] = {}
         self._addresses: dict[str, str] = {}
         """The uids of Pods by address."""
         self._shared: dict[str, dict[str, Volume]] = {}
-        self.network: ClusterNetwork | None = None
-        """The cluster's network; None if Pods do not reach each other."""
-        self.servers = SimulatedServers(self._pods, self.images, clock, self._files, self._network, self.log)
         self.on_change: Callable[[str], None] = lambda uid: None
         """Called with the uid of a Pod that must be advanced earlier than `advance` returned."""
+        self._processes = SimulatedProcesses(self._pods, self.images, clock, self.log, lambda uid: self.on_change(uid))
+        self.servers = self._processes.servers
+
+    def connect(self, network: ClusterNetwork) -> None:
+        """Connect the Pods to each other."""
+        self._processes.network = network
 
     # -- for the agent (ContainerRuntime) ------------------------------------------------------------------------------
 
-    def start_container(self, uid: str, config: ContainerConfig, at: float) -> ContainerRecord:
+    @property
+    def initial_backoff(self) -> float:
+        return self.pace.backoff
+
+    def mount_volumes(self, pod: Pod, provider: EnvironmentProvider) -> Operation[str]:
+        return Done(self.mount_error(pod))
+
+    def create_sandbox(self, pod: Pod, node: NodeState) -> Operation[SandboxResult]:
+        return Done(SandboxResult(self.restore_sandbox(pod, node)))
+
+    def sandbox_ready(self, uid: str) -> bool:
+        pod = self._pods.get(uid)
+        return pod is not None and pod.has_sandbox
+
+    def restore_sandbox(self, pod: Pod, node: NodeState) -> Sequence[str]:
+        address, uid = node.address_for(pod), pod["metadata"]["uid"]
+        self.register_address(uid, address, node.name, shared=bool(pod["spec"].get("hostNetwork")))
+        self._pods[uid].has_sandbox = True
+        return (address,)
+
+    def stop_pod(self, uid: str) -> Operation[str]:
+        pod = self._pods.get(uid)
+        if pod is not None:
+            pod.has_sandbox = False
+        return Done("")
+
+    def find_image(self, image: str, node: NodeState) -> Operation[ImageLookup]:
+        info = self.images.info(image)
+        present = info is not None and info.name in node.images
+        return Done(ImageLookup(Image(info.name, info.id, info.size_bytes) if info is not None and present else None))
+
+    def pull_image(self, image: str, pod: Pod, node: NodeState, at: float) -> Operation[PullResult]:
+        info = self.images.info(image)
+        assert info is not None, "the name of the image was checked"
+        duration = 0.0
+        if info.name not in node.images:
+            duration = parse_seconds(simulation_annotation(pod, "pull-seconds"), info.pull_seconds)
+        until = at + duration
+        if not info.error:
+            until = node.pulls_in_progress.get(info.name, until)  # another container may be pulling the image already
+            if until > at:
+                node.pulls_in_progress[info.name] = until
+
+        def complete(now: float) -> PullResult:
+            if info.error:
+                return PullResult(None, info.error)
+            node.pulls_in_progress.pop(info.name, None)
+            node.add_image(info.name, info.id, info.size_bytes)
+            return PullResult(Image(info.name, info.id, info.size_bytes), seconds=until - at, waited_seconds=until - at)
+
+        return Delayed(until, complete)
+
+    def start_container(self, uid: str, config: ContainerConfig, at: float) -> Operation[StartResult]:
+        duration = self.pace.start.sample(f"{uid} {config.name} {config.attempt}")
+        return Delayed(at + duration, lambda now: StartResult(self._start(uid, config, now)))
+
+    def restore_container(
+        self, uid: str, config: ContainerConfig, reported: Mapping[str, Any], now: float
+    ) -> ContainerRecord | None:
+        """Start the container again as it was, if the status says that it runs."""
+        running = (reported.get("state") or {}).get("running")
+        info = self.images.info(config.spec.get("image", ""))
+        if running is None or info is None:
+            return None
+        config.image, config.image_id = info.name, info.id
+        began = parse_time(running["startedAt"]).timestamp() if running.get("startedAt") else now
+        return self._start(uid, config, began, reported.get("containerID") or "")
+
+    def update_resources(self, uid: str, config: ContainerConfig) -> Operation[str]:
+        run = self._container(uid, config.name)
+        if run is not None:
+            run.config.spec = config.spec
+        return Done("")
+
+    def probe(
+        self, uid: str, container: Mapping[str, Any], kind: str, spec: Mapping[str, Any], pod: Pod, ip: str
+    ) -> Operation[ProbeResult]:
+        return Done(simulated_probe(uid, container, kind, spec, pod, ip, self.servers, self.exec_sync))
+
+    def run_hook(
+        self, uid: str, container: Mapping[str, Any], hook: Mapping[str, Any], at: float, *, pre_stop: bool
+    ) -> Operation[HookResult]:
+        if hook.get("sleep"):
+            return Delayed(at + float(hook["sleep"].get("seconds", 0)), lambda now: HookResult(True))
+        if hook.get("exec"):
+            return HookExecution(self.exec(uid, container["name"], hook["exec"].get("command") or []))
+        return Done(HookResult(self._http_hook_succeeds(uid, container, hook["httpGet"])))
+
+    def _http_hook_succeeds(self, uid: str, container: Mapping[str, Any], hook: Mapping[str, Any]) -> bool:
+        """Return whether the request of the hook succeeds. It does where the simulation does not know what the server
+        would respond."""
+        path, _, query = str(hook.get("path") or "/").partition("?")
+        port = resolve_port(container, hook.get("port"))
+        request = PodRequest(port, path, query, "GET", hook.get("scheme") == "HTTPS")
+        found = self.http_request(uid, container["name"], hook.get("host") or "", request)
+        return found is ConnectionFailure.RESET or (isinstance(found, PodResponse) and 200 <= found.status < 400)
+
+    def _start(self, uid: str, config: ContainerConfig, at: float, container_id: str = "") -> ContainerRecord:
+        """Start a container, or restore the run with the given id."""
         pod = self._pods.get(uid)
         if pod is None:
             pod = self._pods[uid] = PodContainers()
         name = config.name
         record = ContainerRecord(
             name,
-            config.container_id or _CONTAINER_ID_SCHEME + self._new_id(),
+            container_id or _CONTAINER_ID_SCHEME + self._new_id(),
             config.image,
             config.image_id,
             config.attempt,
@@ -107,8 +224,8 @@ class SimulatedRuntime:
         elif argv is not None and not runs_forever(argv):
             run.log = BoundedLog()
             stdin_buffer = StdinBuffer(closed=not config.spec.get("stdin"))
-            run.process = self._process(
-                run, _expanded(argv, config), at, run.log, stdin_buffer=stdin_buffer, unknown_programs_run=not completes
+            run.process = self._processes.start(
+                run, expanded(argv, config), at, run.log, stdin_buffer=stdin_buffer, unknown_programs_run=not completes
             )
             run.process.advance(at)
             run.sync_record()
@@ -154,6 +271,7 @@ class SimulatedRuntime:
             if process is not None:
                 process.advance(now)
                 run.sync_record()
+            self._apply_forced_exit(pod, run, now)
             if run.record.running and run.kill_at is not None and run.kill_at <= now:
                 run.end(run.record.exit_code or KILLED, run.kill_at)
             if run.record.running:
@@ -171,6 +289,20 @@ class SimulatedRuntime:
                     earliest = process.next_wakeup
         return earliest
 
+    def _apply_forced_exit(self, pod: PodContainers, run: Container, now: float) -> None:
+        """End the container if it exceeds its memory limit or an annotation requests an exit."""
+        config = run.config
+        if not run.record.running:
+            return
+        if exceeds_memory_limit(config.pod, config.spec):
+            run.end(KILLED, now)
+            run.record.reason = "OOMKilled"
+            return
+        code = simulation_annotation(config.pod, "exit-code", config.name)
+        if code.isdigit() and code != pod.applied_exit_codes.get(config.name):
+            pod.applied_exit_codes[config.name] = code
+            run.end(int(code) & 255, now)
+
     def records(self, uid: str) -> PodRecords:
         pod = self._pods.get(uid)
         if pod is None:
@@ -182,6 +314,8 @@ class SimulatedRuntime:
 
     def power_off(self, uid: str, at: float) -> None:
         pod = self._pods.get(uid)
+        if pod is not None:
+            pod.has_sandbox = False
         for run in pod.current.values() if pod is not None else ():
             if run.record.running:
                 run.end(_UNKNOWN_EXIT_CODE, at)
@@ -193,11 +327,6 @@ class SimulatedRuntime:
         if run is not None and run.record.running:
             run.end(KILLED, at)
             run.record.reason = reason
-
-    def exit_container(self, uid: str, name: str, at: float, code: int) -> None:
-        run = self._container(uid, name)
-        if run is not None and run.record.running:
-            run.end(code, at)
 
     def remove_pod(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
@@ -236,7 +365,7 @@ class SimulatedRuntime:
         if run.process is not None:
             run.process.advance(now)
         stdin_buffer = StdinBuffer(closed=not stdin)
-        process = self._process(
+        process = self._processes.start(
             run, list(argv), now, BoundedLog(), stdin_buffer=stdin_buffer, unknown_programs_run=False
         )
         process.advance(now)
@@ -262,7 +391,7 @@ class SimulatedRuntime:
             raise NoSuchContainer(container)
         now = self._clock.now().timestamp()
         log = BoundedLog()
-        process = self._process(run, list(argv), now, log, unknown_programs_run=False)
+        process = self._processes.start(run, list(argv), now, log, unknown_programs_run=False)
         process.advance(now + limit)
         code = process.exit_code
         process.end(KILLED, now)
@@ -292,7 +421,7 @@ class SimulatedRuntime:
                 return self.servers.respond(uid, request) or ConnectionFailure.REFUSED
             except NoSuchContainer:
                 return ConnectionFailure.RESET
-        network = self._network(run)
+        network = self._processes.network_of(run)
         address = network.resolve(host)
         return network.exchange(address, request) if address else ConnectionFailure.UNREACHABLE
 
@@ -327,111 +456,5 @@ class SimulatedRuntime:
         pod = self._pods.get(uid)
         return pod.current.get(name) if pod is not None else None
 
-    def _files(self, run: Container) -> Files:
-        if run.files is None:
-            config = run.config
-            read_only = bool((config.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
-            info = self.images.info(config.spec.get("image", ""))
-            address = self._pods[config.pod["metadata"]["uid"]].address
-            initial_files = managed_files(config.pod, address)
-            if info is not None:
-                initial_files |= dict.fromkeys(info.files, "") | (
-                    {info.index_page: info.index_page_text} if info.index_page else {}
-                )
-            run.files = Files(
-                lambda: config.provider.mounts(config.spec),
-                initial_files,
-                container_user(config.pod, config.spec),
-                read_only,
-            )
-        return run.files
-
-    def _network(self, run: Container) -> Network:
-        if self.network is None:
-            return NoNetwork()
-        pod = run.config.pod
-        address = self._pods[pod["metadata"]["uid"]].address
-        return ContainerNetwork(pod, address, lambda: self._files(run), self.network, self.servers)
-
-    def _image_fully_known(self, run: Container) -> bool:
-        info = self.images.info(run.config.spec.get("image", ""))
-        return info is not None and info.fully_known
-
-    @staticmethod
-    def _set_server(run: Container, argv: list[str]) -> None:
-        run.server_argv = argv
-
-    def _send_signal(self, run: Container, sender: Process, pid: int, name: str) -> bool:
-        """Send a signal from a program in the container to a process of it. As on Linux, the first process ignores
-        signals that it does not handle, and SIGKILL from within the container."""
-        if pid != 1:
-            known = sender.has_job(pid)
-            if known and name:
-                sender.kill_job(pid)
-            return known
-        main, now = run.process, self._clock.now().timestamp()
-        if not name or name == "KILL":
-            return True
-        if main is sender:
-            return True  # signals for which it has a trap are handled by the session
-        if main is not None:
-            main.signal(name, now)
-            run.sync_record()
-        elif name in ("TERM", "INT", "QUIT"):
-            run.end(0, now)
-        self.on_change(run.config.pod["metadata"]["uid"])
-        return True
-
-    def _process_list(self, run: Container) -> list[str]:
-        """Return the command line of the container's first process."""
-        spec = run.config.spec
-        argv = command_line(spec, self.images.info(spec.get("image", "")))
-        return [" ".join(_expanded(argv, run.config)) if argv else run.config.name]
-
     def _new_id(self) -> str:
         return sha256(self._ids.uid().encode()).hexdigest()
-
-    def _process(
-        self,
-        run: Container,
-        argv: list[str],
-        at: float,
-        log: BoundedLog,
-        *,
-        stdin_buffer: StdinBuffer | None = None,
-        unknown_programs_run: bool = True,
-    ) -> Process:
-        config, files = run.config, self._files(run)
-
-        def begin(process: Process) -> tuple[Session, ProgramRun]:
-            session = Session(
-                lambda: config.provider.environment(config.spec),
-                files,
-                hostname_of(config.pod),
-                lambda: process.time,
-                process.spawn,
-                unknown_programs_run=unknown_programs_run,
-                image_fully_known=self._image_fully_known(run),
-                stdin_buffer=stdin_buffer or StdinBuffer(),
-                directory=config.spec.get("workingDir") or "/",
-                network=self._network(run),
-                processes=lambda: self._process_list(run),
-                on_server_start=lambda argv: self._set_server(run, argv),
-                kill=lambda pid, signal: self._send_signal(run, process, pid, signal),
-            )
-            streams = Streams(
-                lambda text: log.write(process.time, STDOUT, text), lambda text: log.write(process.time, STDERR, text)
-            )
-            return session, run_argv(session, argv, streams)
-
-        if argv == ["hello-world"]:
-            argv = ["echo", HELLO_WORLD_OUTPUT]
-        return Process(begin, at, log)
-
-
-def _expanded(argv: list[str], config: ContainerConfig) -> list[str]:
-    """Replace `$(NAME)` by variables of the container, and `$$` by a dollar sign."""
-    if not any("$" in word for word in argv):
-        return argv
-    environment = config.provider.environment(config.spec) if any("$(" in word for word in argv) else {}
-    return [expand(word, environment) for word in argv]
