@@ -62,6 +62,10 @@ class GrpcError(Exception):
         """False if the server certainly did not act on the request because it never reached it."""
 
 
+class _OwnDeadline(GrpcError):
+    """The call was given up here, at its deadline; a server may also end a call with the same code."""
+
+
 class Call:
     """A call with messages in both directions. Created by `Channel.stream`."""
 
@@ -167,10 +171,10 @@ class Channel:
         for pause in chain(_REFUSED_PAUSES, repeat(_REFUSED_PAUSE)):
             try:
                 return await self._call(head, request, deadline)
+            except _OwnDeadline as error:
+                reason = f"{method} was not answered within {timeout:g} s"
+                raise GrpcError(error.code, reason, may_be_processed=error.may_be_processed) from None
             except GrpcError as error:
-                if error.code == Code.DEADLINE_EXCEEDED:
-                    reason = f"{method} was not answered within {timeout:g} s"
-                    raise GrpcError(error.code, reason, may_be_processed=error.may_be_processed) from None
                 if error.may_be_processed or self.failure is not None or self._loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)
@@ -271,8 +275,12 @@ class _Messages:
         self.on_status(self._problem or self._status(trailers))
 
     def on_failure(self, failure: StreamFailed) -> None:
-        code = Code.DEADLINE_EXCEEDED if isinstance(failure, DeadlineExceeded) else Code.UNAVAILABLE
-        self.on_status(self._problem or GrpcError(code, str(failure), may_be_processed=failure.may_be_processed))
+        error: GrpcError
+        if isinstance(failure, DeadlineExceeded):
+            error = _OwnDeadline(Code.DEADLINE_EXCEEDED, str(failure), may_be_processed=failure.may_be_processed)
+        else:
+            error = GrpcError(Code.UNAVAILABLE, str(failure), may_be_processed=failure.may_be_processed)
+        self.on_status(self._problem or error)
 
     def _status(self, trailers: Mapping[str, str]) -> GrpcError | None:
         given = trailers.get("grpc-status", "")

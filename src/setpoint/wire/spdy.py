@@ -1,7 +1,9 @@
-"""SPDY/3.1 on an upgraded connection, the server's side, as far as Kubernetes clients use it.
+"""SPDY/3.1 on an upgraded connection, for clients and servers, as far as Kubernetes uses it.
 
 The client opens streams with headers; both sides send data on them. Frames are those of the last draft
-(draft-mbelshe-httpbis-spdy-00, with the window updates of 3.1, which these clients neither send nor respect).
+(draft-mbelshe-httpbis-spdy-00). Kubernetes' implementations ignore the flow control of 3.1: they send no window updates,
+so that a peer that waited for them would stop after 64 KiB. `drained` is the backpressure instead: it waits for the
+peer to read from the connection.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from typing import Final, NamedTuple
 from setpoint.wire.message import RawConnection
 
 _VERSION: Final = 3
-_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
 _FIN: Final = 1
 _HEAD: Final = Struct(">II")
 _MAX_FRAME: Final = 4 * 1024 * 1024
 _MAX_HEADERS: Final = 64 * 1024
 _MAX_STREAMS: Final = 64
 _REFUSED_STREAM: Final = 3
-_BY_CLIENT, _BY_SERVER = 1, 2
+_BY_PEER, _BY_THIS = 1, 2
 
 _COMMON: Final = (
     "options",
@@ -110,23 +112,32 @@ class StreamOpened(NamedTuple):
     """Values by lower-case name."""
 
 
+class StreamAccepted(NamedTuple):
+    """The server has accepted a stream. It discards data that it receives before."""
+
+    stream: int
+
+
 class StreamData(NamedTuple):
-    """The client has sent data on a stream."""
+    """The peer has sent data on a stream."""
 
     stream: int
     data: bytes
     last: bool
-    """Whether the client sends no more on this stream."""
+    """Whether the peer sends no more on this stream."""
 
 
 class StreamReset(NamedTuple):
-    """The client has reset a stream."""
+    """The peer has reset a stream."""
 
     stream: int
 
 
+SpdyEvent = StreamOpened | StreamAccepted | StreamData | StreamReset
+
+
 class SpdyError(Exception):
-    """The client violates the protocol, and the connection cannot continue."""
+    """The peer violates the protocol, and the connection cannot continue."""
 
 
 def is_spdy(headers: Mapping[str, str]) -> bool:
@@ -135,51 +146,76 @@ def is_spdy(headers: Mapping[str, str]) -> bool:
 
 
 class SpdyConnection:
-    def __init__(self, connection: RawConnection) -> None:
+    """One side of a connection: a server by default."""
+
+    def __init__(self, connection: RawConnection, *, is_client: bool = False) -> None:
         self._connection = connection
+        self._is_client = is_client
         self._received = bytearray()
         self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
         self._compressor = zlib.compressobj(zdict=DICTIONARY)
         self._streams: dict[int, int] = {}
         """The open streams, with the flags of the sides that have closed them."""
-        self._last_opened = 0
+        self._last_opened = -1 if is_client else 0
         self._closed = False
 
-    async def receive(self) -> StreamOpened | StreamData | StreamReset | None:
-        """Return what the client does next; None if it is gone. Streams that it opens are accepted. Raise SpdyError."""
+    async def receive(self) -> SpdyEvent | None:
+        """Return what the peer does next; None if it is gone. Streams that a client opens are accepted. Raise
+        SpdyError."""
         while (frame := await self._frame()) is not None:
             first, flags, payload = frame
             if not first & 0x80000000:
                 if flags & _FIN:
-                    self._side_closed(first, _BY_CLIENT)
+                    self._side_closed(first, _BY_PEER)
                 return StreamData(first, payload, bool(flags & _FIN))
             kind = first & 0xFFFF
             if (first >> 16) & 0x7FFF != _VERSION:
                 raise SpdyError(f"version {(first >> 16) & 0x7FFF} of SPDY is not supported")
             if kind == _SYN_STREAM:
                 return self._opened(payload, flags)
-            if kind == _RST_STREAM and len(payload) == 8:
+            if kind in (_SYN_REPLY, _HEADERS) and len(payload) >= 4:
+                # All headers of a connection share one compression context, so that they are always decompressed.
+                self._headers(payload[4:])
+                stream = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
+                if kind == _SYN_REPLY and self._is_client and stream in self._streams:
+                    return StreamAccepted(stream)
+            elif kind == _RST_STREAM and len(payload) == 8:
                 stream = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
                 self._streams.pop(stream, None)
                 return StreamReset(stream)
-            if kind == _PING and len(payload) == 4 and int.from_bytes(payload, "big") % 2 == 1:
+            elif kind == _PING and len(payload) == 4 and int.from_bytes(payload, "big") % 2 == 1 - self._is_client:
                 self._control(_PING, payload)
             elif kind == _GOAWAY:
                 return None
         return None
+
+    def open(self, headers: Mapping[str, str]) -> int:
+        """Open a stream, as a client, and return its number. Nothing may be written to it before it is accepted."""
+        assert self._is_client
+        self._last_opened += 2
+        stream = self._last_opened
+        self._streams[stream] = 0
+        block = pack(">I", len(headers))
+        for name, value in headers.items():
+            for word in (name.lower().encode(), value.encode()):
+                block += pack(">I", len(word)) + word
+        self._control(_SYN_STREAM, pack(">IIH", stream, 0, 0) + self._compressed(block))
+        return stream
 
     def _opened(self, payload: bytes, flags: int) -> StreamOpened:
         if len(payload) < 10:
             raise SpdyError("a stream was opened without an id")
         stream = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
         headers = self._headers(payload[10:])
-        if stream % 2 == 0 or stream <= self._last_opened or len(self._streams) >= _MAX_STREAMS:
+        if self._is_client or stream % 2 == 0 or stream <= self._last_opened or len(self._streams) >= _MAX_STREAMS:
             raise SpdyError(f"stream {stream} cannot be opened")
         self._last_opened = stream
-        self._streams[stream] = _BY_CLIENT if flags & _FIN else 0
-        compressed = self._compressor.compress(pack(">I", 0)) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-        self._control(_SYN_REPLY, pack(">I", stream) + compressed)
+        self._streams[stream] = _BY_PEER if flags & _FIN else 0
+        self._control(_SYN_REPLY, pack(">I", stream) + self._compressed(pack(">I", 0)))
         return StreamOpened(stream, headers)
+
+    def _compressed(self, block: bytes) -> bytes:
+        return self._compressor.compress(block) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
 
     def _headers(self, compressed: bytes) -> dict[str, str]:
         try:
@@ -204,10 +240,10 @@ class SpdyConnection:
         if not self._closed and stream in self._streams and (data or last):
             self._connection.write(_HEAD.pack(stream, (_FIN if last else 0) << 24 | len(data)) + data)
             if last:
-                self._side_closed(stream, _BY_SERVER)
+                self._side_closed(stream, _BY_THIS)
 
     def reset(self, stream: int) -> None:
-        """Refuse a stream that the client has opened."""
+        """Refuse a stream that the client has opened, or give it up."""
         if self._streams.pop(stream, None) is not None:
             self._control(_RST_STREAM, pack(">II", stream, _REFUSED_STREAM))
 
@@ -215,7 +251,7 @@ class SpdyConnection:
         """Record that a side has closed a stream. A stream that both have closed no longer counts against the limit."""
         if stream in self._streams:
             self._streams[stream] |= side
-            if self._streams[stream] == _BY_CLIENT | _BY_SERVER:
+            if self._streams[stream] == _BY_PEER | _BY_THIS:
                 del self._streams[stream]
 
     def close(self, last_stream: int) -> None:

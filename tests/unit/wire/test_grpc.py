@@ -32,6 +32,8 @@ class Service:
         return request
 
     def fail(self, request: bytes, context: Any) -> bytes:
+        if request == b"deadline":
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "timeout 1s exceeded")
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, "mvcc: 100% of 'größe' used")
         return b""
 
@@ -128,6 +130,9 @@ async def test_the_servers_status_and_message_are_raised(channel: Channel) -> No
         await channel.unary(FAIL, b"", timeout=10)
     assert (failed.value.code, failed.value.message) == (Code.FAILED_PRECONDITION, "mvcc: 100% of 'größe' used")
     assert failed.value.may_be_processed
+    with pytest.raises(GrpcError) as failed:
+        await channel.unary(FAIL, b"deadline", timeout=10)
+    assert (failed.value.code, failed.value.message) == (Code.DEADLINE_EXCEEDED, "timeout 1s exceeded")
     with pytest.raises(GrpcError) as failed:
         await channel.unary("/test.Service/Nothing", b"", timeout=10)
     assert failed.value.code == Code.UNIMPLEMENTED

@@ -1,15 +1,10 @@
-"""The messages of etcd's API that the store uses, as protobuf classes made from a table.
-
-A line is `Message: field number type, ...`; a type is a scalar of protobuf, the name of a message of the table, or
-either with `*` for a repeated field. Enumerations are declared as int32, which has the same encoding, and so are the
-alternatives of a `oneof`: at most one of them is ever set.
-"""
+"""The messages of etcd's API that the store uses, as protobuf classes made from a table (`wire/proto_messages.py`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from setpoint.wire.proto_messages import message_classes
 
 _TABLE = """
 ResponseHeader: cluster_id 1 uint64, member_id 2 uint64, revision 3 int64, raft_term 4 uint64
@@ -43,16 +38,6 @@ MemberListRequest:
 MembersResponse: header 1 ResponseHeader, members 2 Member*
 MemberAddResponse: header 1 ResponseHeader, members 3 Member*
 """
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {
-    "int32": _FIELD.TYPE_INT32,
-    "int64": _FIELD.TYPE_INT64,
-    "uint64": _FIELD.TYPE_UINT64,
-    "bool": _FIELD.TYPE_BOOL,
-    "bytes": _FIELD.TYPE_BYTES,
-    "string": _FIELD.TYPE_STRING,
-}
-_PACKAGE = "setpoint.etcd"
 
 EQUAL = 0
 """The result that a Compare demands."""
@@ -61,28 +46,7 @@ VERSION, MOD = 0, 2
 DELETE = 1
 """The type of an Event that deletes its key."""
 
-
-def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="setpoint/etcd.proto", package=_PACKAGE, syntax="proto3")
-    for line in _TABLE.strip().replace("\\\n", "").split("\n"):
-        name, _, fields = line.partition(":")
-        message = file.message_type.add(name=name)
-        for one in filter(None, fields.split(",")):
-            field, number, kind = one.split()
-            repeated, kind = kind.endswith("*"), kind.removesuffix("*")
-            added = message.field.add(name=field, number=int(number))
-            added.label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
-            if kind in _SCALARS:
-                added.type = _SCALARS[kind]
-            else:
-                added.type, added.type_name = _FIELD.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    found = pool.FindFileByName(file.name).message_types_by_name
-    return {name: message_factory.GetMessageClass(descriptor) for name, descriptor in found.items()}
-
-
-_CLASSES = _classes()
+_CLASSES = message_classes("setpoint.etcd", _TABLE)
 RangeRequest: Any = _CLASSES["RangeRequest"]
 RangeResponse: Any = _CLASSES["RangeResponse"]
 TxnRequest: Any = _CLASSES["TxnRequest"]
