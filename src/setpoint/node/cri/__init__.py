@@ -1,0 +1,1 @@
+"""The client of the Container Runtime Interface (CRI) and of containerd's events."""
