@@ -16,40 +16,32 @@ from setpoint.apiserver.node_connection import (
     NodeUnreachable,
     kubelet_address,
 )
-from setpoint.apiserver.request_context import parse_query
+from setpoint.cluster.kubelet_usage import KubeletUsage
+from setpoint.cluster.node_messages import http_answer, node_request
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import NANO
 from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
 from setpoint.node.kubelet_api.fleet_host import FleetHost
-from setpoint.node.kubelet_api.interface import (
-    NodeRequest,
-    NodeResponse,
-    StreamedResponse,
-    UpgradedResponse,
-)
-from setpoint.node.kubelet_api.metrics import SYSTEM_CPU_NANO, SYSTEM_MEMORY
+from setpoint.node.kubelet_api.simulated_usage import SYSTEM_USAGE
 from setpoint.node.runtime.interface import Usage
 from setpoint.node.runtime.network import TEXT, ConnectionFailure, PendingResponse, PodRequest, PodResponse
 from setpoint.node.simulation_annotations import RUNNING
 from setpoint.tasks import TaskRegistry
-from setpoint.wire.forwarding import stream_pieces
 from setpoint.wire.message import (
     Handler,
     HttpAnswer,
     Peer,
     Request,
     Response,
-    StreamResponse,
-    UpgradeResponse,
 )
 
 _RESOLUTION = 15.0
 """Seconds for which a sample is reused, as by a metrics server."""
 _MIN_WINDOW = 10.0
 """Seconds that all containers of a Pod must have run before its usage is reported."""
-_SYSTEM_USAGE = ResourceUsage(SYSTEM_CPU_NANO, SYSTEM_MEMORY)
+_SYSTEM_USAGE = ResourceUsage(SYSTEM_USAGE.cpu_nano, SYSTEM_USAGE.memory_bytes)
 _PODS_PER_SLICE = 500
 """Pods that are sampled before other tasks run."""
 _MAX_POD_REQUESTS = 100
@@ -57,10 +49,11 @@ _MAX_POD_REQUESTS = 100
 
 
 class FleetUsage:
-    """A UsageSource that samples the connected fleets on request."""
+    """A UsageSource that samples the connected fleets, and nodes of other processes, on request."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, kubelets: KubeletUsage | None = None) -> None:
         self._clock = clock
+        self._kubelets = kubelets
         self._fleets: list[Fleet] = []
         self._last: Sample | None = None
         self._sampled_at = 0.0
@@ -100,6 +93,9 @@ class FleetUsage:
                 if window >= _MIN_WINDOW:
                     containers = {name: ResourceUsage(each.cpu_nano, each.memory_bytes) for name, each in usage.items()}
                     pods[worker.uid] = PodSample(min(window, _RESOLUTION), containers)
+        if self._kubelets is not None:
+            remote_nodes, remote_pods = await self._kubelets.sample()
+            nodes, pods = {**remote_nodes, **nodes}, {**remote_pods, **pods}
         return Sample(now, _RESOLUTION, nodes, pods)
 
 
@@ -149,7 +145,7 @@ def connecting_nodes(
 
     @asynccontextmanager
     async def serving(fleet: Fleet) -> AsyncIterator[None]:
-        host = FleetHost(fleet)
+        host = FleetHost(fleet, clock)
         nodes = InProcessNodes(host, KubeletApi(host, clock))
         disconnect = routes.connect(nodes.serves, nodes)
         usage.connect(fleet)
@@ -181,7 +177,7 @@ class InProcessNodes:
             # The error of a connection attempt to a machine that is switched off or partitioned.
             why = f"dial tcp {kubelet_address(node)}: connect: no route to host"
             raise NodeUnreachable.for_request(node, request, why)
-        return http_answer(self._api.handle(node_request(name, request)))
+        return http_answer(await self._api.handle(node_request(name, request)))
 
     def request_pod(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
         pod_request = PodRequest(port, unquote(request.path), request.query, request.method, tls, body=request.body)
@@ -192,16 +188,3 @@ class InProcessNodes:
         if found.delay:
             return DelayedResponse(found.status, body, headers, found.delay)
         return Response(found.status, body, headers)
-
-
-def node_request(node: str, request: Request) -> NodeRequest:
-    query = parse_query(request.query)
-    return NodeRequest(node, request.method, unquote(request.path), query, request.headers, request.repeated)
-
-
-def http_answer(answer: NodeResponse) -> HttpAnswer:
-    if isinstance(answer, UpgradedResponse):
-        return UpgradeResponse(answer.headers, answer.run)
-    if isinstance(answer, StreamedResponse):
-        return StreamResponse(200, answer.headers, stream_pieces(answer.chunks))
-    return Response(answer.status, answer.body, answer.headers)

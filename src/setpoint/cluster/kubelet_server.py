@@ -1,31 +1,37 @@
-"""The kubelet server of nodes that run in their own process: HTTPS for the API server and authorized clients."""
+"""The kubelet server of nodes that run in their own process, simulated or real: HTTPS for the API server and authorized
+clients."""
 
 from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from setpoint.apiserver.filters.authenticate import ANONYMOUS
 from setpoint.apiserver.filters.authorize import MASTERS
+from setpoint.apiserver.node_connection import KUBELET_PORT
 from setpoint.client import Unreachable
 from setpoint.cluster.certificates import ensure_certificates, server_context
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.delegated_auth import DelegatedAuth
-from setpoint.cluster.in_process_nodes import http_answer, node_request
+from setpoint.cluster.node_messages import http_answer, node_request
 from setpoint.cluster.procfs import process_families
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Unauthorized
 from setpoint.meta.exposition import CONTENT_TYPE, text
-from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
-from setpoint.node.kubelet_api.fleet_host import FleetHost
+from setpoint.node.kubelet_api.interface import NodeHost
 from setpoint.node.kubelet_api.metrics import kubelet_families
 from setpoint.wire.message import Answer, Request, Response
 from setpoint.wire.server import Server
+
+if TYPE_CHECKING:
+    from setpoint.node.fleet import Fleet
 
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 _GRACE = 2.0
@@ -42,12 +48,27 @@ _SUBRESOURCES = {
 """The subresource that upstream's kubelet authorizes, by the first segment of the path; otherwise it is `proxy`."""
 
 
-class KubeletHandler:
-    """Answers requests to the kubelets of a fleet. TLS has verified client certificates against the cluster's
-    authority."""
+class ServingAddresses(NamedTuple):
+    """The addresses of a node's servers, with the ports that were assigned."""
 
-    def __init__(self, fleet: Fleet, host: FleetHost, api: KubeletApi, access: DelegatedAuth) -> None:
-        self._fleet = fleet
+    api: tuple[str, int]
+    health: tuple[str, int]
+
+
+class ServedNodes(NodeHost, Protocol):
+    """The nodes that one server serves: simulated ones, or the real node of this machine."""
+
+    def names(self) -> Sequence[str]: ...
+
+    def is_reachable(self, node: str) -> bool:
+        """Return whether the node answers, that is, whether it is neither switched off nor partitioned."""
+        ...
+
+
+class KubeletHandler:
+    """Answers requests to kubelets. TLS has verified client certificates against the cluster's authority."""
+
+    def __init__(self, host: ServedNodes, api: KubeletApi, access: DelegatedAuth) -> None:
         self._host = host
         self._api = api
         self._access = access
@@ -64,11 +85,11 @@ class KubeletHandler:
         if refusal:
             return Response(403, refusal.encode(), list(_PLAIN))
         if request.path == "/metrics":
-            families = kubelet_families(self._host, [node] if node else self._fleet.nodes)
+            families = kubelet_families(self._host, [node] if node else self._host.names())
             return Response(200, text([*families, *process_families()]).encode(), [("Content-Type", CONTENT_TYPE)])
         if node and not self._host.is_reachable(node):
             return Response(503, f'node "{node}" is switched off'.encode(), list(_PLAIN))
-        return http_answer(self._api.handle(node_request(node, request)))
+        return http_answer(await self._api.handle(node_request(node, request)))
 
     async def _refusal(self, user: UserInfo, node: str, request: Request) -> str:
         """Return why the request is forbidden; empty if it is allowed. The API server decides by the user's rights on
@@ -90,7 +111,7 @@ class KubeletHandler:
     def _node(self, host: str) -> str:
         """Return the node that the Host header names, since all nodes share one server; empty if it names none of
         several."""
-        names = list(self._fleet.nodes)
+        names = self._host.names()
         return host if host in names else names[0] if len(names) == 1 else ""
 
 
@@ -106,8 +127,11 @@ def kubelet_server(
             # Clients could not be authenticated, or could not connect.
             yield
             return
-        host = FleetHost(fleet)
-        handler = KubeletHandler(fleet, host, KubeletApi(host, clock), access)
+        # Imported here because the agent of a real node does not need the simulation.
+        from setpoint.node.kubelet_api.fleet_host import FleetHost
+
+        host = FleetHost(fleet, clock)
+        handler = KubeletHandler(host, KubeletApi(host, clock), access)
         with tempfile.TemporaryDirectory(prefix="setpoint-nodes-") as directory:
             server = Server(handler.handle, clock=clock, ssl=_context(Path(directory), ca, address, clock))
             try:
@@ -121,6 +145,54 @@ def kubelet_server(
                 await server.stop(_GRACE)
 
     return serving
+
+
+@dataclass(frozen=True, slots=True)
+class NodeServing:
+    """The addresses at which a real node serves the kubelet's API and its health."""
+
+    address: str = "0.0.0.0"
+    port: int = KUBELET_PORT
+    health_address: str = "127.0.0.1"
+    health_port: int = 10248
+    """The port of `/healthz` in plain HTTP. For both ports, 0 selects a free one."""
+
+
+@asynccontextmanager
+async def serving_node(
+    host: ServedNodes,
+    tls: ssl.SSLContext,
+    access: DelegatedAuth,
+    clock: Clock,
+    options: NodeServing,
+    health: Callable[[], str] = lambda: "",
+) -> AsyncIterator[ServingAddresses]:
+    """Serve a real node while the block runs. `tls` verifies client certificates; its owner may replace the serving
+    certificate. `health` returns why the node is not healthy, or an empty text. Raise ConfigError."""
+
+    async def handle_health(request: Request) -> Answer:
+        if request.path != "/healthz":
+            return Response(404, b"404 page not found\n", list(_PLAIN))
+        problem = health()
+        return Response(500, problem.encode(), list(_PLAIN)) if problem else Response(200, b"ok", list(_PLAIN))
+
+    handler = KubeletHandler(host, KubeletApi(host, clock), access)
+    servers: list[Server] = []
+    addresses: list[tuple[str, int]] = []
+    try:
+        for server, address, port in (
+            (Server(handler.handle, clock=clock, ssl=tls), options.address, options.port),
+            (Server(handle_health, clock=clock), options.health_address, options.health_port),
+        ):
+            try:
+                addresses.append(await server.start(address, port))
+            except OSError as error:
+                raise ConfigError(f"cannot listen on {address}:{port}: {error.strerror}") from None
+            servers.append(server)
+        yield ServingAddresses(*addresses)
+    finally:
+        for server in reversed(servers):
+            await server.stop(_GRACE)
 
 
 def _context(directory: Path, ca: bytes, address: str, clock: Clock) -> ssl.SSLContext:

@@ -1,9 +1,9 @@
 """SPDY/3.1 on an upgraded connection, for clients and servers, as far as Kubernetes uses it.
 
 The client opens streams with headers; both sides send data on them. Frames are those of the last draft
-(draft-mbelshe-httpbis-spdy-00). Kubernetes' implementations ignore the flow control of 3.1: they send no window updates,
-so that a peer that waited for them would stop after 64 KiB. `drained` is the backpressure instead: it waits for the
-peer to read from the connection.
+(draft-mbelshe-httpbis-spdy-00). Kubernetes' implementations ignore the flow control of 3.1: they send no window
+updates, so that a peer that waited for them would stop after 64 KiB. `drained` is the backpressure instead: it waits
+for the peer to read from the connection.
 """
 
 from __future__ import annotations

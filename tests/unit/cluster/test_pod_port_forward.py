@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.meta.objects import Obj
-from setpoint.node.kubelet_api.port_forward import ForwardedConnection
+from setpoint.node.kubelet_api.port_forward import ClientConnection
+from setpoint.node.kubelet_api.simulated_connections import ForwardedConnection
 from setpoint.node.runtime.network import PodResponse
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.wire.message import Request, Response, UpgradeResponse
@@ -235,6 +236,42 @@ async def test_data_for_a_connection_that_has_ended_does_not_block_the_others(cl
 
 
 @virtual(nodes=1)
+async def test_a_connection_that_the_client_resets_ends_at_once(cluster: VirtualCluster) -> None:
+    await a_pod(cluster)
+    wire, spdy = Wire(), Spdy()
+    talk = await exchange(cluster, await opened(cluster, SPDY), wire)
+    for first in range(1, 400, 4):  # more often than connections may be open at once
+        error, data = spdy.open(first, "error", "80", "x"), spdy.open(first + 2, "data", "80", "x")
+        wire.send(error + spdy.data(first, b"", last=True) + data + spdy.reset(first + 2))
+    await cluster.sleep(1)
+    wire.send(spdy.open(401, "error", "80", "y") + spdy.open(403, "data", "80", "y"))
+    await cluster.sleep(1)
+    wire.send(spdy.reset(403) + spdy.data(403, GET) * 5)
+    wire.send(spdy.open(405, "error", "80", "z") + spdy.open(407, "data", "80", "z") + spdy.data(407, GET))
+    await cluster.sleep(1)
+    found = spdy.streams(bytes(wire.written))
+    assert b"Welcome to nginx!" in found[407][0] and found[1] == found[401] == (b"", True)
+    wire.send(b"")
+    await talk
+
+
+async def test_a_connection_that_has_ended_releases_a_client_that_waits() -> None:
+    async def drained() -> None: ...
+
+    client = ClientConnection(bytearray().extend, drained)
+    await client.feed(b"1")
+    await client.feed(b"2")
+    waiting = asyncio.ensure_future(client.feed(b"3"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    client.end()
+    async with asyncio.timeout(5):
+        await waiting
+        for _ in range(5):
+            await client.feed(b"4")
+
+
+@virtual(nodes=1)
 async def test_a_server_that_is_not_simulated_closes_the_connection(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "registry.example/app")
     wire = WebSocketClient()
@@ -251,14 +288,17 @@ async def test_a_server_that_is_not_simulated_closes_the_connection(cluster: Vir
 async def test_a_slow_server_responds_late(cluster: VirtualCluster) -> None:
     written = bytearray()
     slow = PodResponse(200, "late", delay=5.0)
-    connection = ForwardedConnection(80, lambda request: slow, cluster.clock, written.extend)
-    running = asyncio.ensure_future(connection.run())
-    await connection.feed(GET)
+
+    async def drained() -> None: ...
+
+    client = ClientConnection(written.extend, drained)
+    running = asyncio.ensure_future(ForwardedConnection(80, lambda request: slow, cluster.clock, client).run())
+    await client.feed(GET)
     await cluster.sleep(4)
     assert not written
     await cluster.sleep(2)
     assert written.endswith(b"\r\n\r\nlate")
-    await connection.feed(b"")
+    await client.feed(b"")
     assert await running == ""
 
 

@@ -230,9 +230,8 @@ class Host:
     def is_reachable(self, node: str) -> bool:
         return node != "off"
 
-
-class Nodes:
-    nodes = dict.fromkeys(("node-1", "node-2", "off"))
+    def names(self) -> list[str]:
+        return ["node-1", "node-2", "off"]
 
 
 class StaticAuth(DelegatedAuth):
@@ -243,7 +242,7 @@ class StaticAuth(DelegatedAuth):
 
 
 class Api:
-    def handle(self, request: NodeRequest) -> BufferedResponse:
+    async def handle(self, request: NodeRequest) -> BufferedResponse:
         return BufferedResponse(200, f"{request.node} {request.path}".encode())
 
 
@@ -252,7 +251,7 @@ async def harness(directory: Path) -> AsyncIterator[tuple[CertificateFiles, int]
     clock = SystemClock()
     files = ensure_certificates(directory / "pki", clock.now())
     access = StaticAuth(cast(Client, None), clock)
-    handler = KubeletHandler(Nodes(), Host(), Api(), access)  # type: ignore[arg-type]
+    handler = KubeletHandler(Host(), Api(), access)  # type: ignore[arg-type]
     (directory / "nodes").mkdir()
     context = _context(directory / "nodes", files.ca.read_bytes(), "127.0.0.1", clock)
     server = Server(handler.handle, clock=clock, ssl=context)

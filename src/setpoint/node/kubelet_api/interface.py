@@ -1,18 +1,22 @@
-"""The kubelet API's requests and responses, independent of the transport, and its interface to nodes."""
+"""The kubelet API's requests and responses, independent of the transport, and its interface to nodes.
+
+Logs, commands and connections are byte streams here, so that simulated and real nodes implement one interface.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from setpoint.meta.objects import ObjView
-from setpoint.node.runtime.interface import ContainerLog, Execution, Usage
-from setpoint.node.runtime.network import ConnectionFailure, PodRequest, PodResponse
+from setpoint.meta.objects import Obj, ObjView
+from setpoint.node.runtime.interface import STDERR, STDOUT, Usage
 from setpoint.wire.message import RawConnection
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
+    from setpoint.node.kubelet_api.remote_streams import RemoteStreams
 
 Headers = list[tuple[str, str]]
 PLAIN = ("Content-Type", "text/plain; charset=utf-8")
@@ -94,6 +98,57 @@ class ProbeCount(NamedTuple):
     successful: int
 
 
+class LogOptions(NamedTuple):
+    """A selection of lines of a log, and the form in which they are returned."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail: int | None = None
+    """The number of lines at the end; None means all."""
+    since: float | None = None
+    """Seconds since the epoch; lines that were written earlier are left out."""
+    limit_bytes: int | None = None
+    streams: tuple[str, ...] = (STDOUT, STDERR)
+
+
+class StreamOptions(NamedTuple):
+    """The streams that the client of a command requests."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    """Whether standard error is a stream of its own; false with a terminal, which has a single output stream."""
+    tty: bool
+
+
+class NodeUsage(NamedTuple):
+    """The resource usage of a node and its Pods."""
+
+    total: Usage
+    """The usage of the whole machine."""
+    pods: Sequence[PodUsage]
+
+
+class PodUsage(NamedTuple):
+    """The resource usage of a Pod that runs."""
+
+    pod: Pod
+    total: Usage
+    containers: Mapping[str, Usage]
+    """The usage of the running containers by name."""
+    details: ObjView = MappingProxyType({})
+    """The Pod in the form of the Summary API, with everything that was measured; empty on simulated nodes."""
+
+
+StreamSession = Callable[["RemoteStreams"], Awaitable[None]]
+"""Connects the streams of a client to a command until either side ends, and reports to the client how it ended."""
+
+PortSession = Callable[[RawConnection], Awaitable[str]]
+"""Connects a client to a port of a Pod until either side ends. Returns the error that ended it; empty if there was
+none. The client's end of input is b"" from `read`."""
+
+
 class NodeHost(Protocol):
     """Access to one or more nodes. Pods are returned with the status that the agent has reported."""
 
@@ -103,36 +158,39 @@ class NodeHost(Protocol):
 
     def node(self, name: str) -> ObjView | None: ...
 
-    def container_log(self, pod: Pod, container: str, container_id: str) -> ContainerLog:
-        """Return the log of the run with this id. Raise NoSuchContainer."""
+    async def read_log(
+        self, pod: Pod, container: str, container_id: str, options: LogOptions
+    ) -> bytes | AsyncGenerator[bytes, None]:
+        """Return the log of the run with this id, as a whole or in pieces. Raise NoSuchContainer."""
         ...
 
-    def command_error(self, argv: Sequence[str]) -> str:
-        """Return why the program cannot be executed; empty if it can."""
+    async def exec(self, pod: Pod, container: str, argv: Sequence[str], options: StreamOptions) -> StreamSession:
+        """Return a session that executes a command in a running container. Raise KubeletApiError, before the client's
+        connection is upgraded; later errors are reported to the client's streams."""
         ...
 
-    async def prepare(self, pod: Pod, argv: Sequence[str]) -> None:
-        """Prepare what the command needs and what takes time, such as tokens and the network."""
+    async def attach(self, pod: Pod, container: str, container_id: str, options: StreamOptions) -> StreamSession:
+        """Return a session with the main program of a running container. Raise KubeletApiError, or NoSuchContainer."""
         ...
 
-    def exec(self, pod: Pod, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
-        """Execute a command. Raise NoSuchContainer if the container does not run."""
+    def connect(self, pod: Pod, port: int) -> PortSession:
+        """Return a session with the server that listens on a TCP port of the Pod."""
         ...
 
-    def attach(self, pod: Pod, container: str) -> tuple[Sequence[str], Execution] | None:
-        """Return the command line and the execution of a main program that reads its input; None if it does not."""
+    async def summary(self, node: str) -> Obj:
+        """Return the usage of the node and its Pods in the form of the kubelet's Summary API. Raise KubeletApiError."""
         ...
 
-    def listens(self, pod: Pod, port: int) -> bool:
-        """Return whether a server in the Pod listens on the TCP port."""
-        ...
-
-    def deliver(self, pod: Pod, request: PodRequest) -> PodResponse | ConnectionFailure:
-        """Return the response of the server on a port of the Pod, or why there is none."""
-        ...
-
-    def usage(self, pod: Pod) -> Mapping[str, Usage]:
-        """Return the usage of the running containers by name."""
+    async def usage(self, node: str) -> NodeUsage:
+        """Return the usage of the node and its Pods. Raise KubeletApiError."""
         ...
 
     def probe_counts(self, pod: Pod) -> Sequence[ProbeCount]: ...
+
+    def configuration(self) -> Obj | None:
+        """Return the agent's settings as a KubeletConfiguration; None if they are not served."""
+        ...
+
+    async def checkpoint(self, pod: Pod, container: str) -> Sequence[str]:
+        """Write a checkpoint of a running container and return the paths of its files. Raise KubeletApiError."""
+        ...

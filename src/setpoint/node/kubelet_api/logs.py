@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING
 
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import ObjView
@@ -13,12 +10,13 @@ from setpoint.meta.times import parse_time
 from setpoint.node.kubelet_api.interface import (
     BufferedResponse,
     KubeletApiError,
+    LogOptions,
     NodeHost,
     NodeRequest,
     NodeResponse,
     StreamedResponse,
 )
-from setpoint.node.runtime.interface import STDERR, STDOUT, ContainerLog, LogLine, NoSuchContainer
+from setpoint.node.runtime.interface import STDERR, STDOUT, NoSuchContainer
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -31,18 +29,6 @@ _WAITING_TEXTS = {
     "ErrImagePull": "image can't be pulled",
     "ImagePullBackOff": "trying and failing to pull image",
 }
-
-
-class LogOptions(NamedTuple):
-    """A selection of lines of a log, and the form in which they are returned."""
-
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    tail: int | None = None
-    since: float | None = None
-    limit_bytes: int | None = None
-    streams: tuple[str, ...] = (STDOUT, STDERR)
 
 
 def parse_log_options(request: NodeRequest, now: float) -> LogOptions:
@@ -89,76 +75,17 @@ def _number(request: NodeRequest, name: str) -> int | None:
         raise KubeletApiError(400, '{"message": "Unable to decode query."}') from None
 
 
-class LineWriter:
-    """Formats the lines of a log for one reader, within its byte limit."""
-
-    __slots__ = ("_at_line_start", "_options", "_remaining")
-
-    def __init__(self, options: LogOptions) -> None:
-        self._options = options
-        self._remaining = options.limit_bytes
-        self._at_line_start = True
-        """Whether the next text begins a line: text without a line end is continued by the next one."""
-
-    @property
-    def full(self) -> bool:
-        return self._remaining is not None and self._remaining <= 0
-
-    def write(self, line: LogLine) -> bytes:
-        options = self._options
-        if options.since is not None and line.at < options.since:
-            return b""
-        text = line.text
-        if options.timestamps and self._at_line_start:
-            text = f"{_stamp(line.at)} {text}"
-        self._at_line_start = line.text.endswith("\n") or not line.text
-        if line.stream not in options.streams:
-            return b""
-        data = text.encode("utf-8", "surrogateescape")
-        if self._remaining is not None:
-            data = data[: self._remaining]
-            self._remaining -= len(data)
-        return data
-
-
-def last_lines(lines: Iterable[LogLine], count: int | None) -> list[LogLine]:
-    """Return the last `count` lines, or all if it is None; a line may consist of several writes."""
-    all_lines = list(lines)
-    if count is None:
-        return all_lines
-    begins = [at for at in range(len(all_lines)) if at == 0 or all_lines[at - 1].text.endswith("\n")]
-    return all_lines[begins[-count] :] if 0 < count < len(begins) else all_lines if count else []
-
-
-def render_lines(lines: Iterable[LogLine], options: LogOptions) -> Iterator[bytes]:
-    writer = LineWriter(options)
-    for line in last_lines(lines, options.tail):
-        data = writer.write(line)
-        if data:
-            yield data
-        if writer.full:
-            return
-
-
-def _stamp(at: float) -> str:
-    """Format a time with nine digits of fraction, as clients expect."""
-    when = datetime.fromtimestamp(at, UTC)
-    return f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond:06d}000Z"
-
-
-def container_logs(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
+async def container_logs(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
     namespace, name, container = parts
     options = parse_log_options(request, clock.now().timestamp())
     pod = require_pod(host, namespace, name)
     require_container(pod, container)
     container_id = container_id_of(pod, container, options.previous)
     try:
-        log = host.container_log(pod, container, container_id)
+        log = await host.read_log(pod, container, container_id, options)
     except NoSuchContainer:
         raise KubeletApiError(400, f"unable to retrieve container logs for {container_id}") from None
-    if options.follow:
-        return StreamedResponse(_follow_log(log, options))
-    return BufferedResponse(200, b"".join(render_lines(log.lines(), options)))
+    return BufferedResponse(200, log) if isinstance(log, bytes) else StreamedResponse(log)
 
 
 def require_pod(host: NodeHost, namespace: str, name: str) -> Pod:
@@ -177,24 +104,6 @@ def require_container(pod: Pod, container: str) -> ObjView:
                 return found
     name = pod["metadata"]["name"]
     raise KubeletApiError(404, f'container "{container}" not found in pod "{name}"')
-
-
-async def _follow_log(log: ContainerLog, options: LogOptions) -> AsyncGenerator[bytes, None]:
-    """Yield the existing lines that the options select, then new ones until the run has ended."""
-    writer = LineWriter(options)
-    existing = log.lines()
-    skip = len(existing) - len(last_lines(existing, options.tail))
-    # Closing the generator removes its waiter from the log.
-    async with aclosing(cast(AsyncGenerator[LogLine, None], log.follow())) as lines:
-        async for line in lines:
-            if skip:
-                skip -= 1
-                continue
-            data = writer.write(line)
-            if data:
-                yield data
-            if writer.full:
-                return
 
 
 def container_id_of(pod: Pod, container: str, previous: bool) -> str:

@@ -1,101 +1,36 @@
-"""`/pods`, `/healthz`, `/stats/summary`, and `/metrics` with its paths `cadvisor`, `resource` and `probes`.
+"""`/metrics` with its paths `cadvisor`, `resource` and `probes`.
 
-Names, labels and types are the kubelet's. Values come from the containers that run and from their simulated usage.
+Names, labels and types are the kubelet's. Values come from the containers that run and from their usage.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
 from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import CONTENT_TYPE, Family, counter, gauge, text
-from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.objects import ObjView
 from setpoint.meta.quantity import parse
-from setpoint.meta.times import format_time
 from setpoint.node.kubelet_api.interface import (
-    JSON,
     BufferedResponse,
     KubeletApiError,
     NodeHost,
     NodeRequest,
     NodeResponse,
+    NodeUsage,
 )
+from setpoint.node.kubelet_api.node_info import requested_node, statuses_of
 from setpoint.node.runtime.interface import Usage
 from setpoint.node.static_pods import is_mirror
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
 
-SYSTEM_CPU_NANO, SYSTEM_MEMORY = 25_000_000, 128 << 20
-"""The usage of a simulated node without its Pods."""
-_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _CPU_PERIOD = 100_000
 _STATE_LABELS = (("running", "running"), ("terminated", "exited"), ("waiting", "created"))
-
-
-def healthz(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
-    return BufferedResponse(200, b"ok")
-
-
-def pods(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
-    items = [dict(pod) for pod in host.pods_on(_requested_node(request))]
-    body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
-    return BufferedResponse(200, orjson.dumps(body), [JSON])
-
-
-def summary(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
-    node, now = _requested_node(request), format_time(clock.now())
-    shown: list[Obj] = []
-    cpu, memory = SYSTEM_CPU_NANO, SYSTEM_MEMORY
-    for pod in host.pods_on(node):
-        usage = host.usage(pod)
-        if not usage:
-            continue
-        meta, started = pod["metadata"], (pod.get("status") or {}).get("startTime", now)
-        own_cpu = sum(each.cpu_nano for each in usage.values())
-        own_memory = sum(each.memory_bytes for each in usage.values())
-        cpu, memory = cpu + own_cpu, memory + own_memory
-        shown.append(
-            {
-                "podRef": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
-                "startTime": started,
-                "containers": [
-                    {
-                        "name": name,
-                        "startTime": started,
-                        "cpu": _cpu(now, each.cpu_nano, each.cpu_seconds),
-                        "memory": _memory(now, each.memory_bytes),
-                    }
-                    for name, each in usage.items()
-                ],
-                "cpu": _cpu(now, own_cpu, sum(each.cpu_seconds for each in usage.values())),
-                "memory": _memory(now, own_memory),
-            }
-        )
-    about = {"nodeName": node, "startTime": now, "cpu": _cpu(now, cpu), "memory": _memory(now, memory)}
-    return BufferedResponse(200, orjson.dumps({"node": about, "pods": shown}), [JSON])
-
-
-def _requested_node(request: NodeRequest) -> str:
-    if not request.node:
-        raise KubeletApiError(404, "this endpoint serves several nodes, and the request does not name one")
-    return request.node
-
-
-def _cpu(now: str, nano: int, seconds: float | None = None) -> Obj:
-    found: Obj = {"time": now, "usageNanoCores": nano}
-    if seconds is not None:
-        found["usageCoreNanoSeconds"] = round(seconds * 1e9)
-    return found
-
-
-def _memory(now: str, used: int) -> Obj:
-    return {"time": now, "usageBytes": used, "workingSetBytes": used}
 
 
 Labels = dict[str, str]
@@ -110,6 +45,13 @@ class _Container(NamedTuple):
     spec: ObjView
     status: ObjView
     usage: Usage
+    details: ObjView
+    """The container in the form of the Summary API; empty on simulated nodes."""
+
+    def measured(self, part: str, field: str, default: float | None = None) -> float | None:
+        """Return a value of the Summary API; `default` if it was not measured."""
+        found: float | None = (self.details.get(part) or {}).get(field)
+        return default if found is None else found
 
     @property
     def labels(self) -> Labels:
@@ -122,8 +64,8 @@ class _Container(NamedTuple):
         return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp() if at else 0.0
 
 
-def metrics(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
-    families = _BY_PATH["/".join(parts)](request, host, clock)
+async def metrics(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
+    families = await _BY_PATH["/".join(parts)](request, host, clock)
     return BufferedResponse(200, text(families).encode(), [("Content-Type", CONTENT_TYPE)])
 
 
@@ -136,8 +78,8 @@ def kubelet_families(host: NodeHost, nodes: Iterable[str]) -> list[Family]:
     """Return the metrics of one or several kubelets."""
     names = [*nodes]
     pods = [pod for name in names for pod in host.pods_on(name)]
-    states = Counter(state for pod in pods for status in _statuses(pod) for state in status.get("state") or ())
-    running = sum(any("running" in (each.get("state") or {}) for each in _statuses(pod)) for pod in pods)
+    states = Counter(state for pod in pods for status in statuses_of(pod) for state in status.get("state") or ())
+    running = sum(any("running" in (each.get("state") or {}) for each in statuses_of(pod)) for pod in pods)
     active = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
     mirrors = sum(map(is_mirror, pods))
     containers = [({"container_state": shown}, states[state]) for state, shown in _STATE_LABELS if states[state]]
@@ -162,19 +104,22 @@ def kubelet_families(host: NodeHost, nodes: Iterable[str]) -> list[Family]:
     ]
 
 
-def _kubelet(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
-    return kubelet_families(host, [_requested_node(request)])
+async def _kubelet(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
+    return kubelet_families(host, [requested_node(request)])
 
 
-def _resource(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
-    found = [*_running(host, _requested_node(request))]
-    by_pod: dict[tuple[str, str], list[Usage]] = {}
-    for each in found:
-        meta = each.pod["metadata"]
-        by_pod.setdefault((meta["namespace"], meta["name"]), []).append(each.usage)
-    seconds = sum(each.usage.cpu_seconds for each in found)
-    memory = SYSTEM_MEMORY + sum(each.usage.memory_bytes for each in found)
-    pods = [({"namespace": namespace, "pod": pod}, usages) for (namespace, pod), usages in by_pod.items()]
+async def _resource(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
+    try:
+        usage = await host.usage(requested_node(request))
+    except KubeletApiError as error:
+        if error.status < 500:
+            raise
+        return [_scrape_error(1)]
+    found = [*_running(usage)]
+    pods = [
+        ({"namespace": each.pod["metadata"]["namespace"], "pod": each.pod["metadata"]["name"]}, each.total)
+        for each in usage.pods
+    ]
     return [
         counter(
             "container_cpu_usage_seconds_total",
@@ -194,34 +139,46 @@ def _resource(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family
         counter(
             "node_cpu_usage_seconds_total",
             "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
-            [({}, seconds)],
+            [({}, usage.total.cpu_seconds)],
         ),
-        gauge("node_memory_working_set_bytes", "[STABLE] Current working set of the node in bytes", [({}, memory)]),
+        gauge(
+            "node_memory_working_set_bytes",
+            "[STABLE] Current working set of the node in bytes",
+            [({}, usage.total.memory_bytes)],
+        ),
         counter(
             "pod_cpu_usage_seconds_total",
             "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
-            [(labels, sum(each.cpu_seconds for each in usages)) for labels, usages in pods],
+            [(labels, total.cpu_seconds) for labels, total in pods],
         ),
         gauge(
             "pod_memory_working_set_bytes",
             "[STABLE] Current working set of the pod in bytes",
-            [(labels, sum(each.memory_bytes for each in usages)) for labels, usages in pods],
+            [(labels, total.memory_bytes) for labels, total in pods],
         ),
-        gauge(
-            "resource_scrape_error",
-            "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
-            [({}, 0)],
-        ),
+        _scrape_error(0),
     ]
 
 
-def _cadvisor(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
-    node, now = host.node(_requested_node(request)) or {}, clock.now().timestamp()
+def _scrape_error(value: int) -> Family:
+    help_text = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
+    return gauge("resource_scrape_error", help_text, [({}, value)])
+
+
+async def _cadvisor(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
+    node, now = host.node(requested_node(request)) or {}, clock.now().timestamp()
     capacity, info = (node.get("status") or {}).get("capacity") or {}, (node.get("status") or {}).get("nodeInfo") or {}
-    found = [(_cadvisor_labels(each), each) for each in _running(host, _requested_node(request))]
+    usage = await host.usage(requested_node(request))
+    found = [(_cadvisor_labels(each), each) for each in _running(usage)]
 
     def per_container(value: Callable[[_Container], float]) -> Measured:
         return [(labels, value(each)) for labels, each in found]
+
+    def per_container_measured(part: str, field: str) -> Measured:
+        return [(labels, value) for labels, each in found if (value := each.measured(part, field)) is not None]
+
+    def memory_of(field: str) -> Measured:
+        return [(labels, each.measured("memory", field, each.usage.memory_bytes) or 0) for labels, each in found]
 
     def per_container_resource(kind: str, resource: str, scale: float) -> Measured:
         measured = []
@@ -237,8 +194,7 @@ def _cadvisor(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family
         "machine_id": info.get("machineID", ""),
         "system_uuid": info.get("systemUUID", ""),
     }
-    memory = per_container(lambda each: each.usage.memory_bytes)
-    return [
+    families = [
         gauge(
             "cadvisor_version_info",
             "Kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
@@ -252,13 +208,13 @@ def _cadvisor(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family
         gauge(
             "container_last_seen", "Last time a container was seen by the exporter", per_container(lambda _: int(now))
         ),
-        gauge("container_memory_rss", "Size of RSS in bytes.", memory),
+        gauge("container_memory_rss", "Size of RSS in bytes.", memory_of("rssBytes")),
         gauge(
             "container_memory_usage_bytes",
             "Current memory usage in bytes, including all memory regardless of when it was accessed",
-            memory,
+            memory_of("usageBytes"),
         ),
-        gauge("container_memory_working_set_bytes", "Current working set in bytes.", memory),
+        gauge("container_memory_working_set_bytes", "Current working set in bytes.", memory_of("workingSetBytes")),
         gauge("container_spec_cpu_period", "CPU period of the container.", per_container(lambda _: _CPU_PERIOD)),
         gauge(
             "container_spec_cpu_quota",
@@ -290,6 +246,40 @@ def _cadvisor(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family
             "container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", [({}, 0)]
         ),
     ]
+    measured = [
+        gauge(
+            "container_fs_usage_bytes",
+            "Number of bytes that are consumed by the container on this filesystem.",
+            per_container_measured("rootfs", "usedBytes"),
+        ),
+        *_network_families(usage),
+    ]
+    return families + [family for family in measured if family.samples]
+
+
+_NETWORK = (
+    ("receive_bytes", "rxBytes", "Cumulative count of bytes received"),
+    ("receive_errors", "rxErrors", "Cumulative count of errors encountered while receiving"),
+    ("transmit_bytes", "txBytes", "Cumulative count of bytes transmitted"),
+    ("transmit_errors", "txErrors", "Cumulative count of errors encountered while transmitting"),
+)
+"""Name, field of the Summary API and help text of the metrics of network interfaces."""
+
+
+def _network_families(usage: NodeUsage) -> Iterator[Family]:
+    for name, field, help_text in _NETWORK:
+        values: Measured = []
+        for pod, _, _, details in usage.pods:
+            meta = pod["metadata"]
+            for each in (details.get("network") or {}).get("interfaces") or ():
+                labels = {
+                    "id": f"/kubepods/pod{meta['uid']}",
+                    "interface": each["name"],
+                    "namespace": meta["namespace"],
+                    "pod": meta["name"],
+                }
+                values.append((labels, each[field]))
+        yield counter(f"container_network_{name}_total", help_text, values)
 
 
 def _cadvisor_labels(each: _Container) -> Labels:
@@ -304,9 +294,9 @@ def _cadvisor_labels(each: _Container) -> Labels:
     }
 
 
-def _probes(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
+async def _probes(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
     counted: Measured = []
-    for pod in host.pods_on(_requested_node(request)):
+    for pod in host.pods_on(requested_node(request)):
         meta = pod["metadata"]
         for each in host.probe_counts(pod):
             labels = {
@@ -323,7 +313,7 @@ def _probes(request: NodeRequest, host: NodeHost, clock: Clock) -> list[Family]:
     return [counter("prober_probe_total", help_text, counted)]
 
 
-_BY_PATH: dict[str, Callable[[NodeRequest, NodeHost, Clock], list[Family]]] = {
+_BY_PATH: dict[str, Callable[[NodeRequest, NodeHost, Clock], Awaitable[list[Family]]]] = {
     "": _kubelet,
     "cadvisor": _cadvisor,
     "resource": _resource,
@@ -331,21 +321,13 @@ _BY_PATH: dict[str, Callable[[NodeRequest, NodeHost, Clock], list[Family]]] = {
 }
 
 
-def _statuses(pod: Pod) -> Iterator[ObjView]:
-    status: ObjView = pod.get("status") or {}
-    for field in _STATUSES:
-        yield from status.get(field) or ()
-
-
-def _running(host: NodeHost, node: str) -> Iterator[_Container]:
-    for pod in host.pods_on(node):
-        usage = host.usage(pod)
-        if not usage:
-            continue
-        statuses = {each["name"]: each for each in _statuses(pod)}
+def _running(usage: NodeUsage) -> Iterator[_Container]:
+    for pod, _, measured, details in usage.pods:
+        by_name = {each["name"]: each for each in details.get("containers") or ()}
+        statuses = {each["name"]: each for each in statuses_of(pod)}
         spec: ObjView = pod["spec"]
         containers: dict[str, Any] = {}
         for field in ("initContainers", "containers", "ephemeralContainers"):
             containers |= {each["name"]: each for each in spec.get(field) or ()}
-        for name, used in usage.items():
-            yield _Container(pod, name, containers.get(name, {}), statuses.get(name, {}), used)
+        for name, used in measured.items():
+            yield _Container(pod, name, containers.get(name, {}), statuses.get(name, {}), used, by_name.get(name, {}))

@@ -3,18 +3,15 @@
 - SPDY/3.1, protocol `portforward.k8s.io`: for every connection the client opens a stream for errors and one for data.
 - The same within a WebSocket, `SPDY/3.1+portforward.k8s.io`: what kubectl prefers.
 - A WebSocket with numbered channels, `v4.channel.k8s.io`: one connection for each port that the request names.
-
-Simulated servers implement HTTP/1.1 only. A server that listens but whose responses are not simulated accepts the
-connection and closes it when the first bytes arrive.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from setpoint.meta.clock import Clock
 from setpoint.node.kubelet_api.interface import (
@@ -30,11 +27,7 @@ from setpoint.node.kubelet_api.remote_streams import (
     negotiate_spdy,
     negotiate_websocket,
 )
-from setpoint.node.runtime.network import ConnectionFailure, PodRequest, PodResponse
-from setpoint.wire.encoding import CONTINUE, DateHeader, bodyless, head, header_lines, status_line
-from setpoint.wire.limits import Limits
-from setpoint.wire.message import Peer, RawConnection, Request
-from setpoint.wire.request_parser import SLICE, ReceivedRequest, RequestParser
+from setpoint.wire.message import RawConnection
 from setpoint.wire.spdy import (
     SpdyConnection,
     SpdyError,
@@ -48,91 +41,41 @@ from setpoint.wire.websocket import WebSocket, is_websocket
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
 
-_LIMITS: Final = Limits(head=64 * 1024, body=4 * 1024 * 1024)
 _MAX_QUEUED_CHUNKS: Final = 2
 """The maximum of received chunks that are queued; a client that sends more has to wait. A chunk may be large."""
 
-Deliver = Callable[[PodRequest], PodResponse | ConnectionFailure]
 
+class ClientConnection:
+    """A RawConnection: one of the connections that a client multiplexes."""
 
-class ForwardedConnection:
-    """Parses the requests of one connection and writes the responses of the Pod's server."""
-
-    def __init__(self, port: int, deliver: Deliver, clock: Clock, write: Callable[[bytes], None]) -> None:
-        self._port = port
-        self._deliver = deliver
-        self._clock = clock
+    def __init__(self, write: Callable[[bytes], None], drained: Callable[[], Awaitable[None]]) -> None:
         self._write = write
-        self._date = DateHeader(clock)
+        self._drained = drained
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(_MAX_QUEUED_CHUNKS)
+        self._ended = False
 
     async def feed(self, data: bytes) -> None:
-        """Queue bytes that the client sent; empty bytes mean the end of its data."""
-        await self._chunks.put(data)
+        """Queue bytes that the client sent; empty bytes mean the end of its data. They are discarded after `end`."""
+        if not self._ended:
+            await self._chunks.put(data)
 
-    async def run(self) -> str:
-        """Respond to requests until either side closes the connection. Return the error that broke it; empty if there
-        was none."""
-        parser = RequestParser(_LIMITS, Peer())
-        try:
-            while chunk := await self._chunks.get():
-                for start in range(0, len(chunk), SLICE):
-                    parser.feed(chunk[start : start + SLICE])
-                    error = await self._respond_to_all(parser)
-                    if error or parser.finished:
-                        return error
-            return ""
-        finally:
-            parser.release()
+    def end(self) -> None:
+        """Discard what the client has sent and sends from now on, so that it does not block other connections."""
+        self._ended = True
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
 
-    async def _respond_to_all(self, parser: RequestParser) -> str:
-        """Respond to the requests that are complete. Return the error that broke the connection; empty if there was
-        none."""
-        while parser.ready:
-            received = parser.ready.pop(0)
-            if received.failure is not None:
-                status, text = received.failure
-                self._write_response(PodResponse(status, text or _phrase(status)), closing=True)
-                continue
-            assert received.request is not None
-            error = await self._respond(received.request, received)
-            if error:
-                return error
-            if received.upgrade:  # simulated servers accept no other protocol
-                parser.feed(parser.resume())
-        if parser.wants_continue:
-            parser.wants_continue = False
-            self._write(CONTINUE)
-        return ""
+    def write(self, data: bytes) -> None:
+        self._write(data)
 
-    async def _respond(self, request: Request, received: ReceivedRequest) -> str:
-        target = PodRequest(self._port, request.path or "/", request.query, request.method, body=request.body)
-        response = self._deliver(target)
-        if isinstance(response, ConnectionFailure):
-            return f"read tcp4 127.0.0.1:{self._port}: read: {response.value.lower()}"
-        if response.delay:
-            await self._clock.sleep(response.delay)
-        self._write_response(
-            response, closing=received.is_last, http10=received.http10, without_body=request.method == "HEAD"
-        )
-        return ""
+    async def read(self) -> bytes:
+        return await self._chunks.get()
 
-    def _write_response(
-        self, response: PodResponse, *, closing: bool, http10: bool = False, without_body: bool = False
-    ) -> None:
-        body = response.body.encode("utf-8", "surrogateescape")
-        length = "" if bodyless(response.status) else f"Content-Length: {len(body)}\r\n"
-        connection = "Connection: close\r\n" if closing else "Connection: keep-alive\r\n" if http10 else ""
-        date = self._date.line(self._clock.monotonic())
-        content_type = header_lines([("Content-Type", response.content_type)])
-        self._write(
-            head(response.status, content_type, date, length, connection)
-            + (body if length and not without_body else b"")
-        )
+    async def drained(self) -> None:
+        await self._drained()
 
-
-def _phrase(status: int) -> str:
-    return status_line(status).rstrip().split(" ", 2)[2]
+    def close(self) -> None:
+        """The session that returns closes the connection."""
 
 
 _SPDY: Final = "portforward.k8s.io"
@@ -141,9 +84,9 @@ _CHANNELS: Final = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
 _MAX_PORTS: Final = 64
 
 
-def port_forward(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
+async def port_forward(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
     pod = require_pod(host, parts[0], parts[1])
-    forwarding = _Forwarding(host, pod, clock)
+    forwarding = _Forwarding(host, pod)
     if is_websocket(request.headers):
         protocol, headers = negotiate_websocket(request.headers, (_TUNNEL, *_CHANNELS))
         if protocol == _TUNNEL:
@@ -173,23 +116,24 @@ def _port(text: str) -> int:
     return int(text)
 
 
+class _Forwarded(NamedTuple):
+    """A connection of a client over SPDY."""
+
+    client: ClientConnection
+    error_stream: int
+    task: asyncio.Task[None]
+
+
 class _Forwarding:
     """The connections to one Pod that a client multiplexes over one connection to its node."""
 
-    def __init__(self, host: NodeHost, pod: Pod, clock: Clock) -> None:
+    def __init__(self, host: NodeHost, pod: Pod) -> None:
         self._host = host
         self._pod = pod
-        self._clock = clock
 
-    def _connect(self, port: int, write: Callable[[bytes], None]) -> ForwardedConnection:
-        return ForwardedConnection(port, partial(self._host.deliver, self._pod), self._clock, write)
-
-    async def _run_connection(self, port: int, connection: ForwardedConnection) -> str:
+    async def _run_connection(self, port: int, connection: ClientConnection) -> str:
         """Run a connection to its end and return the message for its error stream; empty if there was no error."""
-        error = ""
-        if not self._host.listens(self._pod, port):
-            error = f"failed to connect to localhost:{port}: dial tcp4 127.0.0.1:{port}: connect: connection refused"
-        error = error or await connection.run()
+        error = await self._host.connect(self._pod, port)(connection)
         meta = self._pod["metadata"]
         return f"error forwarding port {port} to pod {meta['name']}, uid {meta['uid']}: {error}" if error else ""
 
@@ -197,10 +141,11 @@ class _Forwarding:
         """Forward over a WebSocket. Each port has a data and an error channel, which both begin with the port
         number."""
         streams = WebSocketStreams(WebSocket(connection), protocol)
-        by_channel: dict[int, ForwardedConnection] = {}
+        by_channel: dict[int, ClientConnection] = {}
 
         async def run_one(at: int, port: int) -> None:
             error = await self._run_connection(port, by_channel[2 * at])
+            by_channel.pop(2 * at).end()
             if error:
                 streams.write(2 * at + 1, error.encode())
 
@@ -212,7 +157,7 @@ class _Forwarding:
         for at, port in enumerate(ports):
             for channel in (2 * at, 2 * at + 1):
                 streams.write(channel, port.to_bytes(2, "little"))
-            by_channel[2 * at] = self._connect(port, partial(streams.write, 2 * at))
+            by_channel[2 * at] = ClientConnection(partial(streams.write, 2 * at), streams.drained)
         async with asyncio.TaskGroup() as tasks:
             both = [tasks.create_task(run_all()), tasks.create_task(self._receive_channels(streams, by_channel))]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -222,7 +167,7 @@ class _Forwarding:
             await streams.drained()
         streams.close()
 
-    async def _receive_channels(self, streams: WebSocketStreams, by_channel: dict[int, ForwardedConnection]) -> None:
+    async def _receive_channels(self, streams: WebSocketStreams, by_channel: dict[int, ClientConnection]) -> None:
         while (received := await streams.receive()) is not None:
             found = by_channel.get(received.channel)
             if found is not None and received.data:
@@ -233,34 +178,39 @@ class _Forwarding:
         it."""
         spdy = SpdyConnection(connection)
         errors: dict[str, int] = {}
-        by_stream: dict[int, ForwardedConnection] = {}
+        open_connections: dict[int, _Forwarded] = {}
 
-        async def run_one(stream: int, error_stream: int, port: int) -> None:
-            error = await self._run_connection(port, by_stream[stream])
-            del by_stream[stream]
-            spdy.write(error_stream, error.encode(), last=True)
+        def end(stream: int, error: str) -> None:
+            ended = open_connections.pop(stream)
+            ended.client.end()
+            spdy.write(ended.error_stream, error.encode(), last=True)
             spdy.write(stream, b"", last=True)
+
+        async def run_one(stream: int, port: int) -> None:
+            end(stream, await self._run_connection(port, open_connections[stream].client))
             with suppress(OSError):
                 await spdy.drained()
 
         async with asyncio.TaskGroup() as tasks:
-            running: set[asyncio.Task[None]] = set()
             with suppress(SpdyError, OSError):
                 while (event := await spdy.receive()) is not None:
                     if isinstance(event, StreamOpened):
                         started = self._stream_opened(event, errors, spdy)
                         if started is not None:
                             error_stream, port = started
-                            by_stream[event.stream] = self._connect(port, partial(spdy.write, event.stream))
-                            task = tasks.create_task(run_one(event.stream, error_stream, port))
-                            running.add(task)
-                            task.add_done_callback(running.discard)
-                    elif (found := by_stream.get(event.stream)) is not None:
-                        await _feed(found, event)
+                            client = ClientConnection(partial(spdy.write, event.stream), spdy.drained)
+                            task = tasks.create_task(run_one(event.stream, port))
+                            open_connections[event.stream] = _Forwarded(client, error_stream, task)
+                    elif (found := open_connections.get(event.stream)) is None:
+                        if isinstance(event, StreamReset):
+                            errors = {request: stream for request, stream in errors.items() if stream != event.stream}
                     elif isinstance(event, StreamReset):
-                        errors = {request: stream for request, stream in errors.items() if stream != event.stream}
-            for task in running:
-                task.cancel()
+                        found.task.cancel()
+                        end(event.stream, "")
+                    elif isinstance(event, StreamData):
+                        await _feed(found.client, event)
+            for each in open_connections.values():
+                each.task.cancel()
 
     @staticmethod
     def _stream_opened(event: StreamOpened, errors: dict[str, int], spdy: SpdyConnection) -> tuple[int, int] | None:
@@ -280,10 +230,10 @@ class _Forwarding:
         return None
 
 
-async def _feed(connection: ForwardedConnection, event: StreamData | StreamReset) -> None:
-    if isinstance(event, StreamData) and event.data:
+async def _feed(connection: ClientConnection, event: StreamData) -> None:
+    if event.data:
         await connection.feed(event.data)
-    if isinstance(event, StreamReset) or event.last:
+    if event.last:
         await connection.feed(b"")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, cast
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import ObjView
@@ -14,26 +13,22 @@ from setpoint.node.kubelet_api.interface import (
     NodeHost,
     NodeRequest,
     NodeResponse,
+    StreamOptions,
+    StreamSession,
     UpgradedResponse,
 )
-from setpoint.node.kubelet_api.logs import container_id_of, require_container, require_pod
+from setpoint.node.kubelet_api.logs import container_id_of, require_pod
 from setpoint.node.kubelet_api.remote_streams import (
     STATUS,
     STDERR,
     STDIN,
     STDOUT,
-    SUCCESS,
-    RemoteStreams,
     SpdyStreams,
     WebSocketStreams,
-    failure,
-    internal_error,
     negotiate_spdy,
     negotiate_websocket,
 )
-from setpoint.node.runtime import interface
-from setpoint.node.runtime.interface import ContainerLog, Execution, LogLine, NoSuchContainer
-from setpoint.tasks import child_tasks
+from setpoint.node.runtime.interface import NoSuchContainer
 from setpoint.wire.message import RawConnection
 from setpoint.wire.spdy import SpdyConnection, is_spdy
 from setpoint.wire.websocket import WebSocket, is_websocket
@@ -41,62 +36,6 @@ from setpoint.wire.websocket import WebSocket, is_websocket
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
 
-_INTERRUPT, _END, _BACKSPACES, _KILL_LINE = 0x03, 0x04, (0x08, 0x7F), 0x15
-
-
-class Terminal:
-    """A terminal in canonical mode: the program receives a line when it is complete."""
-
-    def __init__(self) -> None:
-        self._line = bytearray()
-        self.end_of_input = False
-        """Whether the user has typed the end-of-file character at the start of a line."""
-        self.interrupted = False
-
-    def process_keys(self, keys: bytes) -> tuple[bytes, bytes]:
-        """Process typed characters. Return the echo and the bytes for the program."""
-        shown, passed = bytearray(), bytearray()
-        for key in keys:
-            if key in (0x0D, 0x0A):
-                shown += b"\r\n"
-                passed += self._line + b"\n"
-                self._line.clear()
-            elif key == _INTERRUPT:
-                shown += b"^C\r\n"
-                self._line.clear()
-                self.interrupted = True
-            elif key == _END:
-                if self._line:
-                    passed += self._line
-                    self._line.clear()
-                else:
-                    self.end_of_input = True
-            elif key in _BACKSPACES:
-                if self._line:
-                    _drop_character(self._line)
-                    shown += b"\b \b"
-            elif key == _KILL_LINE:
-                shown += b"\b \b" * len(self._line.decode("utf-8", "replace"))
-                self._line.clear()
-            elif key == 0x09 or key >= 0x20:
-                self._line.append(key)
-                shown.append(key)
-        return bytes(shown), bytes(passed)
-
-
-def _drop_character(line: bytearray) -> None:
-    while line:
-        last = line.pop()
-        if last & 0xC0 != 0x80:  # not a continuation byte of UTF-8
-            return
-
-
-def for_terminal(output: bytes) -> bytes:
-    return output.replace(b"\n", b"\r\n")
-
-
-_INTERRUPTED = 130
-_PROMPT_POLL_INTERVAL = 0.02
 _WEBSOCKET_SETUP_SECONDS = 0.1
 """The time between the handshake of a WebSocket and the first message to the client.
 
@@ -104,86 +43,43 @@ kubectl up to 1.33 reads messages before it has set up the streams they belong t
 early ("Unknown stream id 1, discarding message"). A container runtime takes about this long to start a process, a
 simulated command less than a millisecond.
 """
-_MAX_INPUT = 4 * 1024 * 1024
-"""The maximum of input bytes, which are buffered in memory; no simulated program needs more."""
 
 
-class StreamOptions:
-    """The streams that the client requests."""
-
-    def __init__(self, request: NodeRequest) -> None:
-        self.stdin, self.stdout = request.flag("input"), request.flag("output")
-        self.tty = request.flag("tty")
-        self.stderr = request.flag("error") and not self.tty  # a terminal has a single output stream
-        if not (self.stdin or self.stdout or self.stderr):
-            raise KubeletApiError(400, "you must specify at least 1 of stdin, stdout, stderr")
-
-    def channels(self) -> list[int]:
-        """Return the channels that a client which opens its streams one by one will open."""
-        requested = ((STDIN, self.stdin), (STDOUT, self.stdout), (STDERR, self.stderr), (STATUS, True))
-        return [channel for channel, opened in requested if opened]
-
-    def channel_of(self, line: LogLine) -> int | None:
-        if line.stream == interface.STDERR and not self.tty:
-            return STDERR if self.stderr else None
-        return STDOUT if self.stdout else None
+def parse_stream_options(request: NodeRequest) -> StreamOptions:
+    """Parse the query of a request. Raise KubeletApiError."""
+    tty = request.flag("tty")
+    stderr = request.flag("error") and not tty
+    options = StreamOptions(request.flag("input"), request.flag("output"), stderr, tty)
+    if not (options.stdin or options.stdout or options.stderr):
+        raise KubeletApiError(400, "you must specify at least 1 of stdin, stdout, stderr")
+    return options
 
 
-def exec_in_container(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
+def _channels(options: StreamOptions) -> list[int]:
+    """Return the channels that a client which opens its streams one by one will open."""
+    requested = ((STDIN, options.stdin), (STDOUT, options.stdout), (STDERR, options.stderr), (STATUS, True))
+    return [channel for channel, opened in requested if opened]
+
+
+async def exec_in_container(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
     namespace, name, container = parts
-    pod, options = require_pod(host, namespace, name), StreamOptions(request)
+    pod, options = require_pod(host, namespace, name), parse_stream_options(request)
     argv = list(request.query.get("command", ()))
     _require_running(pod, container)
-
-    async def run(streams: RemoteStreams) -> None:
-        problem = host.command_error(argv)
-        if problem:
-            streams.finish(internal_error(f"error executing command in container: {problem}"))
-            return
-        await host.prepare(pod, argv)
-        try:
-            execution = host.exec(pod, container, argv, stdin=options.stdin)
-        except NoSuchContainer:
-            streams.finish(internal_error(f'container not found ("{container}")'))
-            return
-        prompt = _prompt(argv) if options.tty and options.stdin else b""
-        await _StreamSession(execution, streams, options, clock, prompt).run()
-
-    return _upgrade(request, options, clock, run)
+    return _upgrade(request, options, clock, await host.exec(pod, container, argv, options))
 
 
-def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
+async def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeResponse:
     """Stream what the main program writes from now on and, if the container has a standard input, send it the client's
     input."""
     namespace, name, container = parts
-    pod, options = require_pod(host, namespace, name), StreamOptions(request)
+    pod, options = require_pod(host, namespace, name), parse_stream_options(request)
     _require_running(pod, container)
     try:
-        log = host.container_log(pod, container, container_id_of(pod, container, previous=False))
+        session = await host.attach(pod, container, container_id_of(pod, container, previous=False), options)
     except NoSuchContainer:
         raise KubeletApiError(500, f"container {container} not found in pod {name}_{namespace}") from None
-
-    async def run(streams: RemoteStreams) -> None:
-        program = host.attach(pod, container) if options.stdin else None
-        if program is not None:
-            argv, execution = program
-            prompt = _prompt(argv) if options.tty else b""
-            stdin_once = bool(require_container(pod, container).get("stdinOnce"))
-            await _StreamSession(execution, streams, options, clock, prompt, main=True, stdin_once=stdin_once).run()
-            if stdin_once and execution.exit_code is None:
-                execution.close_input()
-            return
-        async with child_tasks(
-            _stream_log(log, streams, options, skip=len(log.lines())), _wait_for_disconnect(streams)
-        ) as tasks:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
-        if not tasks[0].cancelled():
-            streams.finish(SUCCESS)
-
-    return _upgrade(request, options, clock, run)
+    return _upgrade(request, options, clock, session)
 
 
 def _require_running(pod: Pod, container: str) -> None:
@@ -196,27 +92,25 @@ def _require_running(pod: Pod, container: str) -> None:
     raise KubeletApiError(500, f'unable to upgrade connection: container not found ("{container}")')
 
 
-def _upgrade(
-    request: NodeRequest, options: StreamOptions, clock: Clock, run: Callable[[RemoteStreams], Awaitable[None]]
-) -> NodeResponse:
+def _upgrade(request: NodeRequest, options: StreamOptions, clock: Clock, session: StreamSession) -> NodeResponse:
     if is_websocket(request.headers):
         protocol, headers = negotiate_websocket(request.headers)
-        return UpgradedResponse(headers, _over_websocket(protocol, options, clock, run))
+        return UpgradedResponse(headers, _over_websocket(protocol, options, clock, session))
     if is_spdy(request.headers):
         protocol, headers = negotiate_spdy(request.header_values("x-stream-protocol-version"))
-        return UpgradedResponse(headers, _over_spdy(protocol, options, run))
+        return UpgradedResponse(headers, _over_spdy(protocol, options, session))
     raise KubeletApiError(400, f"neither WebSocket nor SPDY/3.1: {request.headers.get('upgrade', 'nothing')}")
 
 
 def _over_websocket(
-    protocol: str, options: StreamOptions, clock: Clock, run: Callable[[RemoteStreams], Awaitable[None]]
+    protocol: str, options: StreamOptions, clock: Clock, session: StreamSession
 ) -> Callable[[RawConnection], Awaitable[None]]:
     async def serve(connection: RawConnection) -> None:
         streams = WebSocketStreams(WebSocket(connection), protocol)
         await clock.sleep(_WEBSOCKET_SETUP_SECONDS)
         # An empty message signals to the client that the streams are set up.
         streams.write(STDOUT if options.stdout else STDERR if options.stderr else STATUS, b"")
-        await run(streams)
+        await session(streams)
         with suppress(OSError):
             await streams.drained()
 
@@ -224,13 +118,13 @@ def _over_websocket(
 
 
 def _over_spdy(
-    protocol: str, options: StreamOptions, run: Callable[[RemoteStreams], Awaitable[None]]
+    protocol: str, options: StreamOptions, session: StreamSession
 ) -> Callable[[RawConnection], Awaitable[None]]:
     async def serve(connection: RawConnection) -> None:
         streams = SpdyStreams(SpdyConnection(connection), protocol)
-        if not await streams.open(options.channels()):
+        if not await streams.open(_channels(options)):
             return
-        await run(streams)
+        await session(streams)
         with suppress(OSError):
             await streams.drained()
             # The client closes the connection after it has read everything; closing it here could discard unread data.
@@ -238,127 +132,3 @@ def _over_spdy(
                 pass
 
     return serve
-
-
-def _prompt(argv: Sequence[str]) -> bytes:
-    """Return the prompt of an interactive shell; empty for other programs."""
-    return b"/ # " if len(argv) == 1 and argv[0].rpartition("/")[2] in ("sh", "bash", "ash", "dash", "zsh") else b""
-
-
-async def _wait_for_disconnect(streams: RemoteStreams) -> None:
-    while await streams.receive() is not None:
-        pass
-
-
-async def _stream_log(log: ContainerLog, streams: RemoteStreams, options: StreamOptions, skip: int = 0) -> None:
-    async with aclosing(cast(AsyncGenerator[LogLine, None], log.follow())) as lines:
-        async for line in lines:
-            if skip:
-                skip -= 1
-                continue
-            channel = options.channel_of(line)
-            if channel is None:
-                continue
-            data = line.text.encode("utf-8", "surrogateescape")
-            streams.write(channel, for_terminal(data) if options.tty else data)
-            await streams.drained()
-
-
-class _StreamSession:
-    """Connects the streams of a client to a command, until either side ends."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        streams: RemoteStreams,
-        options: StreamOptions,
-        clock: Clock,
-        prompt: bytes,
-        *,
-        main: bool = False,
-        stdin_once: bool = True,
-    ) -> None:
-        """Create the connection. The `main` program of a container continues when the client disconnects. Unless
-        `stdin_once` is set, another client may attach after this one has closed its input."""
-        self._execution = execution
-        self._streams = streams
-        self._options = options
-        self._clock = clock
-        self._prompt = prompt
-        self._main = main
-        self._stdin_once = stdin_once
-        self._prompted = False
-        self._received_bytes = 0
-        """The number of input bytes received so far."""
-        self._terminal = Terminal()
-
-    async def run(self) -> int | None:
-        """Run until either side ends. Return the exit code, or None if the client disconnected first."""
-        try:
-            async with child_tasks(self._forward_output(), self._forward_input(), self._prompt_when_ready()) as tasks:
-                await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended = self._execution.exit_code
-            if ended is None and not self._main:
-                self._execution.kill()
-        for task in tasks:
-            if not task.cancelled():
-                with suppress(OSError):  # the client has disconnected
-                    task.result()
-        if self._received_bytes > _MAX_INPUT:
-            self._streams.finish(
-                internal_error(
-                    "error executing command in container: the input exceeds the limit of a simulated container"
-                )
-            )
-            return ended
-        code = _INTERRUPTED if self._terminal.interrupted else ended or 0
-        self._streams.finish(failure(code) if code and not self._main else SUCCESS)
-        return ended
-
-    async def _forward_output(self) -> None:
-        output = self._execution.output
-        await _stream_log(output, self._streams, self._options, skip=len(output.lines()) if self._main else 0)
-        await self._execution.wait()
-
-    async def _forward_input(self) -> None:
-        """Forward the client's input. Return when the client disconnects or ends the session."""
-        while (received := await self._streams.receive()) is not None:
-            if received.channel != STDIN or not self._options.stdin:
-                continue
-            self._received_bytes += len(received.data or b"")
-            if self._received_bytes > _MAX_INPUT:
-                return
-            if received.data is None:
-                if not self._stdin_once:
-                    return  # another client may attach and send more input
-                self._execution.close_input()
-            elif not self._options.tty:
-                self._execution.write(received.data.decode("utf-8", "surrogateescape"))
-            elif self._handle_keys(received.data):
-                return
-
-    def _handle_keys(self, keys: bytes) -> bool:
-        """Handle input from a terminal. Return whether the client interrupted the command."""
-        shown, passed = self._terminal.process_keys(keys)
-        if shown:
-            self._streams.write(STDOUT, shown)
-        if self._terminal.interrupted:
-            if not self._prompt:
-                return True
-            self._terminal.interrupted = False
-            self._prompted = False
-        if passed:
-            self._execution.write(passed.decode("utf-8", "surrogateescape"))
-            self._prompted = False
-        if self._terminal.end_of_input and self._stdin_once:
-            self._execution.close_input()
-        return False
-
-    async def _prompt_when_ready(self) -> None:
-        """Write the prompt before each line that the shell reads, once it has finished the previous one."""
-        while self._prompt:
-            if not self._prompted and self._execution.waits_for_input:
-                self._prompted = True
-                self._streams.write(STDOUT, self._prompt)
-            await self._clock.sleep(_PROMPT_POLL_INTERVAL)

@@ -11,7 +11,7 @@ import orjson
 
 from setpoint.meta.objects import Obj
 from setpoint.node.kubelet_api.interface import Headers, KubeletApiError
-from setpoint.wire.spdy import SpdyConnection, SpdyError, StreamData, StreamOpened, StreamReset
+from setpoint.wire.spdy import SpdyConnection, SpdyError, SpdyEvent, StreamAccepted, StreamData, StreamOpened
 from setpoint.wire.websocket import HandshakeError, WebSocket, accept_handshake
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
@@ -169,7 +169,9 @@ class SpdyStreams:
             self._process(event)
         return event is not None
 
-    def _process(self, event: StreamOpened | StreamData | StreamReset) -> None:
+    def _process(self, event: SpdyEvent) -> None:
+        if isinstance(event, StreamAccepted):
+            return
         if isinstance(event, StreamOpened):
             channel = _SPDY_CHANNELS.get(event.headers.get("streamtype", ""))
             if channel is not None:
@@ -181,7 +183,7 @@ class SpdyStreams:
             return
         if isinstance(event, StreamData) and event.data:
             self._pending.append(Received(channel, event.data))
-        if isinstance(event, StreamReset) or event.last:
+        if not isinstance(event, StreamData) or event.last:
             self._pending.append(Received(channel, None))
 
 

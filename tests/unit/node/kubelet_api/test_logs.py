@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.node.kubelet_api.interface import KubeletApiError, NodeRequest
-from setpoint.node.kubelet_api.logs import LogOptions, last_lines, parse_log_options, render_lines
+from setpoint.node.kubelet_api.interface import KubeletApiError, LogOptions, NodeRequest
+from setpoint.node.kubelet_api.logs import parse_log_options
+from setpoint.node.kubelet_api.simulated_logs import last_lines, render_lines
 from setpoint.node.runtime.interface import LogLine
 
 LINES = [

@@ -1,4 +1,4 @@
-"""The server side of SPDY/3.1, and the streams of remote commands over it."""
+"""Both sides of SPDY/3.1, and the streams of remote commands over it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from struct import pack
 
 import orjson
 import pytest
+from connection_pair import connection_pair
 from scripted_wire import Wire
 
 from setpoint.node.kubelet_api.interface import KubeletApiError
 from setpoint.node.kubelet_api.remote_streams import SPDY_PROTOCOLS, SUCCESS, SpdyStreams, negotiate_spdy
-from setpoint.wire.spdy import DICTIONARY, SpdyConnection, SpdyError, StreamData, StreamOpened
+from setpoint.wire.spdy import (
+    DICTIONARY,
+    SpdyConnection,
+    SpdyError,
+    StreamAccepted,
+    StreamData,
+    StreamOpened,
+    StreamReset,
+)
 
 
 class Client:
@@ -120,3 +129,41 @@ def test_protocol_negotiation() -> None:
     assert negotiate_spdy([])[0] == "channel.k8s.io"
     with pytest.raises(KubeletApiError):
         negotiate_spdy(["other"])
+
+
+async def test_a_client_opens_streams_and_ends_them_one_by_one() -> None:
+    here, there = connection_pair()
+    client, server = SpdyConnection(here, is_client=True), SpdyConnection(there)
+    assert [client.open({"StreamType": kind}) for kind in ("error", "stdin")] == [1, 3]
+    assert await server.receive() == StreamOpened(1, {"streamtype": "error"})
+    assert await server.receive() == StreamOpened(3, {"streamtype": "stdin"})
+    assert [await client.receive(), await client.receive()] == [StreamAccepted(1), StreamAccepted(3)]
+    client.write(3, b"typed")
+    client.write(3, b"", last=True)
+    assert [await server.receive(), await server.receive()] == [
+        StreamData(3, b"typed", False),
+        StreamData(3, b"", True),
+    ]
+    server.write(3, b"still open")
+    server.reset(1)
+    assert [await client.receive(), await client.receive()] == [StreamData(3, b"still open", False), StreamReset(1)]
+    there.write(control(6, pack(">I", 2)) + control(6, pack(">I", 3)))
+    server.close(3)
+    assert await client.receive() is None
+    assert frames(await there.read()) == [(0x80030006, 0, pack(">I", 2))], "clients answer pings of the server only"
+
+
+async def test_headers_that_follow_are_decompressed() -> None:
+    """All headers of a connection share one compression context."""
+    client = Client()
+    later = client.open(1, streamtype="error")
+    headers = control(8, later[8:12] + client.open(3, more="x")[18:])
+    wire = Wire(later + headers + client.open(3, streamtype="stdout"))
+    connection = SpdyConnection(wire)
+    assert await connection.receive() == StreamOpened(1, {"streamtype": "error"})
+    assert await connection.receive() == StreamOpened(3, {"streamtype": "stdout"})
+
+
+async def test_a_server_must_not_open_streams() -> None:
+    with pytest.raises(SpdyError):
+        await SpdyConnection(Wire(Client().open(2, streamtype="x")), is_client=True).receive()

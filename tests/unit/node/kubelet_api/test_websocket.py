@@ -9,8 +9,8 @@ import pytest
 from scripted_wire import Wire
 
 from setpoint.node.kubelet_api.interface import KubeletApiError
-from setpoint.node.kubelet_api.remote_command import Terminal, for_terminal
 from setpoint.node.kubelet_api.remote_streams import STDOUT, SUCCESS, WebSocketStreams, failure, negotiate_websocket
+from setpoint.node.kubelet_api.simulated_sessions import Terminal, for_terminal
 from setpoint.wire.websocket import WebSocket
 
 HANDSHAKE = {
