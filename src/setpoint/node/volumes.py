@@ -7,156 +7,67 @@ their token: it is requested when a program is about to run whose arguments cont
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import ObjView
-from setpoint.meta.selectors import from_label_selector
-from setpoint.meta.x509.pem import blocks, encode
-from setpoint.node.environment import (
-    ContainerConfigError,
-    decoded_data,
-    expand,
-    field_value,
-    resource_value,
+from setpoint.node.projection import (
+    DEFAULT_MODE,
+    DEFAULT_TOKEN_SECONDS,
+    common_user,
+    missing_source,
+    on_disk,
+    projection_of,
+    source_files,
+    sources_of,
+    sub_path_of,
+    token_request,
+    token_sources,
 )
-from setpoint.node.runtime.files import Mount, Volume
+from setpoint.node.runtime.files import STICKY, Mount, Volume
 from setpoint.node.runtime.managed_files import NODE_FILES, cgroup_files
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
-    from setpoint.node.dependencies import ObjectLister, PodWorkerDependencies
+    from setpoint.node.dependencies import ObjectLister
     from setpoint.node.pod_status import PodState
     from setpoint.node.pod_worker import PodWorker
 
 
-_PROJECTED_KINDS = ("configMap", "secret", "downwardAPI", "projected")
-
 _CGROUP_PATH = "/sys/fs/cgroup"
-_ROOT_CA = "kube-root-ca.crt"
+_OPTIONAL = ("kube-root-ca.crt",)
 """The ConfigMap with the cluster's CA. It is not required, so that Pods run in clusters without the controller that
 publishes it."""
 _ACCOUNTS = builtin("serviceaccounts")
 _MAX_LIFETIME = 24 * 3600.0
 
 
-def _missing_source(source: ObjView, namespace: str, lister: ObjectLister) -> str:
-    """Return the kubelet's message if a source or one of its keys does not exist; empty otherwise."""
-    for key, secret in (("configMap", False), ("secret", True)):
-        wanted = source.get(key)
-        if wanted is None:
-            continue
-        name = wanted.get("name") or wanted.get("secretName") or ""
-        if wanted.get("optional") or name == _ROOT_CA:
-            return ""
-        obj = (lister.secret if secret else lister.config_map)(namespace, name)
-        if obj is None:
-            return f'{"secret" if secret else "configmap"} "{name}" not found'
-        data = {**(obj.get("data") or {}), **(obj.get("binaryData") or {})}
-        for item in wanted.get("items") or ():
-            if item["key"] not in data:
-                kind = (
-                    "references non-existent secret key" if secret else "configmap references non-existent config key"
-                )
-                return f"{kind}: {item['key']}"
-    wanted = source.get("clusterTrustBundle")
-    if wanted is not None and not wanted.get("optional") and not _matching_bundles(wanted, lister):
-        if wanted.get("name"):
-            return (
-                f'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "{wanted["name"]}" not found'
-            )
-        return "combination of signerName and labelSelector matched zero ClusterTrustBundles"
-    return ""
-
-
-def _project(
-    pod: Pod, container: ObjView, volume: ObjView, pod_state: PodState, dependencies: PodWorkerDependencies
-) -> Volume:
+def _project(pod: Pod, container: ObjView, volume: ObjView, pod_state: PodState, lister: ObjectLister) -> Volume:
     """Return the current content of a projected volume; missing sources are left out."""
-    projection: ObjView = next(volume[kind] for kind in _PROJECTED_KINDS if volume.get(kind) is not None)
-    # ConfigMaps are written to the node's disk, all other sources to memory.
-    file_system = "ext4" if volume.get("configMap") is not None else "tmpfs"
-    found = Volume(mode=0o777 | 0o1000, file_system=file_system, read_only=True)
-    default = projection.get("defaultMode", 0o644)
+    found = Volume(mode=0o777 | STICKY, file_system="ext4" if on_disk(volume) else "tmpfs", read_only=True)
+    default = (projection_of(volume) or {}).get("defaultMode", DEFAULT_MODE)
     group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
-    sources = projection.get("sources") or () if volume.get("projected") is not None else (volume,)
-    for source in sources:
-        for name, text, mode in _source_files(source, pod, container, pod_state, dependencies):
-            found.files[name] = text
-            if (mode or default) != 0o644:
+    for source in sources_of(volume):
+        for name, content, mode in source_files(source, pod, container, pod_state, lister):
+            found.files[name] = content.decode(errors="surrogateescape")
+            if (mode or default) != DEFAULT_MODE:
                 found.modes[name] = mode or default
         wanted = source.get("serviceAccountToken") or {}
         token = pod_state.tokens.get((volume["name"], wanted.get("path", "")))
         if token is not None:
             found.files[wanted["path"]] = token[0]
-            user = _common_user(pod["spec"])
+            user = common_user(pod["spec"])
             if user is not None or group is not None:
                 found.modes[wanted["path"]] = 0o600
                 found.owners[wanted["path"]] = (user or 0, 0)
-            elif default != 0o644:
+            elif default != DEFAULT_MODE:
                 found.modes[wanted["path"]] = default
     if group is not None:
         found.apply_fs_group(group)
     return found
-
-
-def _common_user(spec: ObjView) -> int | None:
-    """Return the user that all containers run as; None if it is not set or differs."""
-    default = (spec.get("securityContext") or {}).get("runAsUser")
-    users = {
-        (each.get("securityContext") or {}).get("runAsUser", default)
-        for field in ("initContainers", "containers", "ephemeralContainers")
-        for each in spec.get(field) or ()
-    }
-    return users.pop() if len(users) == 1 else None
-
-
-def _source_files(
-    source: ObjView, pod: Pod, container: ObjView, pod_state: PodState, dependencies: PodWorkerDependencies
-) -> Sequence[tuple[str, str, int | None]]:
-    lister, found = dependencies.lister, []
-    for key, secret in (("configMap", False), ("secret", True)):
-        wanted = source.get(key)
-        if wanted is not None:
-            name = wanted.get("name") or wanted.get("secretName") or ""
-            obj = (lister.secret if secret else lister.config_map)(pod["metadata"]["namespace"], name)
-            data = decoded_data(obj, secret) if obj is not None else {}
-            items = wanted.get("items") or [{"key": each, "path": each} for each in data]
-            found += [(item["path"], data[item["key"]], item.get("mode")) for item in items if item["key"] in data]
-    for item in (source.get("downwardAPI") or {}).get("items") or ():
-        text = ""
-        if item.get("fieldRef"):
-            text = field_value(pod, item["fieldRef"].get("fieldPath", ""), pod_state)
-        elif item.get("resourceFieldRef"):
-            text = resource_value(pod, container, item["resourceFieldRef"], pod_state)
-        found.append((item["path"], text, item.get("mode")))
-    wanted = source.get("clusterTrustBundle")
-    if wanted is not None:
-        found.append((wanted["path"], _trust_anchors(_matching_bundles(wanted, lister)), None))
-    return found
-
-
-def _matching_bundles(wanted: ObjView, lister: ObjectLister) -> list[ObjView]:
-    if wanted.get("name"):
-        return [each for each in lister.trust_bundles() if each["metadata"]["name"] == wanted["name"]]
-    selector = wanted.get("labelSelector")
-    return [
-        each
-        for each in lister.trust_bundles()
-        if selector is not None
-        and each["spec"].get("signerName") == wanted.get("signerName")
-        and from_label_selector(selector).matches(each["metadata"].get("labels") or {})
-    ]
-
-
-def _trust_anchors(bundles: Sequence[ObjView]) -> str:
-    """Return each certificate of the bundles once, without headers and comments."""
-    texts = [(each["spec"].get("trustBundle") or "").encode() for each in bundles]
-    certificates = {block.data for text in texts for block in blocks(text) if block.type == "CERTIFICATE"}
-    return "".join(sorted(encode("CERTIFICATE", each) for each in certificates))
 
 
 def mount_error(pod: Pod, lister: ObjectLister) -> str:
@@ -167,7 +78,7 @@ def mount_error(pod: Pod, lister: ObjectLister) -> str:
     namespace = pod["metadata"]["namespace"]
     for volume in volumes:
         for source in (volume.get("projected") or {}).get("sources") or (volume,):
-            problem = _missing_source(source, namespace, lister)
+            problem = missing_source(source, namespace, lister, _OPTIONAL)
             if problem:
                 return f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}'
     return ""
@@ -189,7 +100,7 @@ def mounts_of(worker: PodWorker, container: ObjView) -> list[Mount]:
         if volume is None:
             continue
         path, read_only, sub_path = mount["mountPath"], bool(mount.get("readOnly")), _sub_path(worker, container, mount)
-        if any(volume.get(kind) is not None for kind in _PROJECTED_KINDS):
+        if projection_of(volume) is not None:
             projected = _ProjectedVolume(worker, container, volume)
             # A sub-path is mounted with the content at the start of the container.
             found.append(
@@ -222,29 +133,26 @@ class _ProjectedVolume:
         namespace = worker.pod["metadata"]["namespace"]
         sources = (volume.get("projected") or {}).get("sources") or (volume,)
         if self._last is None or not any(
-            _missing_source(each, namespace, worker.dependencies.lister) for each in sources
+            missing_source(each, namespace, worker.dependencies.lister, _OPTIONAL) for each in sources
         ):
-            self._last = _project(worker.pod, self._container, volume, worker.pod_state, worker.dependencies)
+            self._last = _project(worker.pod, self._container, volume, worker.pod_state, worker.dependencies.lister)
         return self._last
 
 
 def _sub_path(worker: PodWorker, container: ObjView, mount: ObjView) -> str:
-    path: str = mount.get("subPath") or ""
-    if mount.get("subPathExpr"):
-        path = expand(mount["subPathExpr"], worker.environment(container))
-        if "$(" in path:
-            name = path.partition("$(")[2].partition(")")[0]
-            raise ContainerConfigError(f'missing value for "{name}"')
-    if path.startswith("/"):
-        raise ContainerConfigError(f"error SubPath `{path}` must not be an absolute path")
-    if ".." in path.split("/"):
-        raise ContainerConfigError(f"unable to provision SubPath `{path}`: must not contain '..'")
-    return path
+    return sub_path_of(mount, worker.environment(container) if mount.get("subPathExpr") else {})
+
+
+class _SharedVolumes(Protocol):
+    """The simulated runtime, which alone requests simulated mounts."""
+
+    def shared_volume(self, owner: str, volume: str) -> Volume: ...
 
 
 def _shared_volume(worker: PodWorker, volume: ObjView) -> Volume:
     pod = worker.pod
-    found = worker.dependencies.runtime.shared_volume(*_volume_key(pod, volume, worker.dependencies.lister))
+    runtime = cast("_SharedVolumes", worker.dependencies.runtime)
+    found = runtime.shared_volume(*_volume_key(pod, volume, worker.dependencies.lister))
     host = volume.get("hostPath")
     if host is not None and host.get("type") in ("File", "FileOrCreate"):
         found.files.setdefault("", NODE_FILES.get(host.get("path", ""), ""))
@@ -286,7 +194,7 @@ class TokenManager:
         """Request the tokens that a command, or the Pod's containers, may read. A command of one word is an interactive
         shell."""
         spec = worker.spec
-        sources = [*_token_sources(spec)]
+        sources = [*token_sources(spec)]
         if not sources:
             return
         words = [*(command or _command_words(spec))]
@@ -303,32 +211,22 @@ class TokenManager:
             if first and is_used and (cached is None or now >= cached[1]):
                 token = await self._request(worker, source)
                 if token:
-                    lifetime = min(0.8 * (source.get("expirationSeconds") or 3600), _MAX_LIFETIME)
+                    lifetime = min(0.8 * (source.get("expirationSeconds") or DEFAULT_TOKEN_SECONDS), _MAX_LIFETIME)
                     worker.pod_state.tokens[(volume, source["path"])] = (token, now + lifetime)
 
     async def _request(self, worker: PodWorker, source: ObjView) -> str:
-        meta = worker.pod["metadata"]
-        request_spec: dict[str, Any] = {
-            "audiences": [source["audience"]] if source.get("audience") else [],
-            "expirationSeconds": source.get("expirationSeconds") or 3600,
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]},
-        }
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": request_spec}
         name = worker.spec.get("serviceAccountName") or "default"
         try:
             made = await self._client_for(worker.node.name).create(
-                request, resource=_ACCOUNTS, namespace=meta["namespace"], name=name, subresource="token"
+                token_request(worker.pod, source),
+                resource=_ACCOUNTS,
+                namespace=worker.pod["metadata"]["namespace"],
+                name=name,
+                subresource="token",
             )
         except ApiError:
             return ""  # the service account may have been deleted; the container then finds no token
         return str(made["status"]["token"])
-
-
-def _token_sources(spec: ObjView) -> Iterator[tuple[str, ObjView]]:
-    for volume in spec.get("volumes") or ():
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            if source.get("serviceAccountToken"):
-                yield volume["name"], source["serviceAccountToken"]
 
 
 def _containers(spec: ObjView) -> Iterator[ObjView]:

@@ -151,7 +151,7 @@ async def test_sub_paths(cluster: VirtualCluster) -> None:
         await cluster.client.create(a_pod(name, ["sh"], volumes, [mount], container={"env": env}))
     await cluster.sleep(1)
     assert await log_of(cluster, "p") == "x\n"
-    problems = {"absolute": "error SubPath `/etc` must not be an absolute path", "unknown": 'missing value for "NO"'}
+    problems = {"absolute": "error SubPath `/etc` must not be an absolute path", "unknown": "missing value for NO"}
     for name, problem in problems.items():
         (status,) = (await cluster.client.get(PODS, name, "default"))["status"]["containerStatuses"]
         assert status["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": problem}}
