@@ -200,7 +200,7 @@ class ContainerStarter:
         ):
             return None
         if container.image_lookup is None:
-            container.image_lookup = runtime.find_image(image, node)
+            container.image_lookup = runtime.find_image(image, self._worker.pod, node)
         lookup = container.image_lookup.result(now)
         if lookup is None:
             self._worker.schedule(container.image_lookup.ready_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,7 @@ from setpoint.node.runtime.interface import ContainerRuntime
 from setpoint.reconcile import EventRecorder, Informer, Manager
 
 if TYPE_CHECKING:
-    from setpoint.kinds.typed import PersistentVolumeClaim, Service
+    from setpoint.kinds.typed import PersistentVolumeClaim, Pod, Service
 
 
 class ObjectLister(Protocol):
@@ -39,6 +40,8 @@ class PodWorkerDependencies:
     events: EventRecorder
     lister: ObjectLister
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    admission_check: Callable[[Pod], tuple[str, str] | None] = lambda pod: None
+    """Returns the reason and the message if the nodes cannot run a Pod, beyond what the scheduler checks."""
 
 
 class InformerLister:

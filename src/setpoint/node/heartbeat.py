@@ -1,4 +1,5 @@
-"""Registers the nodes of a fleet, and keeps their Node objects, CSINodes and Leases up to date."""
+"""Registers nodes, and keeps their Node objects, CSINodes and Leases up to date. A `NodeReporter` provides what is
+reported: that of simulated nodes is in `registration.py`, that of real nodes in `host/node_report.py`."""
 
 from __future__ import annotations
 
@@ -11,22 +12,20 @@ from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, NotFound
-from setpoint.meta.objects import Obj, ObjView
+from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_micro
 from setpoint.node.node_state import NodeState
 from setpoint.node.options import NodeTemplate
 from setpoint.node.registration import (
     LEASE_NAMESPACE,
     MANAGED_ATTACH_ANNOTATION,
-    START_EVENTS,
     STATUS_REPORT_PERIOD,
     STATUS_UPDATE_PERIOD,
+    Endpoint,
+    NodeReporter,
+    SimulatedNodeReporter,
     csi_node,
-    default_labels,
-    extended_resources,
     lease_object,
-    node_object,
-    node_status,
     updated_csi_node,
 )
 from setpoint.node.simulation_annotations import RUNNING
@@ -55,18 +54,22 @@ class Heartbeat:
         events: EventRecorder,
         *,
         template: NodeTemplate,
-        versions: tuple[str, str],
+        versions: tuple[str, str] = ("", ""),
+        reporter: NodeReporter | None = None,
     ) -> None:
         """Create the heartbeat. `nodes` may grow and shrink; `client_for(node)` returns a client with the identity of
-        the node."""
+        the node. Without a reporter, the nodes are simulated; `versions` are then those of kubelet and runtime."""
         self._nodes = nodes
         self._client_for = client_for
         self._clock = clock
         self._events = events
         self._template = template
-        self._versions = versions
+        self._reporter = reporter or SimulatedNodeReporter(template, versions, clock)
         self._leases: dict[str, Obj] = {}
-        self.endpoint: tuple[str, int] | None = None
+        self._urgent: asyncio.Queue[str] = asyncio.Queue()
+        """Names of nodes whose status is reported without delay. Each is in it at most once."""
+        self._urgent_names: set[str] = set()
+        self.endpoint: Endpoint | None = None
         """Address and port of the kubelet API of all nodes; None where it is reached within the process."""
         self.registered = asyncio.Event()
         """Set when all nodes that the fleet began with are registered and ready."""
@@ -82,6 +85,21 @@ class Heartbeat:
             )
             tasks.create_task(self._run_periodically(STATUS_REPORT_PERIOD, self._refresh, lambda: self._nodes.values()))
             tasks.create_task(self._run_periodically(STATUS_UPDATE_PERIOD, self._refresh, self._nodes_with_changes))
+            tasks.create_task(self._report_urgent())
+
+    def report_soon(self, name: str) -> None:
+        """Report the status of a node without waiting for the next period, such as when it became ready."""
+        if name not in self._urgent_names:
+            self._urgent_names.add(name)
+            self._urgent.put_nowait(name)
+
+    async def _report_urgent(self) -> None:
+        while True:
+            name = await self._urgent.get()
+            self._urgent_names.discard(name)
+            node = self._nodes.get(name)
+            if node is not None and node.state == RUNNING and not await self._attempt(node, self._refresh):
+                node.status_changed = True  # the next period repeats it
 
     def _nodes_with_changes(self) -> Iterable[NodeState]:
         return [node for node in self._nodes.values() if node.status_changed]
@@ -152,10 +170,10 @@ class Heartbeat:
     async def _register(self, node: NodeState, number: int) -> None:
         client = self._client_for(node.name)
         try:
-            fresh = node_object(node.name, number, self._template, self._status(node, {}))
-            node.object = await client.create(fresh)
+            node.object = await client.create(self._reporter.node(node, number, self.endpoint))
         except AlreadyExists:
             node.object = await client.get(NODES, node.name)
+            await self._label(node)
             await self._resume(node)
         await self._attempt(node, self._publish_csi_node)
         await self._renew(node)
@@ -173,7 +191,7 @@ class Heartbeat:
         """Set the labels that a kubelet sets on a Node that another client created."""
         if node.object is None:
             return
-        labels, wanted = node.object["metadata"].get("labels") or {}, default_labels(node.name)
+        labels, wanted = node.object["metadata"].get("labels") or {}, self._reporter.labels(node)
         if any(labels.get(key) != value for key, value in wanted.items()):
             with suppress(NotFound):  # deleted: the informer reports it
                 node.object = await self._client_for(node.name).patch(
@@ -184,29 +202,10 @@ class Heartbeat:
         if len(self._nodes) > _MAX_NODES_WITH_START_EVENTS or node.object is None:
             return
         self._events.normal(node.object, "Starting", "Starting kubelet.", host=node.name)
-        for reason in START_EVENTS:
+        for reason in self._reporter.start_events():
             self._events.normal(node.object, reason, f"Node {node.name} status is now: {reason}", host=node.name)
         text = "Updated Node Allocatable limit across pods"
         self._events.normal(node.object, "NodeAllocatableEnforced", text, host=node.name)
-
-    def _status(self, node: NodeState, current: ObjView) -> Obj:
-        declared = current.get("capacity") or {}
-        if not node.adopted:
-            # A kubelet keeps extended resources that others added to the capacity; it measures all other resources
-            # itself.
-            declared = extended_resources(declared)
-        capacity = {**self._template.capacity, **declared}
-        return node_status(
-            node.name,
-            node.address,
-            node.boot_count,
-            capacity,
-            node.reported_images(),
-            self._versions,
-            current,
-            self._clock.now(),
-            self.endpoint,
-        )
 
     async def _refresh(self, node: NodeState) -> None:
         await self._report(node, {})
@@ -219,13 +218,17 @@ class Heartbeat:
         if node.object is None:
             return
         node.status_changed = False
-        change: Obj = {"status": self._status(node, node.object.get("status") or {})}
+        before = node.object.get("status") or {}
+        change: Obj = {"status": self._reporter.status(node, before, self.endpoint)}
         if annotations:
             change["metadata"] = {"annotations": annotations}
         with suppress(NotFound):  # deleted: the informer reports it
             node.object = await self._client_for(node.name).patch(
                 NODES, node.name, change, kind="strategic", subresource="status"
             )
+            for each in self._reporter.transitions(node, before, change["status"]):
+                record = self._events.warning if each.warning else self._events.normal
+                record(node.object, each.reason, each.message, host=node.name)
 
     # -- CSINodes ------------------------------------------------------------------------------------------------------
 

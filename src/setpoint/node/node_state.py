@@ -78,8 +78,9 @@ class NodeState:
         "used_resources",
     )
 
-    def __init__(self, name: str, address: str, shared_pool: AddressPool) -> None:
-        """Create the state. Pods get addresses from `shared_pool` until the node has a Pod CIDR."""
+    def __init__(self, name: str, address: str, shared_pool: AddressPool | None = None) -> None:
+        """Create the state. Pods of a simulated node get addresses from `shared_pool` until the node has a Pod CIDR.
+        Without a pool the node is real: its container runtime assigns the addresses."""
         self.name = name
         self.address = address
         self.shared_pool = shared_pool
@@ -121,6 +122,7 @@ class NodeState:
         """Return the Pod's address: the one in its status, or a free one."""
         if pod["spec"].get("hostNetwork"):
             return self.address
+        assert self.shared_pool is not None, "the node is simulated"
         uid, known = pod["metadata"]["uid"], (pod.get("status") or {}).get("podIP") or ""
         own = self._pod_cidr_pool()
         return (
@@ -142,7 +144,8 @@ class NodeState:
                 self.used_resources[name] -= amount
 
     def release_addresses(self, uid: str) -> None:
-        self.shared_pool.release(uid)
+        if self.shared_pool is not None:
+            self.shared_pool.release(uid)
         if self.own_pool is not None:
             self.own_pool.release(uid)
 

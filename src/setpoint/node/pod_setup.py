@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from setpoint.node.runtime.interface import Operation, SandboxResult
@@ -31,7 +32,7 @@ class PodSetup:
 
     def __init__(self) -> None:
         self._volumes_mounted = False
-        self._mounting: Operation[str] | None = None
+        self._mounting: Operation[Sequence[str]] | None = None
         self._mount_backoff = 0.0
         self._mount_retry_at = 0.0
         self._creating_sandbox: Operation[SandboxResult] | None = None
@@ -50,15 +51,16 @@ class PodSetup:
         if self._mounting is None:
             worker.refresh_allocatable()
             self._mounting = worker.dependencies.runtime.mount_volumes(worker.pod, worker)
-        problem = self._mounting.result(now)
-        if problem is None:
+        problems = self._mounting.result(now)
+        if problems is None:
             worker.schedule(self._mounting.ready_at)
             return False
         self._mounting = None
-        if not problem:
+        if not problems:
             self._volumes_mounted = True
             return True
-        worker.event("Warning", "FailedMount", problem)
+        for problem in problems:
+            worker.event("Warning", "FailedMount", problem)
         self._mount_backoff = min(self._mount_backoff * 2 or _MIN_MOUNT_BACKOFF, _MAX_MOUNT_BACKOFF)
         self._mount_retry_at = now + self._mount_backoff
         worker.schedule(self._mount_retry_at)
@@ -83,6 +85,8 @@ class PodSetup:
             worker.schedule(self._creating_sandbox.ready_at)
             return False
         self._creating_sandbox = None
+        for reason, message in result.warnings:
+            worker.event("Warning", reason, message)
         if result.error:
             text = f"Failed to create pod sandbox: {result.error}"
             worker.event("Warning", "FailedCreatePodSandBox", text)

@@ -60,6 +60,8 @@ class PodState:
     """Whether nothing runs and no container will be started again."""
     failure: tuple[str, str] | None = None
     """Reason and message if the node made the Pod fail, such as a rejection or a deadline; None otherwise."""
+    disruption: str = ""
+    """The message of the condition DisruptionTarget if the node evicts the Pod; empty otherwise."""
     resize_conditions: Sequence[Obj] = ()
     """The conditions of an in-place resize; those with `$patch` are to be deleted."""
 
@@ -207,6 +209,8 @@ def _conditions(
 
     ready, reason, message = _containers_ready(containers, phase)
     found = [*pod_state.resize_conditions]
+    if pod_state.disruption:
+        found.append(condition("DisruptionTarget", True, "TerminationByKubelet", pod_state.disruption))
     if pod_state.sandbox_ready:
         found.append(condition("PodReadyToStartContainers", True))
     else:

@@ -47,6 +47,7 @@ class PodWorker:
         "allocated_resources",
         "containers",
         "dependencies",
+        "eviction_grace",
         "initialized",
         "may_need_resize",
         "node",
@@ -76,6 +77,8 @@ class PodWorker:
         """Whether the node has admitted or rejected the Pod."""
         self.terminating = False
         """Whether all containers are being stopped for good."""
+        self.eviction_grace: float | None = None
+        """The grace period in seconds with which the node evicts the Pod; None if it does not."""
         self.initialized = False
         """Whether the init containers have completed and the main containers may start."""
         self.allocated_resources: dict[str, int] = {}
@@ -195,7 +198,8 @@ class PodWorker:
         if self._has_unreported_exit():
             return True
         is_terminal = self.reported.get("phase") in TERMINAL  # another client may have set the phase
-        if self.terminating or is_terminal or self.deleting or self._deadline_exceeded(now):
+        evicted = self.eviction_grace is not None
+        if self.terminating or is_terminal or self.deleting or evicted or self._deadline_exceeded(now):
             return self._end(now)
         if not self.admission_done and not self._admit(now):
             return False
@@ -241,7 +245,7 @@ class PodWorker:
     def _admit(self, now: float) -> bool:
         """Admit or reject the Pod. Return whether it is admitted."""
         self.admission_done = True
-        problem = admission_failure(self.pod, self.node)
+        problem = admission_failure(self.pod, self.node) or self.dependencies.admission_check(self.pod)
         if problem is None:
             self.allocate_resources()
             for container in self.containers:
@@ -366,6 +370,14 @@ class PodWorker:
 
     # -- termination ---------------------------------------------------------------------------------------------------
 
+    def evict(self, reason: str, message: str, grace: float, *, disruption: bool) -> None:
+        """Fail the Pod with this reason and message in the next step. With `disruption`, it gets the condition
+        DisruptionTarget too."""
+        if self.pod_state.failure is None and not self.finished:
+            self.pod_state.failure, self.eviction_grace = (reason, message), grace
+            self.pod_state.disruption = message if disruption else ""
+            self.event("Warning", reason, message)
+
     def _end(self, now: float) -> bool:
         """Stop all containers. Return whether the status must be reported before the next step."""
         stopper = ContainerStopper(self)
@@ -375,6 +387,8 @@ class PodWorker:
         meta = self.pod["metadata"]
         if "deletionGracePeriodSeconds" in meta and self.deleting:
             grace = float(meta["deletionGracePeriodSeconds"])
+        elif self.eviction_grace is not None:
+            grace = self.eviction_grace
         else:
             grace = float(self.spec.get("terminationGracePeriodSeconds", 30))
         starts_done = self._finish_starts(now)

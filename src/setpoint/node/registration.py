@@ -1,16 +1,18 @@
-"""Builds the Node, CSINode and Lease objects of a simulated node. Pure functions."""
+"""Builds the Node, CSINode and Lease objects of nodes, and defines what a node reports. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from setpoint.kinds.core.resources import is_extended
+from setpoint.meta.clock import Clock
 from setpoint.meta.node_labels import HOSTNAME, ZONE
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_micro, format_time
+from setpoint.node.node_state import NodeState
 from setpoint.node.options import NodeTemplate, VolumeDriver
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -27,19 +29,96 @@ CONDITIONS = (
 )
 START_EVENTS = ("NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady")
 
+Endpoint = tuple[str, int]
+"""Address and port of the kubelet API of a node."""
 
-def default_labels(name: str) -> dict[str, str]:
+
+class NodeEvent(NamedTuple):
+    """An Event about a Node."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+class NodeReporter(Protocol):
+    """Provides what is reported of a node. No call suspends: what must be measured was measured before."""
+
+    def node(self, node: NodeState, number: int, endpoint: Endpoint | None) -> Obj:
+        """Return the Node for the registration. `number` is the node's position in its fleet."""
+        ...
+
+    def labels(self, node: NodeState) -> dict[str, str]:
+        """Return the labels that are restored on a Node that exists already."""
+        ...
+
+    def status(self, node: NodeState, current: ObjView, endpoint: Endpoint | None) -> Obj:
+        """Return the status, to be merged into `current`, which is the present status."""
+        ...
+
+    def start_events(self) -> tuple[str, ...]:
+        """Return the reasons of the Events about conditions that are recorded when the node starts."""
+        ...
+
+    def transitions(self, node: NodeState, before: ObjView, after: ObjView) -> Iterable[NodeEvent]:
+        """Return the Events for a status that was reported: `before` it, and as it is now."""
+        ...
+
+
+class SimulatedNodeReporter:
+    """Reports simulated nodes: all conditions are good, and the template determines the capacity."""
+
+    def __init__(self, template: NodeTemplate, versions: tuple[str, str], clock: Clock) -> None:
+        self._template = template
+        self._versions = versions
+        self._clock = clock
+
+    def node(self, node: NodeState, number: int, endpoint: Endpoint | None) -> Obj:
+        return node_object(node.name, number, self._template, self.status(node, {}, endpoint))
+
+    def labels(self, node: NodeState) -> dict[str, str]:
+        labels = default_labels(node.name)
+        if not node.adopted:
+            labels |= {key: value for key, value in self._template.labels.items() if key in labels}
+        return labels
+
+    def status(self, node: NodeState, current: ObjView, endpoint: Endpoint | None) -> Obj:
+        declared = current.get("capacity") or {}
+        if not node.adopted:
+            # A kubelet keeps extended resources that others added to the capacity; it measures all other resources
+            # itself.
+            declared = extended_resources(declared)
+        return node_status(
+            node.name,
+            node.address,
+            node.boot_count,
+            {**self._template.capacity, **declared},
+            node.reported_images(),
+            self._versions,
+            current,
+            self._clock.now(),
+            endpoint,
+        )
+
+    def start_events(self) -> tuple[str, ...]:
+        return START_EVENTS
+
+    def transitions(self, node: NodeState, before: ObjView, after: ObjView) -> Iterable[NodeEvent]:
+        return ()
+
+
+def default_labels(name: str, architecture: str = "amd64") -> dict[str, str]:
     """Return the labels that a kubelet sets on its Node, also on one that another client created."""
     labels: dict[str, str] = {}
     for prefix in ("beta.kubernetes.io", "kubernetes.io"):
-        labels |= {f"{prefix}/arch": "amd64", f"{prefix}/os": "linux"}
+        labels |= {f"{prefix}/arch": architecture, f"{prefix}/os": "linux"}
     labels[HOSTNAME] = name
     return labels
 
 
-def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> Obj:
+def node_object(name: str, number: int, template: NodeTemplate, status: Obj, architecture: str = "amd64") -> Obj:
     """Return the Node for the registration; `number` determines its zone."""
-    labels = default_labels(name)
+    labels = default_labels(name, architecture)
     labels |= {key: name for driver in template.drivers for key in driver.topology_keys}
     if template.zones:
         labels[ZONE] = template.zones[number % len(template.zones)]
@@ -77,7 +156,7 @@ def node_status(
     versions: tuple[str, str],
     current: Mapping[str, Any],
     now: datetime,
-    endpoint: tuple[str, int] | None = None,
+    endpoint: Endpoint | None = None,
 ) -> Obj:
     """Return the status of a node. `current` is the present status, `versions` are those of the kubelet and of the
     runtime. All nodes of a fleet share `endpoint`, if there is one; its address is then the hostname of each."""
@@ -88,7 +167,7 @@ def node_status(
         "capacity": dict(capacity),
         # The status is merged into the Node: to remove a resource, the patch must set it to null.
         "allocatable": {**dict.fromkeys(extended_resources(current.get("allocatable") or {})), **capacity},
-        "conditions": _node_conditions(now, conditions),
+        "conditions": node_conditions(now, conditions, CONDITIONS),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": hostname}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
@@ -111,11 +190,14 @@ def _uuid(digest: str) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def _node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
-    """Return the conditions of a healthy node; transition times are taken from `current`, which is by type."""
+def node_conditions(
+    now: datetime, current: Mapping[str, ObjView], wanted: Iterable[tuple[str, str, str, str]]
+) -> list[Obj]:
+    """Return conditions from type, status, reason and message. Transition times are taken from `current`, which is by
+    type, if the status is the same."""
     stamp = format_time(now)
     made = []
-    for kind, status, reason, message in CONDITIONS:
+    for kind, status, reason, message in wanted:
         before = current.get(kind) or {}
         since = before.get("lastTransitionTime") if before.get("status") == status else None
         made.append(

@@ -106,6 +106,8 @@ class SandboxResult(NamedTuple):
 
     ips: Sequence[str] = ()
     error: str = ""
+    warnings: Sequence[tuple[str, str]] = ()
+    """Reason and message of each Warning Event about the configuration of the sandbox, such as its DNS."""
 
 
 class StartResult(NamedTuple):
@@ -266,9 +268,9 @@ class ContainerRuntime(Protocol):
 
     # -- volumes and sandbox -------------------------------------------------------------------------------------------
 
-    def mount_volumes(self, pod: Pod, provider: EnvironmentProvider) -> Operation[str]:
-        """Mount the Pod's volumes, or verify that they are mounted. The result is the kubelet's message if one of them
-        cannot be mounted, and empty otherwise. Mounted volumes follow the objects that they are projected from."""
+    def mount_volumes(self, pod: Pod, provider: EnvironmentProvider) -> Operation[Sequence[str]]:
+        """Mount the Pod's volumes, or verify that they are mounted. The result are the kubelet's messages about volumes
+        that cannot be mounted; none if all are. Mounted volumes follow the objects that they are projected from."""
         ...
 
     def create_sandbox(self, pod: Pod, node: NodeState) -> Operation[SandboxResult]:
@@ -295,7 +297,7 @@ class ContainerRuntime(Protocol):
 
     # -- images --------------------------------------------------------------------------------------------------------
 
-    def find_image(self, image: str, node: NodeState) -> Operation[ImageLookup]:
+    def find_image(self, image: str, pod: Pod, node: NodeState) -> Operation[ImageLookup]:
         """Look for an image on the node."""
         ...
 

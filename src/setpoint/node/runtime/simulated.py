@@ -104,8 +104,9 @@ class SimulatedRuntime:
     def initial_backoff(self) -> float:
         return self.pace.backoff
 
-    def mount_volumes(self, pod: Pod, provider: EnvironmentProvider) -> Operation[str]:
-        return Done(self.mount_error(pod))
+    def mount_volumes(self, pod: Pod, provider: EnvironmentProvider) -> Operation[Sequence[str]]:
+        problem = self.mount_error(pod)
+        return Done((problem,) if problem else ())
 
     def create_sandbox(self, pod: Pod, node: NodeState) -> Operation[SandboxResult]:
         return Done(SandboxResult(self.restore_sandbox(pod, node)))
@@ -126,7 +127,7 @@ class SimulatedRuntime:
             pod.has_sandbox = False
         return Done("")
 
-    def find_image(self, image: str, node: NodeState) -> Operation[ImageLookup]:
+    def find_image(self, image: str, pod: Pod, node: NodeState) -> Operation[ImageLookup]:
         info = self.images.info(image)
         present = info is not None and info.name in node.images
         return Done(ImageLookup(Image(info.name, info.id, info.size_bytes) if info is not None and present else None))
