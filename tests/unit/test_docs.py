@@ -49,6 +49,7 @@ COMMANDS = (
     "member",
     "apiserver",
     "controller-manager",
+    "node",
     "nodes",
     "scheduler",
 )

@@ -22,7 +22,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "restore": _of("restore", "Restore the state of a stopped cluster from a backup"),
         "store": _of("store", "Verify or copy the store of a cluster, without a server"),
         "reset": _of("reset", "Stop the cluster of a data directory and remove everything that it holds"),
-        "token": _of("token", "Create tokens with which further machines join the control plane"),
+        "token": _of("token", "Create tokens with which nodes and control plane machines join the cluster"),
         "member": _of("member", "List the members of the etcd of the control plane; remove one, or run one alone"),
         "kubeconfig": _of("kubeconfig", "Print the administrator's kubeconfig of a cluster, or merge it into another"),
     },
@@ -30,6 +30,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "apiserver": _of("apiserver", "Run the API server alone"),
         "controller-manager": _of("controller_manager", "Run the controllers alone, against any Kubernetes API server"),
         "scheduler": _of("scheduler", "Run the scheduler alone, against any Kubernetes API server"),
+        "node": _of("node", "Run this machine as a real node, which runs containers; join, check, leave"),
         "nodes": _of("nodes", "Run simulated nodes alone; or add, stop, start, partition and remove some"),
     },
     "Basic commands": {

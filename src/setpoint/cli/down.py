@@ -9,6 +9,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.real_node import read_real_node
 from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running, gone
 
 _POLL_INTERVAL = 0.02
@@ -21,8 +22,16 @@ async def run(invocation: Invocation) -> None:
     if running is None:
         invocation.print(f"No cluster is running in {directory}.")
         return
+    node = read_real_node(directory)
     await end(invocation, running, invocation.flags.timeout)
-    invocation.print(f"The cluster in {directory} is stopped. `setpoint up` starts it again with its data.")
+    if node is None or not node.runs:
+        invocation.print(f"The cluster in {directory} is stopped. `setpoint up` starts it again with its data.")
+        return
+    await wait_until_gone(invocation, node.pid, invocation.flags.timeout)
+    invocation.print(
+        f"The cluster in {directory} and the agent of the node {node.name} are stopped. "
+        "`sudo setpoint up --real` starts them again with their data; Pods continue meanwhile."
+    )
 
 
 async def end(invocation: Invocation, running: Running, timeout: float) -> None:
@@ -33,13 +42,16 @@ async def end(invocation: Invocation, running: Running, timeout: float) -> None:
         return
     except PermissionError:
         raise Failed(f"the cluster's process {running.pid} belongs to another user") from None
+    await wait_until_gone(invocation, running.pid, timeout)
+
+
+async def wait_until_gone(invocation: Invocation, pid: int, timeout: float) -> None:
+    """Return when a process has exited. Raise Failed."""
     clock = invocation.io.clock
     until = clock.monotonic() + timeout
-    while not gone(running.pid):
+    while not gone(pid):
         if clock.monotonic() > until:
-            raise Failed(
-                f"the cluster's process {running.pid} is still there; `kill -9 {running.pid}` ends it by force"
-            )
+            raise Failed(f"the cluster's process {pid} is still there; `kill -9 {pid}` ends it by force")
         await clock.sleep(_POLL_INTERVAL)
 
 

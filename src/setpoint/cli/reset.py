@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from setpoint.cli.command import Command
-from setpoint.cli.down import end
+from setpoint.cli.down import end, wait_until_gone
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import merged_into, remove
+from setpoint.cli.real_node import RealNode, read_real_node
 from setpoint.cli.running import DATA_DIR, directory_of, find_running, has_member
 from setpoint.client.cluster_choice import ADMIN
 
@@ -27,14 +28,50 @@ async def run(invocation: Invocation) -> None:
         return
     if not invocation.flags.yes and not _agreed(invocation, directory):
         raise Failed("nothing was removed; set --yes to remove it without confirmation")
-    running = find_running(directory)
+    running, node = find_running(directory), read_real_node(directory)
+    if node is not None and not node.has_files:
+        node = None  # it has left the cluster
+    _check_node(invocation, node)
     await _leave(invocation, directory, is_running=running is not None)
     if running is not None:
         await end(invocation, running, 30.0)
+        if node is not None and node.runs:
+            await wait_until_gone(invocation, node.pid, 60.0)
+    if node is not None and os.geteuid() == 0:
+        await _remove_node(invocation, node)
     for line in _forget(invocation, directory / ADMIN):
         invocation.print(line)
     shutil.rmtree(directory)
     invocation.print(f"The cluster in {directory} and all its data were removed.")
+
+
+def _check_node(invocation: Invocation, node: RealNode | None) -> None:
+    """Raise Failed if this machine is a node of the cluster, and the user may not remove it."""
+    if node is not None and os.geteuid() != 0 and not invocation.flags.force:
+        raise Failed(
+            f"this machine is the node {node.name} of the cluster, and its Pods may run: run this command with sudo. "
+            "--force removes the cluster all the same; then `sudo setpoint node leave` removes the node"
+        )
+
+
+async def _remove_node(invocation: Invocation, node: RealNode) -> None:
+    """Remove the Pods of this machine and everything else that its node has made. Raise Failed."""
+    from setpoint.cluster.config import ConfigError
+    from setpoint.cluster.node_agent import load_config
+    from setpoint.cluster.node_leaving import Leaving
+    from setpoint.node.host.directories import NodeDirectories
+    from setpoint.system import RandomIds
+
+    try:
+        config = load_config(NodeDirectories(root=Path(node.root)))
+        if config is None:
+            return
+        leaving = Leaving(config, invocation.io.clock, RandomIds(), invocation.print, notifies_cluster=False)
+        await leaving.run()
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+    if leaving.problems and not invocation.flags.force:
+        raise Failed(f"{'; '.join(leaving.problems)}. The cluster is stopped; --force removes its data all the same")
 
 
 async def _leave(invocation: Invocation, directory: Path, *, is_running: bool) -> None:

@@ -39,7 +39,7 @@ def server(run: Callable[[Invocation], T]) -> Callable[[Invocation], T]:
 def ready(invocation: Invocation, text: str, stored: Callable[[], int] = lambda: 0) -> None:
     """Report that the server is ready, and enable garbage collection. Call it on the event loop.
 
-    `stored` returns the number of objects that the process stores.
+    An empty `text` is not printed. `stored` returns the number of objects that the process stores.
     """
     # Imported here because `--help` does not need it.
     import asyncio
@@ -47,7 +47,8 @@ def ready(invocation: Invocation, text: str, stored: Callable[[], int] = lambda:
     from setpoint.cluster.interpreter_gc import GarbageCollection
 
     GarbageCollection(asyncio.get_running_loop(), stored).start()
-    print_line(invocation, text)
+    if text:
+        print_line(invocation, text)
 
 
 def print_line(invocation: Invocation, text: str) -> None:

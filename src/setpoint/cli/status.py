@@ -11,6 +11,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.real_node import read_real_node
 from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
@@ -45,7 +46,8 @@ async def run(invocation: Invocation) -> None:
             invocation.point_to(directory)
         since = human_duration((now - parse_time(running.started)).total_seconds())
         invocation.print(
-            f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid}).\n"
+            f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid})."
+            f"{_real(directory)}\n"
         )
     else:
         invocation.print(f"The cluster at {invocation.access.server}:\n")
@@ -54,6 +56,15 @@ async def run(invocation: Invocation) -> None:
     for line in (*await _counts(invocation), *_store(directory, running)):
         invocation.print(line)
     await _loops(invocation)
+
+
+def _real(directory: Path) -> str:
+    """Return the line about the real node beside the cluster; empty if there is none."""
+    node = read_real_node(directory)
+    if node is None or not node.has_files:
+        return ""
+    state = f"its agent runs (process {node.pid})" if node.runs else "its agent does not run"
+    return f"\nThis machine is the node {node.name}; {state}."
 
 
 async def _components(invocation: Invocation, now: datetime) -> list[list[str]]:

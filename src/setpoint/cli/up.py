@@ -9,13 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, pace_of, simulation_of
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.node_options import NODE_FLAGS_OF_UP
+from setpoint.cli.real_node import Account, acting_as, read_real_node
 from setpoint.cli.running import (
     DATA_DIR,
     Running,
@@ -31,7 +36,12 @@ from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, print_line, ready, serve, server
 from setpoint.client.cluster_choice import data_directory
 
+if TYPE_CHECKING:
+    from setpoint.node.options import FleetOptions
+
 PROGRAM_NAME = "setpoint"
+SIMULATED = "simulate.setpoint.dev/node"
+"""The label and the taint of simulated nodes beside real ones."""
 
 
 def program_name(environment: Mapping[str, str], argv: Sequence[str], interpreter: str = sys.executable) -> str:
@@ -59,10 +69,13 @@ _SLOW_STEP = 5.0
 
 def start_detached(invocation: Invocation) -> int:
 
-    directory = directory_of(invocation)
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory, account = directory_of(invocation), None
+    if invocation.flags.real:
+        from setpoint.cli.up_real import prepare
+
+        account = prepare(invocation)[1]
     log = directory / "up.log"
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with _log_file(log, account) as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "setpoint", "up", *_flags(invocation)],
             stdin=subprocess.DEVNULL,
@@ -76,8 +89,21 @@ def start_detached(invocation: Invocation) -> int:
         process.terminate()
         raise
     took = time.monotonic() - STARTED
-    invocation.print(welcome(invocation, running.url, Path(running.kubeconfig), running.nodes, took))
+    real = f"This machine is the node {_real_name(directory)}: it runs containers." if account is not None else ""
+    invocation.print(welcome(invocation, running.url, Path(running.kubeconfig), running.nodes, took, real))
     return 0
+
+
+def _log_file(log: Path, account: Account | None) -> BinaryIO:
+    """Return the log file of a background process, in the data directory of its user."""
+    with acting_as(account) if account is not None else nullcontext():
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
+def _real_name(directory: Path) -> str:
+    node = read_real_node(directory)
+    return node.name if node is not None else ""
 
 
 def _wait_until_ready(invocation: Invocation, process: subprocess.Popen[bytes], directory: Path, log: Path) -> Running:
@@ -87,7 +113,7 @@ def _wait_until_ready(invocation: Invocation, process: subprocess.Popen[bytes], 
         running = find_running(directory)
         ended = process.poll() is not None
         relayed = _relay(invocation, log, relayed)
-        if running is not None and running.pid == process.pid:
+        if running is not None and _is_of(process, running, directory):
             return running
         if ended:
             raise Failed(_last_words(log) or f"the cluster ended with {process.returncode}; see {log}")
@@ -96,6 +122,12 @@ def _wait_until_ready(invocation: Invocation, process: subprocess.Popen[bytes], 
                 f"the cluster is not ready after {_LONGEST:.0f} s; process {process.pid} continues to start, see {log}"
             )
         time.sleep(_POLL_INTERVAL)
+
+
+def _is_of(process: subprocess.Popen[bytes], running: Running, directory: Path) -> bool:
+    """Return whether a background process runs the cluster: itself, or beside a real node."""
+    node = read_real_node(directory)
+    return running.pid == process.pid or (node is not None and node.pid == process.pid)
 
 
 def _flags(invocation: Invocation) -> list[str]:
@@ -130,12 +162,23 @@ def _last_words(log: Path) -> str:
 def run(invocation: Invocation) -> int | None:
     invocation.no_arguments()
     directory = directory_of(invocation)
-    if invocation.flags.join or has_joined(directory):
-        invocation.flags.set_default("nodes", 0)
+    flags = invocation.flags
+    if flags.join or has_joined(directory) or flags.real:
+        flags.set_default("nodes", 0)
+    if flags.taint_simulated and not (flags.real or flags.beside_node):
+        raise Failed("--taint-simulated needs --real")
+    # Nodes join with such tokens. Without a token, that is, a Secret, no one gets in by it.
+    flags.set_default("enable-bootstrap-token-auth", True)
     wanted = simulation_of(invocation)
     none_runs(directory)
-    if invocation.flags.detach:
+    if flags.detach:
         return start_detached(invocation)
+    if flags.real:
+        from setpoint.cli.up_real import run_real
+
+        return run_real(invocation, directory, pace_of(invocation))
+    if flags.beside_node:
+        wanted = _marked(wanted, taint=flags.taint_simulated)
     from setpoint.cluster.allinone import cluster
     from setpoint.cluster.apiserver import serve_until
     from setpoint.cluster.signals import stop_on_signals
@@ -151,11 +194,9 @@ def run(invocation: Invocation) -> int | None:
             api = running.apiserver
             _copy_kubeconfig(invocation, api.kubeconfig)
             with written_down(invocation, directory, running_now(invocation, running.apiserver, nodes, config.store)):
-                ready(
-                    invocation,
-                    welcome(invocation, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED),
-                    api.api.resources.count,
-                )
+                took = time.monotonic() - STARTED
+                text = welcome(invocation, api.url, api.kubeconfig, nodes, took) if not flags.beside_node else ""
+                ready(invocation, text, api.api.resources.count)
                 if invocation.io.out_is_terminal and not invocation.flags.quiet:
                     from setpoint.cli.up_log import print_events
 
@@ -170,6 +211,15 @@ def run(invocation: Invocation) -> int | None:
     finally:
         progress.clear()
     return None
+
+
+def _marked(fleet: FleetOptions, *, taint: bool) -> FleetOptions:
+    """Return a fleet whose nodes have a label that real nodes do not have, and with `taint` a taint too."""
+    template = fleet.template
+    taints = (
+        (*template.taints, {"key": SIMULATED, "value": "true", "effect": "NoSchedule"}) if taint else template.taints
+    )
+    return replace(fleet, template=replace(template, labels={SIMULATED: "true", **template.labels}, taints=taints))
 
 
 class _Progress:
@@ -211,8 +261,9 @@ def _copy_kubeconfig(invocation: Invocation, kubeconfig: Path) -> None:
         write_privately(Path(invocation.flags.kubeconfig), kubeconfig.read_bytes())
 
 
-def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
-    """Return the text that shows the cluster and the next commands to try."""
+def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took: float, real_node: str = "") -> str:
+    """Return the text that shows the cluster and the next commands to try. `real_node` is a sentence about the node
+    that this machine is; empty if it is none."""
     default_paths = directory_of(invocation).absolute() == data_directory(Path.cwd(), invocation.io.home)
     where = "" if default_paths else f" --data-dir {shlex.quote(invocation.flags.data_dir)}"
     chosen = invocation.io.environment.get("KUBECONFIG")
@@ -221,7 +272,8 @@ def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took
     setpoint = program_name(invocation.io.environment, sys.argv)
     detached = invocation.flags.detach
     lines = [
-        f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {url} after {took:.2f} s.",
+        f"A cluster with {_count(nodes, is_real=bool(real_node))} is ready at {url} after {took:.2f} s.",
+        *([real_node] if real_node else []),
         f"The kubeconfig is {shown}. Try{'' if detached else ', in another terminal'}:",
         "",
         *([] if default_paths and not chosen else [f"  {export}"]),
@@ -235,6 +287,11 @@ def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took
     if has_member(directory_of(invocation)):
         lines.append(f"`{setpoint} token create{where}` prints the command with which further machines join.")
     return "\n".join(lines)
+
+
+def _count(nodes: int, *, is_real: bool) -> str:
+    simulated = f"{nodes} {'simulated ' if is_real else ''}{'node' if nodes == 1 else 'nodes'}"
+    return simulated if not is_real else "one real node" + (f" and {simulated}" if nodes else "")
 
 
 def _how_to_stop(invocation: Invocation, setpoint: str, where: str) -> str:
@@ -251,7 +308,11 @@ COMMAND = Command(
     "Run a whole cluster: API server, controllers, scheduler and simulated nodes",
     run,
     (
-        number("nodes", default=3, least=0, most=50_000, help="Simulated nodes; with --join 0 by default."),
+        number("nodes", default=3, least=0, most=50_000, help="Simulated nodes; with --join and --real 0 by default."),
+        switch("real", help="Make this machine a real node, which runs containers; needs root (see `setpoint node`)."),
+        text("user", help="With --real: user as whom the server runs; by default the one who called sudo."),
+        switch("taint-simulated", help="With --real: keep Pods that do not tolerate it off simulated nodes."),
+        text("beside-node", help="Name of the real node that another process runs beside this server.", hidden=True),
         DATA_DIR._replace(help="Data directory of the cluster; a later `setpoint up` continues with it."),
         NAME,
         text("kubeconfig", help="Also write the administrator's kubeconfig to this file."),
@@ -263,6 +324,7 @@ COMMAND = Command(
         IMAGES,
         FLEET,
         *SERVER_FLAGS,
+        *NODE_FLAGS_OF_UP,
     ),
     connects=False,
     examples="""
@@ -275,6 +337,9 @@ COMMAND = Command(
 
     # Another one beside it, with a thousand nodes
     setpoint up --nodes 1000 --data-dir /tmp/big --port 7443
+
+    # A cluster whose node is this machine, and five simulated nodes beside it
+    sudo setpoint up --real --nodes 5
 
     # A control plane of several machines: the first, and the command for the others
     setpoint up --etcd embedded --detach

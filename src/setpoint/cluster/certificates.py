@@ -101,7 +101,19 @@ def issue_client_certificate(
     authority, authority_key = _load_authority(files)
     usage = [x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate, key = _issue(authority, authority_key, common_name, organizations, now, lifetime, usage)
-    return _pem(certificate), _key_pem(key)
+    return _pem(certificate), key_pem(key)
+
+
+def issue_serving_certificate(
+    files: CertificateFiles, common_name: str, organizations: Iterable[str], names: Iterable[str], now: datetime
+) -> tuple[bytes, bytes]:
+    """Return certificate and key, in PEM, of a server with these DNS names and addresses."""
+    from cryptography import x509  # slow to import: see the top of this file
+
+    authority, authority_key = _load_authority(files)
+    usage = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
+    certificate, key = _issue(authority, authority_key, common_name, organizations, now, LIFETIME, usage, names)
+    return _pem(certificate), key_pem(key)
 
 
 def server_context(files: CertificateFiles, client_ca: Path | None = None) -> ssl.SSLContext:
@@ -142,13 +154,13 @@ def _issue_serving(
         usable = False
     if not usable:
         authority, authority_key = _create_authority(now)
-        _write(files.ca_key, _key_pem(authority_key), 0o600)
+        _write(files.ca_key, key_pem(authority_key), 0o600)
         _write(files.ca, _pem(authority), 0o644)
     usage = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
     if for_clients:
         usage.append(x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
     certificate, key = _issue(authority, authority_key, common_name, (), now, LIFETIME, usage, names)
-    _write(files.key, _key_pem(key), 0o600)
+    _write(files.key, key_pem(key), 0o600)
     # The server sends the authority too: a machine that joins knows only its hash.
     _write(files.certificate, _pem(certificate) + _pem(authority), 0o644)
     metadata = {
@@ -210,7 +222,7 @@ def _issue(
         .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
     )
-    alternatives = [_general_name(name) for name in names]
+    alternatives = [general_name(name) for name in names]
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     return builder.sign(authority_key, hashes.SHA256()), key
@@ -232,7 +244,8 @@ def _usage(*, certificate_signing: bool) -> x509.KeyUsage:
     )
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def general_name(name: str) -> x509.GeneralName:
+    """Return a DNS name or an IP address as a subject alternative name."""
     from cryptography import x509
 
     try:
@@ -260,7 +273,8 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.PEM)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a private key in PEM, without encryption."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

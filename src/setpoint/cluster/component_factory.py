@@ -21,7 +21,7 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError
 from setpoint.meta.node_labels import TAINT_NOT_READY
-from setpoint.node.simulation_annotations import is_adopted
+from setpoint.meta.objects import Obj
 from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
 
 if TYPE_CHECKING:
@@ -213,13 +213,13 @@ class ComponentFactory:
                 task.cancel()
 
 
-async def wait_for_adoptable_node(client: Client, clock: Clock) -> None:
-    """Return when there is a Node that a user created to be simulated."""
+async def wait_for_node(client: Client, clock: Clock, matches: Callable[[Obj], bool]) -> None:
+    """Return when there is a Node that satisfies the predicate."""
     while True:
         try:
             async with client.watch(_NODES, resource_version="0") as watch:
                 async for kind, node in watch:
-                    if kind != "DELETED" and is_adopted(node):
+                    if kind != "DELETED" and matches(node):
                         return
         except (ApiError, Unreachable):
             await clock.sleep(_RETRY_INTERVAL)

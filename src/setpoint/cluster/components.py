@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from setpoint import __version__
+from setpoint.apiserver.api_resources import CacheReader
 from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
@@ -25,7 +26,7 @@ from setpoint.cluster.component import Component, ElectedComponent
 from setpoint.cluster.component_factory import (
     ComponentFactory,
     ElectionOptions,
-    wait_for_adoptable_node,
+    wait_for_node,
     wait_for_ready_nodes,
 )
 from setpoint.cluster.component_logs import ComponentLogs, control_plane_pods
@@ -41,6 +42,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import AlreadyExists
 from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
+from setpoint.node.simulation_annotations import is_adopted
 from setpoint.reconcile import Manager
 from setpoint.system import hostname
 from setpoint.wire.message import Handler
@@ -211,10 +213,12 @@ class Components:
         self._servers = [*dict.fromkeys((self._server, self._controllers_server))]
         self.clients = InProcessClients(self._server, clock)
         self._identity = options.identity or f"{hostname()}_{ids.uid()}"
-        self._usage: FleetUsage
+        self._usage: FleetUsage | None = None
+        """The source of metrics.k8s.io; None until it is served."""
         self._tasks = asyncio.TaskGroup()
         self._started = asyncio.Event()
-        self._adopting: asyncio.Task[None] | None = None
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+        """The tasks that wait for the first node of a kind, by name."""
         api.resources.metrics.sources.append(self._families)
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
@@ -263,23 +267,33 @@ class Components:
         if simulates:
             await self.start(self.fleet)
         else:
-            supervisor = self._options.supervisor
-            adopting = self._adopt() if supervisor is None else supervisor.run("node adoption", self._adopt)
-            self._adopting = self._tasks.create_task(adopting)
+            self._when_node_exists("node adoption", is_adopted, self._adopt)
+            self._when_node_exists("metrics of real nodes", _is_own_real_node, self._serve_metrics)
         self._started.set()
 
+    def _when_node_exists(
+        self, name: str, matches: Callable[[Obj], bool], then: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Do something when the first Node exists that satisfies the predicate."""
+
+        async def run() -> None:
+            await wait_for_node(self.clients.fleet(), self._clock, matches)
+            self._waiting.pop(name, None)
+            await then()
+
+        supervisor = self._options.supervisor
+        self._waiting[name] = self._tasks.create_task(run() if supervisor is None else supervisor.run(name, run))
+
     async def _adopt(self) -> None:
-        """Start the fleet of a cluster without simulated nodes as soon as a user creates a Node to be simulated."""
-        await wait_for_adoptable_node(self.clients.fleet(), self._clock)
-        self._adopting = None
+        """Start the fleet of a cluster without simulated nodes, because a user created a Node to be simulated."""
         await self._serve_metrics()
         await self.fleet.start(self._tasks, retry=True)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._adopting is not None:
-            self._adopting.cancel()
+        for task in self._waiting.values():
+            task.cancel()
         try:
             if kind is None:
                 for component in (self.fleet, self.scheduler, self.controllers):
@@ -292,11 +306,16 @@ class Components:
                     await server.__aexit__(None, None, None)
 
     async def _serve_metrics(self) -> None:
+        if self._usage is not None:
+            return
         # Imported here because a cluster without nodes need not load it.
         from setpoint.apiserver.metrics_api import serve_metrics
         from setpoint.cluster.in_process_nodes import FleetUsage
+        from setpoint.cluster.kubelet_usage import KubeletUsage
 
-        self._usage = FleetUsage(self._clock)
+        resources = self._api.resources
+        kubelets = KubeletUsage(self._api.parts.nodes, lambda: CacheReader(resources).list("", "nodes"), self._clock)
+        self._usage = FleetUsage(self._clock, kubelets)
         await serve_metrics(self._api.resources, self._usage)
 
     def _families(self) -> Iterable[Family]:
@@ -327,12 +346,20 @@ class Components:
         nodes, fleet = self._options.nodes, self._options.fleet
         if fleet is not None and fleet.stages:
             self._api.parts.own_identities.grant(STAGES, stage_rules(fleet.stages))
+        assert self._usage is not None, "metrics are served before the fleet starts"
         serving = connecting_nodes(self._api.parts.nodes, self._usage, self._clock, self._api.handle)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
         async with self._factory("fleet").fleet(fleet or nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:
                 await wait_for_ready_nodes(self.clients.fleet(), node_names(nodes))
             yield manager
+
+
+def _is_own_real_node(node: Obj) -> bool:
+    """Return whether a node of this project runs real containers; others may have a metrics server of their own."""
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    runtime = info.get("containerRuntimeVersion", "")
+    return "+setpoint-" in info.get("kubeletVersion", "") and not runtime.startswith("simulated:")
 
 
 def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Components:

@@ -41,7 +41,7 @@ async def create_join_token(
     client: Client, directory: Path, ttl: float, clock: Clock, random: Callable[[int], bytes]
 ) -> CreatedToken:
     """Create a token for the running cluster of this data directory. Raises ConfigError, ApiError."""
-    flags = await _server_flags(client)
+    flags = await server_flags(client)
     _check(flags)
     pki = Path(flags["cert-dir"]) if flags.get("cert-dir") else directory / "pki"
     bundle = Bundle(
@@ -63,7 +63,7 @@ async def create_join_token(
     return CreatedToken(token, needed)
 
 
-async def _server_flags(client: Client) -> dict[str, str]:
+async def server_flags(client: Client) -> dict[str, str]:
     """Return the flags with which the server was started, by name."""
     reply = await client.sender.request("GET", _FLAGZ, accept="text/plain")
     pairs = (line.partition("=") for line in reply.body.decode().splitlines())

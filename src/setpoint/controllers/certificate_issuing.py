@@ -21,7 +21,7 @@ from setpoint.meta.x509.pem import blocks
 
 _CLIENT = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
-_KUBELET_SERVING = "kubernetes.io/kubelet-serving"
+KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 
 _SIGNATURE, _ENCIPHERMENT, _CLIENT_AUTH, _SERVER_AUTH = (
     "digital signature",
@@ -107,7 +107,7 @@ def refusal(signer: str, request: ParsedRequest, usages: Collection[str]) -> str
     """Return why the signer rejects the request; empty means it accepts it."""
     if signer == KUBELET_CLIENT:
         return _kubelet_client(request, set(usages))
-    if signer == _KUBELET_SERVING:
+    if signer == KUBELET_SERVING:
         return _kubelet_serving(request, set(usages))
     if signer == _CLIENT:
         return _client(usages)

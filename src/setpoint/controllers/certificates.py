@@ -1,5 +1,7 @@
 """Approves certificate signing requests of nodes, signs approved requests, and deletes old ones.
 
+`kubelet_serving` says which requests for serving certificates are approved.
+
 The modules that parse certificates are imported with the first request, because loading them is slow.
 """
 
@@ -18,7 +20,7 @@ from setpoint.meta.conditions import conditions_of
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_time, parse_time
-from setpoint.reconcile import Controller, Informer, Manager, RateLimitingQueue, key_of
+from setpoint.reconcile import Controller, Informer, Manager, RateLimitingQueue, Result, key_of
 from setpoint.reconcile.manager import ControllerGroup, Runnable
 from setpoint.reconcile.workqueue import Bucket, ExponentialBackoff
 
@@ -31,6 +33,8 @@ ACCOUNT = "certificate-controller"
 _WORKERS = 5
 _INITIAL_BACKOFF = 0.2
 _SERIALS = 1 << 127
+_MIN_SERVING_RETRY, _MAX_SERVING_RETRY = 1.0, 300.0
+"""Seconds until a request for a serving certificate is considered again; in between as long as it has waited."""
 _SIGNERS = frozenset(
     f"kubernetes.io/{name}"
     for name in ("kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown")
@@ -83,27 +87,54 @@ def _request_controller(name: str, manager: Manager, reconcile: Any) -> Controll
 
 
 def approving_controller(manager: Manager, _: ControllerOptions) -> Controller:
-    approver = Approver(manager.client_for(ACCOUNT), manager.informer(REQUESTS))
+    approver = Approver(manager.client_for(ACCOUNT), manager.informer(REQUESTS), manager.clock)
     return _request_controller("csrapproving", manager, approver.reconcile)
 
 
 class Approver:
-    """Approves the client certificate requests of nodes automatically."""
+    """Approves the requests of nodes for client and serving certificates automatically."""
 
-    def __init__(self, client: Client, requests: Informer[Obj]) -> None:
+    def __init__(self, client: Client, requests: Informer[Obj], clock: Clock) -> None:
         self._client = client
         self._requests = requests
+        self._clock = clock
 
-    async def reconcile(self, name: str) -> None:
+    async def reconcile(self, name: str) -> Result | None:
         csr = self._requests.get(name)
         if csr is None or is_issued(csr) or _is_decided(csr):
-            return
+            return None
         # Imported here: parsing certificates is slow to load, and most clusters never see a request.
+        from setpoint.controllers.certificate_issuing import KUBELET_CLIENT, KUBELET_SERVING
+
+        if csr["spec"]["signerName"] == KUBELET_SERVING:
+            return await self._reconcile_serving(csr)
+        if csr["spec"]["signerName"] == KUBELET_CLIENT:
+            await self._reconcile_client(name, csr)
+        return None
+
+    async def _reconcile_serving(self, csr: Obj) -> Result | None:
+        from setpoint.controllers.certificate_issuing import KUBELET_SERVING, parsed, refusal
+        from setpoint.controllers.kubelet_serving import SELF_NODE_SERVER, requested_by, serving_problem
+
+        spec, request = csr["spec"], parsed(csr)
+        node = requested_by(spec, request)
+        if refusal(KUBELET_SERVING, request, spec.get("usages") or ()) or not node:
+            return None
+        if not await self._may(spec, SELF_NODE_SERVER):
+            return None
+        problem = await serving_problem(self._client, node, request)
+        if not problem:
+            await self._approve(csr, "Auto approving kubelet serving certificate after SubjectAccessReview.")
+            return None
+        # The node may report its addresses later.
+        age = (self._clock.now() - parse_time(csr["metadata"]["creationTimestamp"])).total_seconds()
+        log.info("certificate request %s is not approved: %s", csr["metadata"]["name"], problem)
+        return Result(requeue_after=min(max(age, _MIN_SERVING_RETRY), _MAX_SERVING_RETRY))
+
+    async def _reconcile_client(self, name: str, csr: Obj) -> None:
         from setpoint.controllers.certificate_issuing import KUBELET_CLIENT, parsed, refusal
 
         spec = csr["spec"]
-        if spec["signerName"] != KUBELET_CLIENT:
-            return
         parsed_request = parsed(csr)
         if refusal(KUBELET_CLIENT, parsed_request, spec.get("usages") or ()):
             return
