@@ -21,8 +21,9 @@ types: $(VENV)/.dev
 
 # In the order of the folders: those with the long files come first, so that nobody works alone at the end.
 tests: $(VENV)/.dev
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone and not real"
 	$(BIN)/pytest -m alone tests/robustness
+	$(BIN)/pytest -m real tests/real
 
 robustness: $(VENV)/.dev ## faults in a control plane of three machines; options: make robustness ARGS="--faults 300"
 	$(BIN)/python -m tests.robustness $(ARGS)
