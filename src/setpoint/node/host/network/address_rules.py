@@ -1,0 +1,164 @@
+"""Packet rules for the addresses of Pods: masquerading of traffic that leaves the cluster, and protection of the node.
+
+Packets from a Pod must have an address of that Pod. The kernel has a route to each address of a Pod through the Pod's
+interface, and a packet is dropped if the route back to its source is not through the interface by which it came: so the
+check needs no list of Pods, and applies from a Pod's first packet on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+from typing import TYPE_CHECKING, Final
+
+from setpoint.client.resources import builtin
+from setpoint.node.host.network.nft import NftError
+from setpoint.node.host.network.nft_state import NftChain, NftState, SectionTable, StateSection
+from setpoint.node.host.network.route_plan import (
+    DEFAULT_DEVICE,
+    NodeAddresses,
+    RoutePlan,
+    Tunnel,
+    node_addresses,
+    valid_addresses,
+    valid_networks,
+)
+from setpoint.reconcile import Informer, Manager
+
+if TYPE_CHECKING:
+    from setpoint.kinds.typed import Node
+
+log = logging.getLogger("setpoint.node.network")
+
+_NODES = builtin("nodes")
+POD_INTERFACES: Final = "veth*"
+"""The names of the interfaces that the CNI plugin `ptp` creates on the node."""
+_KEYWORDS: Final = {4: "ip", 6: "ip6"}
+
+
+def spoofing_chain(
+    own: NodeAddresses,
+    others: Iterable[NodeAddresses] = (),
+    tunnel: Tunnel | None = None,
+    *,
+    device: str = DEFAULT_DEVICE,
+    interfaces: str = POD_INTERFACES,
+) -> NftChain:
+    """Return the chain that drops packets with false addresses. It precedes connection tracking and Services. `tunnel`
+    is the VXLAN device with the name `device`; None if there is none."""
+    rules = [
+        f'iifname "{interfaces}" fib saddr . iif oif missing drop',
+        # Loopback addresses are of no other machine and of no Pod, even if the kernel is set to route them.
+        'iifname != "lo" ip daddr 127.0.0.0/8 drop',
+        'iifname != "lo" ip saddr 127.0.0.0/8 drop',
+    ]
+    for version, keyword in _KEYWORDS.items():
+        pods = [network for network in valid_networks(own.pod_cidrs) if network.version == version]
+        if pods:
+            rules.append(f'iifname != "lo" iifname != "{interfaces}" {keyword} saddr {{ {_networks(pods)} }} drop')
+    if tunnel is not None:
+        # VXLAN has no authentication: at least, the packets come from nodes, and have the addresses of their Pods.
+        version = 6 if ":" in tunnel.local else 4
+        nodes = [each for node in (own, *others) for each in valid_addresses(node.addresses) if each.version == version]
+        keyword, peers = _KEYWORDS[version], _networks(ip_network(each) for each in nodes)
+        rules += [
+            f"fib daddr type local udp dport {tunnel.port} {keyword} saddr != {{ {peers} }} drop",
+            f'iifname "{device}" fib saddr . iif oif missing drop',
+        ]
+    return NftChain(tuple(rules), "type filter hook prerouting priority raw; policy accept")
+
+
+def masquerade_chain(own: NodeAddresses, others: Iterable[NodeAddresses]) -> NftChain:
+    """Return the chain that gives packets of the node's Pods the address of the node if they leave the cluster."""
+    nodes = [own, *others]
+    inside = [network for node in nodes for network in valid_networks(node.pod_cidrs)]
+    inside += [ip_network(address) for node in nodes for address in valid_addresses(node.addresses)]
+    rules = []
+    for version, keyword in _KEYWORDS.items():
+        sources = [network for network in valid_networks(own.pod_cidrs) if network.version == version]
+        if sources:
+            targets = [network for network in inside if network.version == version]
+            rules.append(
+                f"{keyword} saddr {{ {_networks(sources)} }} {keyword} daddr != {{ {_networks(targets)} }} "
+                "masquerade fully-random"
+            )
+    return NftChain(tuple(rules), "type nat hook postrouting priority srcnat; policy accept")
+
+
+def _networks(networks: Iterable[IPv4Network | IPv6Network]) -> str:
+    # Elements of a set must not overlap. Networks of one family are given.
+    return ", ".join(str(each) for each in collapse_addresses(networks))  # type: ignore[type-var]
+
+
+class AddressRules:
+    """Keeps the rules for the addresses of Pods, which change with the Nodes of the cluster."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        node: str,
+        table: SectionTable,
+        *,
+        interfaces: str = POD_INTERFACES,
+        device: str = DEFAULT_DEVICE,
+        masquerade: bool = True,
+    ) -> None:
+        """Create the rules of the node with this name. `interfaces` is the pattern for the interfaces of Pods, `device`
+        the name of the VXLAN device; `masquerade` is False if the network routes addresses of Pods itself."""
+        self._node = node
+        self._table = table
+        self._interfaces = interfaces
+        self._device = device
+        self._tunnel: Tunnel | None = None
+        self._masquerade = masquerade
+        self._nodes: Informer[Node] = manager.informer(_NODES)
+        self._addresses: dict[str, NodeAddresses] = {}
+        self._changed = asyncio.Event()
+        self._section = StateSection(table.reference, self._desired)
+        table.add_section(self._section)
+        self._nodes.add_handler(self._node_changed)
+
+    async def run(self) -> None:
+        """Keep the rules until cancelled."""
+        await self._nodes.synced.wait()
+        while True:
+            self._changed.clear()
+            try:
+                await self._table.update(self._section)
+            except NftError as error:
+                log.error("cannot change the rules for the addresses of Pods: %s", error)
+            await self._changed.wait()
+
+    def tunnel_planned(self, plan: RoutePlan) -> None:
+        """Protect the VXLAN device of a plan; this is a callback for `NodeRoutes.on_plan`."""
+        if plan.state.tunnel != self._tunnel:
+            self._tunnel = plan.state.tunnel
+            self._changed.set()
+
+    def _desired(self) -> NftState | None:
+        own = self._addresses.get(self._node)
+        if own is None:
+            return None
+        others = [each for name, each in sorted(self._addresses.items()) if name != self._node]
+        spoofing = spoofing_chain(own, others, self._tunnel, device=self._device, interfaces=self._interfaces)
+        chains = {"address-spoofing": spoofing}
+        if self._masquerade:
+            chains["address-masquerade"] = masquerade_chain(own, others)
+        return NftState(chains=chains)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        node = new or old
+        assert node is not None
+        name = node["metadata"]["name"]
+        found = node_addresses(new) if new is not None else None
+        if found == self._addresses.get(name):
+            return
+        if found is None:
+            # The own rules stay: the Pods of this node run until the agent leaves.
+            if name != self._node:
+                del self._addresses[name]
+        else:
+            self._addresses[name] = found
+        self._changed.set()
