@@ -1,24 +1,18 @@
-"""Static Pods of a node, and the mirror Pods by which the API shows them.
-
-The API does not change what runs: a deleted mirror Pod is created again, and one that differs is replaced. The control
-plane's components are static Pods, and the logs of these Pods are the components' real logs."""
+"""The static Pods of a simulated node: the control plane's components, whose logs are the components' real logs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.client import Client
-from setpoint.client.resources import builtin
-from setpoint.kinds.core.podspec.annotations import MIRROR
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
-from setpoint.meta.objects import ObjView
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_micro, format_time
+from setpoint.node.mirror_pods import CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE, MirrorPods
 from setpoint.node.pod_status import differs
 from setpoint.node.runtime.interface import ContainerLog
 from setpoint.reconcile import Controller, Informer, key_of
@@ -26,9 +20,7 @@ from setpoint.reconcile import Controller, Informer, key_of
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
 
-_PODS, _NODES = builtin("pods"), builtin("nodes")
 _NAMESPACE = "kube-system"
-_HASH, _SEEN, _SOURCE = (f"kubernetes.io/config.{name}" for name in ("hash", "seen", "source"))
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
@@ -53,10 +45,6 @@ class StaticPod(NamedTuple):
         return f"setpoint://{sha256(self.hash.encode()).hexdigest()}"
 
 
-def is_mirror(pod: Pod) -> bool:
-    return MIRROR in (pod["metadata"].get("annotations") or ())
-
-
 class StaticPods:
     """The static Pods of one node."""
 
@@ -73,19 +61,16 @@ class StaticPods:
         self._address = address
         self._statics = {f"{_NAMESPACE}/{each.component}-{node}": each for each in statics}
         self._pods = pods
-        self._client = client_for(node)
-        self._clock = clock
-        self.controller = Controller("static-pods", self.sync, clock)
+        self._mirrors = MirrorPods(node, self, pods, client_for(node), clock)
+
+    @property
+    def controller(self) -> Controller:
+        return self._mirrors.controller
 
     def watch(self) -> None:
-        self._pods.add_handler(self._changed)
+        self._mirrors.watch()
         for key in self._statics:
             self.controller.enqueue(key)
-
-    def _changed(self, old: Pod | None, new: Pod | None) -> None:
-        pod = new or old or {}
-        if pod["spec"].get("nodeName") == self._node and is_mirror(pod):
-            self.controller.enqueue(key_of(pod))
 
     def set(self, statics: Sequence[StaticPod]) -> None:
         """Run these static Pods from now on, and no others."""
@@ -109,61 +94,31 @@ class StaticPods:
         static = self._statics.get(key_of(pod))
         return static.log if static is not None and static.container_id == container_id else None
 
-    # -- reconcile -----------------------------------------------------------------------------------------------------
+    # -- for the mirror Pods -------------------------------------------------------------------------------------------
 
-    async def sync(self, key: str) -> None:
-        static, mirror = self._statics.get(key), self._pods.get(key)
-        if mirror is not None and not is_mirror(mirror):
-            return  # a Pod of the same name that is not a mirror Pod
-        if mirror is not None and (static is None or not self._matches(mirror, static)):
-            meta = mirror["metadata"]
-            with suppress(NotFound, Conflict):
-                await self._client.delete(_PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
-        elif static is not None and mirror is None:
-            await self._create(key.partition("/")[2], static)
-        elif static is not None and mirror is not None:
-            await self._report(mirror, static)
+    def static_pod(self, key: str) -> ObjView | None:
+        static = self._statics.get(key)
+        return _static_pod(key.partition("/")[2], static, self._node) if static is not None else None
 
-    @staticmethod
-    def _matches(mirror: Pod, static: StaticPod) -> bool:
-        meta = mirror["metadata"]
-        return "deletionTimestamp" not in meta and meta["annotations"].get(MIRROR) == static.hash
-
-    async def _create(self, name: str, static: StaticPod) -> None:
-        node = await self._client.get(_NODES, self._node)
-        with suppress(AlreadyExists):
-            await self._client.create(_mirror_pod(name, static, node))
-
-    async def _report(self, mirror: Pod, static: StaticPod) -> None:
-        meta = mirror["metadata"]
-        status = _status(mirror, static, self._address)
-        if differs(mirror.get("status") or {}, status):
-            change = {"metadata": {"uid": meta["uid"]}, "status": status}
-            with suppress(NotFound, Conflict):
-                await self._client.patch(
-                    _PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status"
-                )
+    def status_patch(self, key: str, mirror: Pod) -> Obj:
+        status = _status(mirror, self._statics[key], self._address)
+        return status if differs(mirror.get("status") or {}, status) else {}
 
 
-def _mirror_pod(name: str, static: StaticPod, node: ObjView) -> dict[str, Any]:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+def _static_pod(name: str, static: StaticPod, node: str) -> Obj:
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": _NAMESPACE,
             "labels": {"component": static.component, "tier": "control-plane"},
             "annotations": {
-                _HASH: static.hash,
-                MIRROR: static.hash,
-                _SEEN: format_micro(static.started_at),
-                _SOURCE: "file",
+                CONFIG_HASH: static.hash,
+                CONFIG_SEEN: format_micro(static.started_at),
+                CONFIG_SOURCE: "file",
             },
-            "ownerReferences": [{**owner, "controller": True}],
         },
         "spec": {
-            "nodeName": owner["name"],
+            "nodeName": node,
             "hostNetwork": True,
             "priorityClassName": "system-node-critical",
             "priority": 2_000_001_000,
