@@ -29,6 +29,7 @@ def cri() -> Iterator[FakeCri]:
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("setpoint.node.host.cri_runtime._FIRST_PAUSE", 0.01)
     monkeypatch.setattr("setpoint.node.host.container_manager._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("setpoint.node.host.container_manager._START_PAUSES", (0.01, 0.01))
     monkeypatch.setattr("setpoint.node.cri.client.CONNECT_WAIT", 0.2)
 
 
@@ -320,6 +321,33 @@ async def test_failures_have_the_texts_of_the_kubelet(cri: FakeCri, harness: Hos
     assert await harness.wait(harness.runtime.stop_pod(uid_of(pod))) == ""
 
 
+async def test_an_interrupted_start_is_not_a_run(cri: FakeCri, tmp_path: Path) -> None:
+    """The runtime gives a start up if the agent ends. The container cannot be removed while it does so."""
+    pod = make_pod(shell("sleep"))
+    async with host_runtime(cri.endpoint, tmp_path) as harness:
+        cri.start_errors["main"] = "failed to create shim task: context canceled: unknown"
+        record = await start_pod(harness, pod)
+        assert record.reason == START_ERROR
+    del cri.start_errors["main"]
+    cri.fail("RemoveContainer", "container is in starting state, can't be removed", times=2)
+    async with host_runtime(cri.endpoint, tmp_path) as harness:
+        assert harness.runtime.records(uid_of(pod)).current == {}
+        started = await start(harness, pod)
+        assert started.record is not None and started.record.running and started.record.attempt == 0
+    assert len(cri.containers) == 1
+
+
+async def test_a_failed_start_that_was_reported_is_a_run(cri: FakeCri, tmp_path: Path) -> None:
+    pod = make_pod(shell("sleep"))
+    async with host_runtime(cri.endpoint, tmp_path) as harness:
+        cri.start_errors["main"] = 'exec: "/none": no such file'
+        record = await start_pod(harness, pod)
+    async with host_runtime(cri.endpoint, tmp_path) as harness:
+        config, reported = harness.config(pod), {"containerID": record.id}
+        restored = harness.runtime.restore_container(uid_of(pod), config, reported, harness.now)
+        assert restored is not None and restored.reason == START_ERROR
+
+
 async def test_only_the_last_two_runs_are_kept(cri: FakeCri, harness: HostHarness) -> None:
     pod = make_pod(shell("sleep"))
     cri.exits["main"] = 1
@@ -534,3 +562,26 @@ async def test_a_lookup_that_fails_has_the_error_of_the_runtime(cri: FakeCri, ha
     found = await harness.wait(harness.runtime.find_image("busybox:1", pod, harness.node))
     assert found.image is not None
     assert found.image.name == "docker.io/library/busybox:1" and "@sha256:" in found.image.id
+
+
+async def test_nothing_is_kept_of_removed_pods(cri: FakeCri, harness: HostHarness) -> None:
+    runtime = harness.runtime
+    for number in range(20):
+        pod = make_pod(shell("sleep"), name=f"pod-{number}")
+        await harness.wait(runtime.mount_volumes(pod, harness.provider))
+        record = await start_pod(harness, pod)
+        runtime.stop_container(uid_of(pod), "main", harness.now, 1.0)
+        await harness.until(lambda record=record: not record.running)  # type: ignore[misc]
+        if number % 2:
+            assert await harness.wait(runtime.stop_pod(uid_of(pod))) == ""
+        runtime.remove_pod(uid_of(pod))
+        runtime.remove_pod(uid_of(pod))
+    await harness.poll(lambda: not runtime._removing)
+    state, executor = runtime.state, runtime._executor
+    tables = (runtime._pods, runtime._mounted, runtime._refreshing, state._pods, state._uids, state._removed)
+    assert [len(table) for table in tables] == [0] * len(tables)
+    assert executor.busy_pods == 0 and not runtime.images._pulls and not runtime._containers._deadlines
+    assert cri.sandboxes == {} and cri.containers == {}
+    await harness.poll(lambda: not runtime.observer._hints and len(executor._tasks) == 0)
+    directories = harness.settings.directories
+    assert [*directories.pods.iterdir()] == [*directories.logs.iterdir()] == []

@@ -18,6 +18,7 @@ from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.cri_runtime import CriRuntime
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.pod_config import PodConfigSettings
+from setpoint.node.host.sandbox_manager import RuntimeHandler
 from setpoint.node.node_state import POD_NETWORK, AddressPool, NodeState
 from setpoint.node.pod_status import PodState
 from setpoint.node.runtime.files import Mount
@@ -213,7 +214,12 @@ class HostHarness:
 
 @asynccontextmanager
 async def host_runtime(
-    endpoint: str, directory: Path, *, client: CriClient | None = None, cgroup_root: str = "/setpoint-test"
+    endpoint: str,
+    directory: Path,
+    *,
+    client: CriClient | None = None,
+    cgroup_root: str = "/setpoint-test",
+    runtime_handler: RuntimeHandler = lambda pod: "",
 ) -> AsyncIterator[HostHarness]:
     """Run a CriRuntime on a container runtime."""
     clock = SystemClock()
@@ -230,6 +236,7 @@ async def host_runtime(
         clock,
         cores=2,
         resolv_conf=directory / "resolv.conf",
+        runtime_handler=runtime_handler,
     )
     harness = HostHarness(runtime, client, settings)
     running = asyncio.get_running_loop().create_task(runtime.run())

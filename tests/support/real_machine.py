@@ -35,7 +35,7 @@ _END_TIMEOUT = 20.0
 _counter = itertools.count(1)
 
 ADDRESS = "172.31.0.11"
-"""The address of every machine. Pods reach it; other machines do not, since no network connects them."""
+"""The address of a machine. Pods reach it; other machines do so once a network connects them, see `Lab.connect`."""
 
 
 class RealMachine:
@@ -45,13 +45,16 @@ class RealMachine:
         """Everything that programs of this machine write is below it. It is short: names of sockets are limited."""
         self.namespace = self.directory / "netns"
         self.cgroup_root = f"/{name}"
+        self.node_cgroup_root = f"/{name}-node"
+        """The cgroup that belongs to the node agent alone, which may remove it."""
         self.address = ADDRESS
         self.logs: list[Path] = []
         """Files with the output of programs, which are shown with the tests that fail."""
 
     @classmethod
-    def create(cls) -> Self:
+    def create(cls, address: str = ADDRESS) -> Self:
         machine = cls(f"{_PREFIX}-{os.getpid()}-{_start_of(os.getpid())}-{next(_counter)}")
+        machine.address = address
         machine.directory.mkdir(mode=0o755)
         try:
             machine._create()
@@ -70,9 +73,12 @@ class RealMachine:
         # The peer is in the same namespace and has no address: what leaves by the default route is lost.
         self.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "uplink")
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
+        for link in ("eth0", "uplink"):
+            # Addresses of IPv6 would appear some time later.
+            self.run("ip", "link", "set", link, "addrgenmode", "none")
         for link in ("lo", "eth0", "uplink"):
             self.run("ip", "link", "set", link, "up")
-        self.run("ip", "route", "add", "default", "via", "172.31.0.1", "dev", "eth0")
+        self.run("ip", "route", "add", "default", "via", self.router, "dev", "eth0")
         # An address that does not answer is unreachable after 0.2 seconds, not after 3.
         neighbours = "/proc/sys/net/ipv4/neigh/eth0"
         settings = {
@@ -81,6 +87,11 @@ class RealMachine:
             "/proc/sys/net/ipv4/ip_forward": 1,
         }
         self.run("sh", "-c", "; ".join(f"echo {value} > {path}" for path, value in settings.items()))
+
+    @property
+    def router(self) -> str:
+        """The address of the default route."""
+        return f"{self.address.rpartition('.')[0]}.1"
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -166,7 +177,7 @@ class RealMachine:
                 if (
                     mark in (entry / "environ").read_bytes()
                     or directory in (entry / "cmdline").read_bytes()
-                    or f":{self.cgroup_root}/" in (entry / "cgroup").read_text()
+                    or any(f":{root}/" in (entry / "cgroup").read_text() for root in self._cgroup_roots)
                     or (namespace is not None and _inode(entry / "ns" / "net") == namespace)
                 ):
                     found.append(int(entry.name))
@@ -184,9 +195,13 @@ class RealMachine:
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             fields, _, kind = line.partition(" - ")
             if kind.startswith("cgroup"):
-                root = Path(fields.split()[4] + self.cgroup_root)
-                found += [Path(path) for path, _, _ in os.walk(root, topdown=False)]
+                for root in self._cgroup_roots:
+                    found += [Path(path) for path, _, _ in os.walk(fields.split()[4] + root, topdown=False)]
         return found
+
+    @property
+    def _cgroup_roots(self) -> tuple[str, str]:
+        return self.cgroup_root, self.node_cgroup_root
 
     def _shim_sockets(self) -> Iterator[Path]:
         """Yield the sockets of containerd's shims, which are outside of its directories."""

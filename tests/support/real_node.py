@@ -35,7 +35,7 @@ from real_registry import registry as run_registry
 
 PACKAGES = "containerd runc containernetworking-plugins docker-registry busybox-static nftables iproute2 conntrack"
 _PROGRAMS = ("containerd", "ctr", "runc", "docker-registry", "nft", "ip", "conntrack", "nsenter", "unshare")
-_CNI = ("ptp", "host-local", "loopback", "portmap")
+_CNI = ("ptp", "host-local", "loopback")
 
 
 def requirements() -> None:

@@ -17,10 +17,14 @@ class RuntimeAnswers:
         self.answers: dict[str, Mapping[str, Any] | None] = dict(answers)
         """The fields of the response by method."""
         self.calls: list[tuple[str, Any]] = []
+        self.errors: list[CriError] = []
+        """The errors of the next calls, before the answers."""
 
     async def call(self, method: str, request: Any, *, timeout: float) -> Any:
         METHODS[method].request(**request)
         self.calls.append((method, request))
+        if self.errors:
+            raise self.errors.pop(0)
         answer = self.answers.get(method)
         if answer is None:
             raise CriError(Code.UNAVAILABLE, "connection refused")

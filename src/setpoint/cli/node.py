@@ -25,7 +25,7 @@ _UNIT = """\
 [Unit]
 Description=Setpoint node agent
 Wants=network-online.target
-After=network-online.target
+After=network-online.target systemd-logind.service
 
 [Service]
 ExecStart={command}

@@ -41,7 +41,7 @@ NODE_FLAGS: tuple[Flag, ...] = (
         number("pod-max-pids", default=-1, help="Maximum number of processes of a Pod; -1 is no limit."),
         texts("kube-reserved", help="Resources that Pods do not get: cpu=100m,memory=256Mi."),
         texts("system-reserved", help="The same for the processes of the system."),
-        text("pod-manifest-path", help="Directory of static Pods."),
+        text("pod-manifest-path", help="Directory of the manifests of static Pods, or one such file."),
         duration("shutdown-grace-period", help="How long a shutdown of the machine waits for Pods to end."),
         duration("shutdown-grace-period-critical-pods", help="The part of it that is left for critical Pods."),
     ),
@@ -64,6 +64,11 @@ NODE_FLAGS: tuple[Flag, ...] = (
         texts("cluster-dns", default=("10.96.0.10",), help="Addresses of the DNS servers in Pods."),
         text("cluster-domain", default="cluster.local", help="Domain of the names of Services."),
         text("pod-cidr", help="Addresses of Pods; by default those that the cluster assigns to the node."),
+        text(
+            "route-mode",
+            default="auto",
+            help="Way to the Pods of other nodes: auto, host-gw (routes) or vxlan.",
+        ),
         text("cni-conf-dir", help="Directory of an existing CNI configuration; by default one is made."),
         text("cni-bin-dir", help="Directory of the CNI plugins; by default the usual ones."),
         text("kubelet-address", default="0.0.0.0", help="Address that the kubelet API listens on.", alias=("address",)),
@@ -129,6 +134,11 @@ def _as_is(value: Any, _: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _path(value: str, _: str) -> str:
+    """Return an absolute path: the agent may run in another directory."""
+    return str(Path(value).absolute()) if value else ""
+
+
 def _pairs(entries: list[str], flag: str, separator: str = "=") -> Mapping[str, str]:
     found: dict[str, str] = {}
     for entry in entries:
@@ -160,6 +170,7 @@ def _taints(entries: list[str], flag: str) -> tuple[Mapping[str, str], ...]:
 
 _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "node-labels": _labels,
+    "pod-manifest-path": _path,
     "register-with-taints": _taints,
     "kube-reserved": _pairs,
     "system-reserved": _pairs,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
-from setpoint.cli.flags import number, switch, text
+from setpoint.cli.flags import about, duration, number, switch, text
 from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, pace_of, simulation_of
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.node_options import NODE_FLAGS_OF_UP
@@ -186,10 +186,12 @@ def run(invocation: Invocation) -> int | None:
     nodes = wanted.nodes
     config = server_config(invocation.flags, directory)
     progress = _Progress(invocation)
+    # Real nodes renew their Leases every ten seconds, whatever the pace of simulated nodes is.
+    grace = flags.node_monitor_grace_period if flags.beside_node or flags.given(_GRACE.name) else None
 
     async def main() -> None:
         stop = stop_on_signals()
-        async with cluster(config, nodes=wanted, step=progress.step) as running:
+        async with cluster(config, nodes=wanted, step=progress.step, node_monitor_grace_period=grace) as running:
             progress.clear()
             api = running.apiserver
             _copy_kubeconfig(invocation, api.kubeconfig)
@@ -304,6 +306,9 @@ def _how_to_stop(invocation: Invocation, setpoint: str, where: str) -> str:
     return f"`{setpoint} down{where}` stops it{again}"
 
 
+_GRACE = duration(
+    "node-monitor-grace-period", default=50.0, help="How long a node may be silent until it is not ready."
+)
 COMMAND = Command(
     "Run a whole cluster: API server, controllers, scheduler and simulated nodes",
     run,
@@ -324,6 +329,7 @@ COMMAND = Command(
         IMAGES,
         FLEET,
         *SERVER_FLAGS,
+        *about("Controllers", _GRACE),
         *NODE_FLAGS_OF_UP,
     ),
     connects=False,

@@ -82,11 +82,13 @@ async def cluster(
     nodes: int | FleetOptions,
     store: Store | None = None,
     step: Callable[[str], None] = lambda _: None,
+    node_monitor_grace_period: float | None = None,
 ) -> AsyncIterator[RunningCluster]:
     """Run a cluster, with its nodes ready when the block begins. At its end the components stop first, then the server,
-    then the store. `step` is called with what is started next. Raises ConfigError."""
+    then the store. `step` is called with what is started next. `node_monitor_grace_period` is how many seconds a node
+    may be silent; None is what fits the pace of the simulated nodes. Raises ConfigError."""
     with component_logs(SystemClock()) as logs:
-        async with _cluster(config, nodes, store, logs, step) as running:
+        async with _cluster(config, nodes, store, logs, step, node_monitor_grace_period) as running:
             yield running
 
 
@@ -97,6 +99,7 @@ async def _cluster(
     store: Store | None,
     logs: ComponentLogs,
     step: Callable[[str], None],
+    grace: float | None,
 ) -> AsyncIterator[RunningCluster]:
     fleet = None if isinstance(nodes_or_fleet, int) else nodes_or_fleet
     nodes = nodes_or_fleet if isinstance(nodes_or_fleet, int) else nodes_or_fleet.nodes
@@ -111,6 +114,8 @@ async def _cluster(
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
         controllers = replace(controllers, service_account_private_key=signing_key(config).pem)
         controllers = faster_controllers(controllers, speed)
+        if grace is not None:
+            controllers = replace(controllers, node_monitor_grace_period=grace)
         identity = _identity(config, api.resources.ids)
         options = ComponentOptions(
             nodes=nodes,

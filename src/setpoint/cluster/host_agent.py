@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -10,6 +11,7 @@ from setpoint.apiserver.version import VERSION
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.kubelet_server import NodeServing, serving_node
 from setpoint.cluster.node_agent import Agent, NodeServices
+from setpoint.meta.quantity import parse
 from setpoint.node.cri.client import CriClient
 from setpoint.node.host.agent import HostAgent, HostServices
 from setpoint.node.host.cgroups import DEFAULT_CGROUP_ROOT, CgroupManager
@@ -69,6 +71,7 @@ async def host_agent(services: NodeServices) -> AsyncIterator[Agent]:
                 pool,
                 clock,
                 services.ids,
+                os.urandom,
                 VERSION["gitVersion"],
             )
         )
@@ -76,10 +79,10 @@ async def host_agent(services: NodeServices) -> AsyncIterator[Agent]:
         stack.callback(host.close)
         serving = NodeServing(config.address, config.port, health_port=config.healthz_port)
         served = await stack.enter_async_context(
-            serving_node(host, services.serving.context, services.access, clock, serving)
+            serving_node(host, services.serving.context, services.access, clock, serving, agent.health)
         )
         agent.endpoint = (services.addresses[0], served.api[1])
-        rotation = host.log_rotation()
+        rotation = host.log_rotation(parse(config.container_log_max_size).value(), config.container_log_max_files)
         await stack.enter_async_context(
             child_tasks(
                 supervisor.run("node", agent.run),
@@ -97,6 +100,7 @@ async def _start_containerd(services: NodeServices, facts: MachineFacts) -> Cont
         (config.cni_bin_dir,) if config.cni_bin_dir else DEFAULT_CNI_DIRECTORIES,
         parse_mirrors(config.registry_mirrors),
         await pool.run(can_lower_oom_scores),
+        cni_conf_dir=config.cni_conf_dir or str(config.directories.cni),
     )
 
     async def ping() -> None:

@@ -28,6 +28,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import format_time
 from setpoint.node.host.blocking import BlockingPool
+from setpoint.node.host.logind import CONFIGURATION
 from setpoint.node.host.node_config import NodeConfig
 
 _PODS, _NODES = builtin("pods"), builtin("nodes")
@@ -80,8 +81,10 @@ class Leaving:
                 with self._lock():
                     await self._remove_sandboxes()
                     await self._stop_runtime()
+                    await self._remove_network(pool)
                     await self._remove_cgroups(pool)
                     await pool.run(self._unmount)
+                    await pool.run(self._remove_logind_configuration)
                     if client is not None:
                         await self._forget_node(client)
                     if not self.problems:
@@ -257,6 +260,18 @@ class Leaving:
 
     # -- the machine ---------------------------------------------------------------------------------------------------
 
+    async def _remove_network(self, pool: BlockingPool) -> None:
+        """Remove packet rules and routes, unless the administrator provides the network."""
+        from setpoint.node.host.network.link_commands import LinkCommandError
+        from setpoint.node.host.network.manager import remove_network
+
+        if self.config.cni_conf_dir:
+            return
+        try:
+            self.problems += await remove_network(self.config.directories, pool, self.clock)
+        except LinkCommandError as error:
+            self.problems.append(f"the routes to other nodes cannot be removed: {error}")
+
     async def _remove_cgroups(self, pool: BlockingPool) -> None:
         from setpoint.node.host.cgroup_files import CgroupError
         from setpoint.node.host.cgroups import CgroupManager
@@ -280,6 +295,14 @@ class Leaving:
                     break
             if path.exists() and (left := mount_points(path)):
                 self.problems.append(f"{left[0].path} is still mounted")
+
+    def _remove_logind_configuration(self) -> None:
+        """Remove the file by which shutdowns of the machine may be delayed, if there is one."""
+        try:
+            if self.config.shutdown_grace_period:
+                CONFIGURATION.unlink(missing_ok=True)
+        except OSError as error:
+            self.problems.append(f"{CONFIGURATION} cannot be removed: {error.strerror}")
 
     def _directories(self) -> tuple[Path, ...]:
         found = self.config.directories

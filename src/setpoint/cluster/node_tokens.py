@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.dns_service import ensure_dns_service
 from setpoint.kinds.core.secret import NAMESPACE, PREFIX, TOKEN, TYPE, seconds_until_expiry
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
@@ -138,7 +139,7 @@ def node_rights() -> list[Obj]:
     bootstrappers, nodes = _group(GROUP), _group(_NODES)
     get_nodes = "setpoint:get-nodes"
     own, request_serving = "setpoint:bootstrap-signer-clusterinfo", "setpoint:node-serving-certificates"
-    local_volumes = "setpoint:node-local-volumes"
+    local_volumes, dns, network = "setpoint:node-local-volumes", "setpoint:node-dns", "setpoint:node-network"
     controller = {"kind": "ServiceAccount", "name": "certificate-controller", "namespace": "kube-system"}
     meta = {"name": own, "namespace": PUBLIC}
     return [
@@ -152,6 +153,16 @@ def node_rights() -> list[Obj]:
         # A node removes the directories of provisioned volumes that are not in the list any more.
         _cluster_role(local_volumes, _rule("list", "", "persistentvolumes")),
         _cluster_binding(local_volumes, local_volumes, nodes),
+        # Names of Pods exist in namespaces that exist.
+        _cluster_role(dns, _rule("list watch", "", "namespaces")),
+        _cluster_binding(dns, dns, nodes),
+        # NetworkPolicies select peers by the labels of Pods and namespaces of the whole cluster.
+        _cluster_role(
+            network,
+            _rule("list watch", "", "pods namespaces"),
+            _rule("list watch", "networking.k8s.io", "networkpolicies"),
+        ),
+        _cluster_binding(network, network, nodes),
         _cluster_role(request_serving, _rule("create", _CERTIFICATES, "certificatesigningrequests/selfnodeserver")),
         _cluster_binding(request_serving, request_serving, nodes),
         _cluster_role(
@@ -197,11 +208,12 @@ def cluster_info(url: str, ca: bytes) -> Obj:
 
 
 async def ensure_node_rights(client: Client) -> None:
-    """Create the roles and bindings that are missing. Those that exist stay as they are: an administrator may have
-    removed a subject."""
+    """Create the roles and bindings that are missing, and the Service of the nodes' DNS servers. Those that exist stay
+    as they are: an administrator may have removed a subject."""
     for obj in node_rights():
         with suppress(AlreadyExists):
             await client.create(obj)
+    await ensure_dns_service(client)
 
 
 async def _publish(client: Client, info: Obj) -> None:

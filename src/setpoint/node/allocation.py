@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
 
 _RESIZE_PENDING, _RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+_OS_LABEL = "kubernetes.io/os"
 _RETRY = 10.0
 """Seconds until a deferred resize is tried again."""
 
@@ -32,6 +33,12 @@ def admission_failure(pod: Pod, node: NodeState) -> tuple[str, str] | None:
     if own is None:
         return None
     spec = pod["spec"]
+    system = (own["metadata"].get("labels") or {}).get(_OS_LABEL) or "linux"
+    if (pod["metadata"].get("labels") or {}).get(_OS_LABEL, system) != system:
+        text = f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label"
+        return "PodOSSelectorNodeLabelDoesNotMatch", text
+    if (spec.get("os") or {}).get("name", system) != system:
+        return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
     allocatable = (own.get("status") or {}).get("allocatable") or {}
     problem = _insufficient_resource(pod, node, allocatable)
     if problem is not None:

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import format_duration
-from setpoint.node.container_state import MAIN, SIDECAR, Backoff, ContainerState, Termination
+from setpoint.node.container_state import (
+    MAIN,
+    POST_START_HOOK_ERROR,
+    SIDECAR,
+    Backoff,
+    ContainerState,
+    Termination,
+)
 from setpoint.node.environment import ContainerConfigError, check_environment
 from setpoint.node.pod_status import terminated
-from setpoint.node.runtime.images import parse_reference
+from setpoint.node.runtime.images import reference_problem
 from setpoint.node.runtime.interface import START_ERROR, Image, Operation, PullResult
 from setpoint.node.volumes import check_mounts
 
@@ -161,7 +168,9 @@ class ContainerStarter:
         ends = container.crash_backoff.ends(record.finished_at)
         if ends is not None and now < ends:
             shown_at = min(record.finished_at + _BACKOFF_SHOWN_AFTER, ends)
-            if now >= shown_at and container.waiting is None:
+            shown = container.waiting is not None and container.waiting[0] == "CrashLoopBackOff"
+            if now >= shown_at and not shown:
+                shown = True
                 meta = self._worker.pod["metadata"]
                 pod = f"{meta['name']}_{meta['namespace']}({meta['uid']})"
                 wait = format_duration(int(container.crash_backoff.seconds * 1e9))
@@ -175,7 +184,7 @@ class ContainerStarter:
                     f"Back-off restarting failed container {container.name} in pod {pod}",
                     container,
                 )
-            self._worker.schedule(ends if container.waiting is not None else shown_at)
+            self._worker.schedule(ends if shown else shown_at)
             return True
         container.crash_backoff.next(record.finished_at, now)
         container.counted_run = record
@@ -186,12 +195,12 @@ class ContainerStarter:
     def _ensure_image(self, container: ContainerState, now: float) -> Image | None:
         """Return the image once it is present on the node; None while it is pulled or if it cannot be."""
         image, node, runtime = container.spec.get("image", ""), self._worker.node, self._dependencies.runtime
-        if parse_reference(image) is None:
-            problem = f'couldn\'t parse image name "{image}": invalid reference format'
-            message = f'Failed to apply default image tag "{image}": {problem}'
-            if container.waiting is None or container.waiting[0] != "InvalidImageName":
-                self._worker.event("Warning", "InspectFailed", message, container)
-                self._set_waiting(container, "InvalidImageName", message)
+        problem = reference_problem(image)
+        if problem:
+            message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {problem}'
+            self._worker.event("Warning", "InspectFailed", message, container)
+            self._set_waiting(container, "InvalidImageName", message)
+            self._retry_later(container, now)
             return None
         if container.pulling is not None:
             return self._progress_pull(container, container.pulling, image, now)
@@ -219,9 +228,8 @@ class ContainerStarter:
             return lookup.image
         if policy == "Never":
             message = f'Container image "{image}" is not present with pull policy of Never'
-            if container.waiting is None or container.waiting[0] != "ErrImageNeverPull":
-                self._worker.event("Warning", "ErrImageNeverPull", message, container)
-                self._set_waiting(container, "ErrImageNeverPull", message)
+            self._worker.event("Warning", "ErrImageNeverPull", message, container)
+            self._set_waiting(container, "ErrImageNeverPull", message)
             self._retry_later(container, now)
             return None
         self._worker.event("Normal", "Pulling", f'Pulling image "{image}"', container)
@@ -283,7 +291,6 @@ class ContainerStarter:
         image, starting = container.starting
         result = starting.result(now)
         if result is None:
-            container.waiting = None
             self._worker.schedule(starting.ready_at)
             return
         container.starting = None
@@ -303,6 +310,7 @@ class ContainerStarter:
             probe.reset()
         if container.record.reason == START_ERROR:
             worker.event("Warning", "Failed", f"Error: {container.record.message}", container)
+            container.waiting = ("RunContainerError", container.record.message)
         else:
             worker.event("Normal", "Started", "Container started", container)
         hook = (container.spec.get("lifecycle") or {}).get("postStart")
@@ -326,7 +334,10 @@ class ContainerStarter:
         container.post_start_hook = None
         if not result.success:
             self._worker.event("Warning", "FailedPostStartHook", "PostStartHook failed", container)
-            ContainerStopper(self._worker).stop(container, now, "FailedPostStartHook", None)
+            container.waiting = (POST_START_HOOK_ERROR, result.message)
+            stopper = ContainerStopper(self._worker)
+            stopper.stop(container, now, "FailedPostStartHook", None)
+            stopper.progress(now)
         return True
 
 

@@ -20,6 +20,8 @@ INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 _SPEC_FIELDS = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
 RESTARTING_ALL = "RestartingAllContainers"
 """The reason of containers that were terminated because a restart rule of another container restarts all of them."""
+POST_START_HOOK_ERROR = "PostStartHookError"
+"""The reason that a container waits for its restart after its post-start hook failed."""
 STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
 _PROBE_FIELDS = ((STARTUP, "startupProbe"), (LIVENESS, "livenessProbe"), (READINESS, "readinessProbe"))
 INITIAL_BACKOFF, _MAX_BACKOFF_FACTOR = 10.0, 30
@@ -269,7 +271,7 @@ class ContainerState:
 
     @property
     def started(self) -> bool:
-        return self.running and self.post_start_hook is None and all(probe.started for probe in self.probes)
+        return self.running and self._post_start_done and all(probe.started for probe in self.probes)
 
     @property
     def ready(self) -> bool:
@@ -280,12 +282,22 @@ class ContainerState:
             return record.finished_at is not None and record.exit_code == 0
         if record.finished_at is not None or self.kind == EPHEMERAL:
             return False
-        return self.post_start_hook is None and all(probe.started and probe.ready for probe in self.probes)
+        return self._post_start_done and all(probe.started and probe.ready for probe in self.probes)
+
+    @property
+    def _post_start_done(self) -> bool:
+        failed = self.waiting is not None and self.waiting[0] == POST_START_HOOK_ERROR
+        return self.post_start_hook is None and not failed
 
     @property
     def superseded(self) -> bool:
         """Return whether a container with another image replaces this one as soon as it has ended."""
         return self.replaced and self.image != self.spec.get("image")
+
+    @property
+    def is_restarted_with_all(self) -> bool:
+        """Return whether the current run is ended, or was, because all containers of the Pod restart."""
+        return self.record is not None and self.record.reason == RESTARTING_ALL
 
     def cancel(self) -> None:
         """Give up all operations that are in progress."""
@@ -304,7 +316,7 @@ class ContainerState:
             return True
         if record.finished_at is None or self.kind == EPHEMERAL:
             return False
-        anyway = self.kind == SIDECAR or self.replaced or record.reason == RESTARTING_ALL
+        anyway = self.kind == SIDECAR or self.replaced or self.is_restarted_with_all
         return anyway or restarts_after_exit(self.spec, spec, record.exit_code)
 
 

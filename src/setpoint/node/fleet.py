@@ -12,6 +12,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.node.dependencies import InformerLister, PodWorkerDependencies
 from setpoint.node.heartbeat import Heartbeat
+from setpoint.node.mirror_pods import is_mirror
 from setpoint.node.network import FleetNetwork, ServiceDirectory
 from setpoint.node.node_state import NODE_NETWORK, POD_NETWORK, AddressPool, NodeState
 from setpoint.node.options import FleetOptions
@@ -21,7 +22,7 @@ from setpoint.node.registration import allocatable_outdated
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.simulation_annotations import RUNNING, STATE, STATES, STOPPED, is_adopted
 from setpoint.node.stages import add_stages
-from setpoint.node.static_pods import StaticPod, StaticPods, is_mirror
+from setpoint.node.static_pods import StaticPod, StaticPods
 from setpoint.node.volumes import TokenManager, mount_error, node_volumes_owner
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
 

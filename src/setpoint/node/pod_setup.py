@@ -95,7 +95,11 @@ class PodSetup:
             return False
         pod_state.sandbox_ready = pod_state.had_sandbox = True
         pod_state.pod_ips = tuple(result.ips)
-        return True
+        if not runtime.sandbox_ready(worker.uid):
+            worker.sandbox_lost()
+            self._retry_at = now + _SANDBOX_RETRY
+            worker.schedule(self._retry_at)
+        return pod_state.sandbox_ready
 
     def release(self, worker: PodWorker, now: float) -> bool:
         """Release the sandbox and the volumes. Return whether that is done; schedule another attempt if it failed."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
+_ADDRESSES = ("podIPs", "hostIPs")
 _FIELDS = {
     INIT: "initContainerStatuses",
     SIDECAR: "initContainerStatuses",
@@ -109,7 +110,8 @@ def _phase(spec: Mapping[str, Any], containers: Iterable[ContainerState], ended:
 def _will_restart(container: ContainerState, spec: Mapping[str, Any]) -> bool:
     record = container.record
     assert record is not None
-    return record.reason == RESTARTING_ALL or restarts_after_exit(container.spec, spec, record.exit_code)
+    anyway = container.replaced or record.reason == RESTARTING_ALL
+    return anyway or restarts_after_exit(container.spec, spec, record.exit_code)
 
 
 def pod_status(
@@ -155,7 +157,7 @@ def pod_status(
 
 
 def status_changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
-    """Return the fields that differ from the stored status."""
+    """Return the fields that differ from the stored status, as a strategic merge patch."""
     found: Obj = {}
     for name, value in status.items():
         if name == "conditions":
@@ -165,8 +167,19 @@ def status_changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
             if new:
                 found[name] = value if len(current) <= 1 else new
         elif before.get(name) != value:
-            found[name] = value
+            # Lists of addresses are merged by address: without the directive, former ones would remain.
+            found[name] = [{"$patch": "replace"}, *value] if name in _ADDRESSES and before.get(name) else value
     return found
+
+
+def with_changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
+    """Return the status that the API would store if `status` were written to it."""
+    conditions = [
+        {name: value for name, value in each.items() if value is not None}
+        for each in status["conditions"]
+        if "$patch" not in each
+    ]
+    return {**before, **status, "conditions": conditions}
 
 
 def differs(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
@@ -214,7 +227,7 @@ def _conditions(
     if pod_state.sandbox_ready:
         found.append(condition("PodReadyToStartContainers", True))
     else:
-        why = "Pod sandbox is not ready" if pod_state.had_sandbox else "No pod sandbox found"
+        why = "pod sandbox is not ready" if pod_state.had_sandbox else "no pod sandbox exists"
         found.append(condition("PodReadyToStartContainers", False, "PodSandboxNotReady", why))
     found.append(condition("Initialized", *_initialized(containers, phase)))
     gates = _unsatisfied_gates(pod["spec"], current) if ready else ""
@@ -299,13 +312,18 @@ def _container_status(container: ContainerState, spec: Mapping[str, Any], has_in
     if record is None:
         reason, message = container.waiting or ("PodInitializing" if has_init else "ContainerCreating", "")
         status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-        status |= {"restartCount": 0, "image": container.spec.get("image", ""), "imageID": ""}
+        restarts = max(0, container.attempt - 1)  # an init container runs again in a new sandbox
+        status |= {"restartCount": restarts, "image": container.spec.get("image", ""), "imageID": ""}
     else:
         if record.running:
             status["state"] = {"running": {"startedAt": format_epoch(record.started_at)}}
-        elif container.waiting is not None and not ended:
+        elif container.waiting is not None and not ended and container.needs_start(spec):
             reason, message = container.waiting
             status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+            status["lastState"] = terminated(record)
+        elif container.replaced and not ended and not restarts_after_exit(container.spec, spec, record.exit_code):
+            # The API does not accept that a terminated container runs again in spite of its restart policy.
+            status["state"] = {"waiting": {"reason": "ContainerCreating"}}
             status["lastState"] = terminated(record)
         else:
             status["state"] = terminated(record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from setpoint.kinds.core.pod_demand import host_ports
 from setpoint.meta.objects import Obj
@@ -68,7 +68,8 @@ class PodWorker:
         self.containers = container_states(pod["spec"])
         self.reported: Mapping[str, Any] = pod.get("status") or {}
         """The status as stored in the API."""
-        self.reported_version = int(pod["metadata"]["resourceVersion"])
+        self.reported_version = int(pod["metadata"].get("resourceVersion") or 0)
+        """The resource version of `reported`; for a static Pod, which has none, the number of its changes."""
         self.observed_versions: list[int] | None = None
         """Resource versions that were observed during a status write, one of which may be that of the write; None
         otherwise."""
@@ -155,13 +156,19 @@ class PodWorker:
         if before.get("generation") != after.get("generation"):
             self._apply_new_spec()
             self.may_need_resize = True
-        if before.get("annotations") != after.get("annotations"):
+        if any(before.get(name) != after.get(name) for name in ("labels", "annotations")):
             self.dependencies.runtime.update_pod(self.uid, pod)
             return True
         if self.observed_versions is not None and before.get("deletionTimestamp") == after.get("deletionTimestamp"):
             self.observed_versions.append(version)
             return False
         return not own
+
+    def delete(self, at: str) -> None:
+        """End a static Pod whose file is gone, gracefully, as the API deletes other Pods."""
+        grace = self.spec.get("terminationGracePeriodSeconds", 30)
+        meta = {**self.pod["metadata"], "deletionTimestamp": at, "deletionGracePeriodSeconds": grace}
+        self.pod = cast("Pod", {**self.pod, "metadata": meta})
 
     def _apply_new_spec(self) -> None:
         known = {container.name: container for container in self.containers}
@@ -213,9 +220,11 @@ class PodWorker:
         ContainerStopper(self).progress(now)
         if self._restart_all(now):
             return True
+        if any(container.running and container.is_restarted_with_all for container in self.containers):
+            return False  # no container starts before all have ended
         again = self._run_containers(now)
         self.schedule(self.dependencies.runtime.advance(self.uid, now))
-        return again
+        return again or any(self._must_replace(container) for container in self.containers)
 
     def _has_unreported_exit(self) -> bool:
         """Return whether a container ended that was last reported as running, or that failed."""
@@ -225,7 +234,7 @@ class PodWorker:
                 continue
             if container.superseded:
                 continue  # reported together with the container that replaces it
-            if record.exit_code or container.reported_run == (record.id, False) or container.kind == MAIN:
+            if record.exit_code or container.reported_run == (record.id, False) or container.kind in (MAIN, SIDECAR):
                 return True
         return False
 
@@ -296,15 +305,18 @@ class PodWorker:
     def _replace_changed(self, now: float) -> None:
         """Stop containers whose image in the spec has changed, so that they restart with the new one."""
         for container in self.containers:
-            if container.running and container.termination is None and container.image != container.spec.get("image"):
+            if self._must_replace(container):
                 if container.kind == MAIN:
                     text = f"Container {container.name} definition changed, will be restarted"
-                elif container.kind == SIDECAR:
-                    text = f"Init container {container.name} definition changed"
                 else:
-                    continue
+                    text = f"Init container {container.name} definition changed"
                 ContainerStopper(self).stop(container, now, text, None)
                 container.replaced = True
+
+    def _must_replace(self, container: ContainerState) -> bool:
+        if self.terminating or container.kind not in (MAIN, SIDECAR):
+            return False
+        return container.running and container.termination is None and container.image != container.spec.get("image")
 
     def _initialize(self, starter: ContainerStarter, now: float) -> bool:
         """Start the init containers that are due. Return whether all have completed."""
@@ -370,13 +382,14 @@ class PodWorker:
 
     # -- termination ---------------------------------------------------------------------------------------------------
 
-    def evict(self, reason: str, message: str, grace: float, *, disruption: bool) -> None:
+    def evict(self, reason: str, message: str, grace: float, *, disruption: bool, announced: bool = True) -> None:
         """Fail the Pod with this reason and message in the next step. With `disruption`, it gets the condition
-        DisruptionTarget too."""
+        DisruptionTarget too; if it is `announced`, there is an Event."""
         if self.pod_state.failure is None and not self.finished:
             self.pod_state.failure, self.eviction_grace = (reason, message), grace
             self.pod_state.disruption = message if disruption else ""
-            self.event("Warning", reason, message)
+            if announced:
+                self.event("Warning", reason, message)
 
     def _end(self, now: float) -> bool:
         """Stop all containers. Return whether the status must be reported before the next step."""

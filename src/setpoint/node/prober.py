@@ -32,7 +32,14 @@ class Prober:
         """Run the readiness probes of newly started containers at once. Return whether the status must be reported."""
         for container in self._worker.containers:
             for probe in container.probes:
-                if probe.kind == READINESS and container.started and not probe.success and probe.last_result is None:
+                if (
+                    probe.kind != READINESS
+                    or probe.success
+                    or probe.last_result is not None
+                    or probe.running is not None
+                ):
+                    continue
+                if container.started:
                     probe.trigger(now)
         return self.run(now)
 
@@ -48,25 +55,26 @@ class Prober:
     def _probe_if_due(self, container: ContainerState, probe: ProbeWorker, now: float) -> bool:
         worker, record = self._worker, container.record
         assert record is not None
-        if probe.on_hold or (worker.terminating and probe.kind != READINESS):
+        if worker.terminating and probe.kind != READINESS:
+            probe.cancel()
             return False
-        if probe.running is not None:
+        changed = probe.running is not None and self._take_result(container, probe, probe.running, now)
+        if probe.on_hold:
+            return changed
+        if probe.running is not None or probe.next_at > now:
             worker.schedule(probe.next_at if probe.next_at > now else None)
-            return self._take_result(container, probe, probe.running, now)
-        if probe.next_at > now:
-            worker.schedule(probe.next_at)
-            return False
+            return changed
         probe.tick(now)
         worker.schedule(probe.next_at)
-        if container.termination is not None and probe.kind != READINESS:
-            return False
+        if (container.termination is not None and probe.kind != READINESS) or container.post_start_hook is not None:
+            return changed
         if probe.in_initial_delay(record.started_at, now) or container.started == (probe.kind == STARTUP):
-            return False
+            return changed
         ip = worker.pod_state.pod_ips[0] if worker.pod_state.pod_ips else ""
         probe.running = worker.dependencies.runtime.probe(
             worker.uid, container.spec, probe.kind, probe.spec, worker.pod, ip
         )
-        return self._take_result(container, probe, probe.running, now)
+        return self._take_result(container, probe, probe.running, now) or changed
 
     def _take_result(
         self, container: ContainerState, probe: ProbeWorker, running: Operation[ProbeResult], now: float
@@ -77,9 +85,11 @@ class Prober:
             worker.schedule(running.ready_at)
             return False
         probe.running = None
+        kind = probe.kind.capitalize()
         if not found.success:
-            kind = probe.kind.capitalize()
             worker.event("Warning", "Unhealthy", f"{kind} probe failed: {found.output}", container)
+        elif found.output:
+            worker.event("Warning", "ProbeWarning", f"{kind} probe warning: {found.output}", container)
         if not probe.record_result(found.success):
             return False
         if probe.failed and probe.kind in (LIVENESS, STARTUP):

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.times import parse_time
-from setpoint.node.container_state import MAIN, ContainerState
+from setpoint.node.container_state import MAIN, ContainerState, ProbeWorker
 from setpoint.node.pod_status import TERMINAL
 from setpoint.node.runtime.interface import ContainerRecord, Image
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
 
+_LOST = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+}
+"""The end of a run that the runtime does not know any more, and that was last reported as running."""
 _STATUS_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -29,7 +35,12 @@ def recover(worker: PodWorker, now: float) -> None:
         pod_state.pod_ips = tuple(each["ip"] for each in status.get("podIPs") or ({"ip": status["podIP"]},))
         pod_state.had_sandbox = True
     if status.get("phase") in TERMINAL:
-        pod_state.ended = worker.terminating = True
+        worker.terminating = True
+        # Another client may have set the phase, and the agent may have ended before it released everything.
+        pod_state.ended = not (
+            worker.dependencies.runtime.sandbox_ready(worker.uid)
+            or any(container.running for container in worker.containers)
+        )
         if status.get("reason"):
             pod_state.failure = (status["reason"], status.get("message", ""))
     else:
@@ -41,6 +52,30 @@ def recover(worker: PodWorker, now: float) -> None:
         worker.initialized = any(
             container.kind == MAIN and container.record is not None for container in worker.containers
         )
+
+
+def restore_reported(worker: PodWorker, status: Mapping[str, Any]) -> None:
+    """Take over what was reported of a static Pod before the agent restarted: times, results of probes, and the state
+    before the last restart of containers. The phase is not: a static Pod that ended starts again."""
+    ended = ("phase", "reason", "message") if status.get("phase") in TERMINAL else ()
+    reported = {name: value for name, value in status.items() if name not in ended}
+    worker.status_written(reported, worker.reported_version + 1)
+    known = {found["name"]: found for field in _STATUS_FIELDS for found in status.get(field) or ()}
+    for container in worker.containers:
+        found = known.get(container.name) or {}
+        record = container.record
+        if record is None or record.id != found.get("containerID"):
+            continue
+        container.last_state = container.last_state or found.get("lastState") or None
+        for probe in container.probes if record.running else ():
+            if probe.last_result is None:
+                _restore_probe(probe, found)
+
+
+def _restore_probe(probe: ProbeWorker, found: Mapping[str, Any]) -> None:
+    if found.get("ready") or probe.kind == "liveness" or found.get("started"):
+        probe.success = probe.kind != "readiness" or bool(found.get("ready"))
+        probe.on_hold = probe.kind == "startup"
 
 
 def _recover_container(worker: PodWorker, container: ContainerState, found: Mapping[str, Any], now: float) -> None:
@@ -55,23 +90,30 @@ def _recover_container(worker: PodWorker, container: ContainerState, found: Mapp
     if record is not None:
         _adopt(container, record, found, now)
         return
-    ended = state.get("terminated") or (found.get("lastState") or {}).get("terminated")
-    if ended is None or not container_id:
+    running = state.get("running")
+    ended: Mapping[str, Any] | None
+    if running is not None:
+        ended = {**_LOST, "startedAt": running.get("startedAt")}
+    else:
+        ended = state.get("terminated") or (found.get("lastState") or {}).get("terminated")
+    if ended is None:
+        return
+    container.attempt += 1
+    if not container_id:
         return
     container.record = ContainerRecord(
         container.name,
         container_id,
         found.get("image", ""),
         found.get("imageID", ""),
-        container.attempt,
+        found.get("restartCount", 0),
         _time(ended.get("startedAt"), now),
         _time(ended.get("finishedAt"), now),
         ended.get("exitCode", 0),
         ended.get("reason", ""),
         ended.get("message", ""),
     )
-    container.reported_run = (container_id, True)
-    container.attempt += 1
+    container.reported_run = (container_id, running is None)
     waiting = state.get("waiting")
     if waiting is not None:
         container.last_state = None
@@ -89,9 +131,7 @@ def _adopt(container: ContainerState, record: ContainerRecord, found: Mapping[st
         container.reported_run = (record.id, "terminated" in (found.get("state") or {}))
     for probe in container.probes if record.running else ():
         probe.tick(now)
-        if found.get("ready") or probe.kind == "liveness" or found.get("started"):
-            probe.success = probe.kind != "readiness" or bool(found.get("ready"))
-            probe.on_hold = probe.kind == "startup"
+        _restore_probe(probe, found)
 
 
 def _time(text: str | None, now: float) -> float:

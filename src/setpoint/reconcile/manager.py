@@ -32,7 +32,8 @@ FirstObject = tuple[ResourceRef, Callable[[Obj], bool] | None]
 class Manager:
     """Owns the informers, recorders and controllers of one component.
 
-    What is requested while it runs is started at once. Cancelling `run` stops everything.
+    Informers and recorders are requested, and runnables added, before `run` or by a deferred build (`add_when`).
+    Cancelling `run` stops everything.
     """
 
     def __init__(

@@ -119,7 +119,8 @@ def test_the_unit_for_systemd(tmp_path: Path) -> None:
     result = typed_offline(f"node install --print --root-dir {tmp_path}", tmp_path)
     assert result.code == 0
     lines = result.out.splitlines()
-    for line in ("Delegate=yes", "KillMode=process", "Restart=always", "WantedBy=multi-user.target"):
+    after = "After=network-online.target systemd-logind.service"
+    for line in (after, "Delegate=yes", "KillMode=process", "Restart=always", "WantedBy=multi-user.target"):
         assert line in lines
     (start,) = (line for line in lines if line.startswith("ExecStart="))
     assert start.endswith(f" node run --root-dir={tmp_path}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,17 @@ async def test_a_cluster_that_does_not_answer_is_no_obstacle(tmp_path: Path) -> 
     assert step.problems == [] and not (tmp_path / "state").exists()
     assert printed[0].startswith("The cluster does not know that this node leaves: ")
     assert printed[1] == "Delete the Node there: kubectl delete node worker"
+
+
+async def test_the_configuration_for_shutdowns_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "99-setpoint.conf"
+    monkeypatch.setattr("setpoint.cluster.node_leaving.CONFIGURATION", path)
+    path.touch()
+    await leaving(config_in(tmp_path), []).run()
+    assert path.exists(), "a node that delays no shutdown did not write it"
+    config = replace(config_in(tmp_path), shutdown_grace_period=30.0)
+    await leaving(config, []).run()
+    assert not path.exists()
 
 
 async def test_nothing_is_removed_while_an_agent_runs_that_does_not_stop(tmp_path: Path) -> None:

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from setpoint.node.pace import DurationRange
-from setpoint.node.runtime.images import ImageRule, SimulatedImageService, command_line, parse_reference
+from setpoint.node.runtime.images import (
+    ImageRule,
+    SimulatedImageService,
+    command_line,
+    parse_reference,
+    reference_problem,
+)
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -42,6 +48,25 @@ def test_different_tags_have_different_content() -> None:
     digests = {found.digest for tag in ("1", "2", "latest") if (found := parse_reference(f"nginx:{tag}")) is not None}
     assert len(digests) == 3
     assert parse_reference("nginx") == parse_reference("docker.io/library/nginx:latest")
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("UPPER:1", "library/UPPER"),
+        ("me/App:1", "me/App"),
+        ("registry.example/App", "App"),
+        ("Host/App", "App"),
+        ("localhost:5000/a/B:C", "a/B"),
+    ],
+)
+def test_repositories_must_be_lowercase(image: str, name: str) -> None:
+    assert reference_problem(image) == f"invalid reference format: repository name ({name}) must be lowercase"
+
+
+def test_other_problems_of_references() -> None:
+    assert reference_problem("a b") == reference_problem("nginx:") == "invalid reference format"
+    assert reference_problem("nginx:1.29") == ""
 
 
 @pytest.mark.parametrize("image", ["UPPER", "a b", "nginx:", "nginx@sha256:short", ""])

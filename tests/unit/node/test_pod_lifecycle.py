@@ -335,6 +335,16 @@ async def test_a_node_rejects_pods_that_do_not_fit(cluster: VirtualCluster) -> N
     assert ("Warning", "OutOfcpu", text) in await cluster.events("second")
     status = (await get(cluster, "choosy"))["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "NodeAffinity")
+    for name, labels, spec, reason in (
+        ("foreign", {}, {"os": {"name": "windows"}}, "PodOSNotSupported"),
+        ("labeled", {"kubernetes.io/os": "windows"}, {}, "PodOSSelectorNodeLabelDoesNotMatch"),
+    ):
+        made = a_pod(name, busybox("c"), nodeName="node-1", tolerations=tolerations, **spec)
+        made["metadata"]["labels"] = labels
+        await cluster.client.create(made)
+        await cluster.sleep(1)
+        status = (await get(cluster, name))["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", reason)
     await cluster.client.delete(PODS, "first", "default", grace_period=0)
     await cluster.client.create(
         a_pod("third", busybox("c", "sleep 9999", **big), nodeName="node-1", tolerations=tolerations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,20 +26,26 @@ from setpoint.node.host.disk_usage import DiskUsageCollector
 from setpoint.node.host.eviction import EVICTED, rejection
 from setpoint.node.host.eviction_signals import parse_thresholds
 from setpoint.node.host.housekeeping import Housekeeping, NodeParts
+from setpoint.node.host.logind import Logind
 from setpoint.node.host.machine import MachineFacts
 from setpoint.node.host.machine_settings import HostAdmission, has_image_volumes, read_pod_settings
+from setpoint.node.host.network.manager import NetworkSettings, NodeNetwork
+from setpoint.node.host.network.route_plan import RouteMode, RouteSettings
 from setpoint.node.host.node_config import NodeConfig
 from setpoint.node.host.node_report import HostNodeReporter, NodeReportSettings, enforced_limits
 from setpoint.node.host.referenced_objects import ReferencedObjects
+from setpoint.node.host.shutdown import NodeShutdown, shutdown_groups
+from setpoint.node.host.static_pod_files import StaticPodFiles
+from setpoint.node.host.static_pods import HostStaticPods
 from setpoint.node.host.stats import StatsCollector
 from setpoint.node.host.volumes.builder import NodeIdentity
 from setpoint.node.host.volumes.container_mounts import VolumeFeatures
 from setpoint.node.host.volumes.manager import VolumeManager
+from setpoint.node.mirror_pods import is_mirror
 from setpoint.node.node_state import NodeState
 from setpoint.node.options import NodeTemplate
 from setpoint.node.pod_sync import PodSync
 from setpoint.node.pod_worker import PodWorker
-from setpoint.node.static_pods import is_mirror
 from setpoint.reconcile import Informer, Manager
 
 if TYPE_CHECKING:
@@ -70,6 +76,8 @@ class HostServices:
     pool: BlockingPool
     clock: Clock
     ids: Ids
+    random: Callable[[int], bytes]
+    """Returns so many unpredictable octets."""
     version: str
     """The version that the node reports as that of its kubelet."""
 
@@ -87,6 +95,8 @@ class HostAgent:
         """The owner of the workers of the node's Pods; None until the container runtime has answered."""
         self.runtime: CriRuntime | None = None
         """The container runtime; None until it has answered."""
+        self.network: NodeNetwork | None = None
+        """The network of the node; None if the administrator provides it, and before the agent runs."""
         self.started = asyncio.Event()
         """Set when the agent has adopted the containers that run, and follows its Pods."""
         config = services.config
@@ -109,6 +119,12 @@ class HostAgent:
     def workers(self) -> Iterable[PodWorker]:
         return self.sync.workers.values() if self.sync is not None else ()
 
+    def health(self) -> str:
+        """Return why the agent does not do its work; empty if it does."""
+        if not self.started.is_set():
+            return "the agent has not received its Pods yet"
+        return self.network.dns.health() if self.network is not None else ""
+
     # -- life cycle ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -118,7 +134,7 @@ class HostAgent:
         try:
             await run.run()
         finally:
-            self.sync = self.runtime = None
+            self.sync = self.runtime = self.network = None
             await run.stop()
 
 
@@ -164,10 +180,24 @@ class _Run:
         self._pods: Informer[Pod] = self._manager.informer(_PODS, field_selector=f"spec.nodeName={config.name}")
         self._nodes: Informer[Node] = self._manager.informer(_NODES, field_selector=f"metadata.name={config.name}")
         self._objects = ReferencedObjects(services.client, self._manager, clock, self._object_changed)
+        self._network: NodeNetwork | None = None
+        """The network of the node; None if the administrator provides it."""
+        if not config.cni_conf_dir:
+            network = NetworkSettings(
+                config.cluster_domain, config.cluster_dns, RouteSettings(RouteMode(config.route_mode))
+            )
+            self._network = NodeNetwork(
+                self._manager, config.name, config.directories, network, services.pool, clock, services.random
+            )
+            self._network.routes.on_mtu.append(lambda mtu: self._write_cni_config())
+            agent.network = self._network
         self._volumes: VolumeManager | None = None
         self._admission: HostAdmission | None = None
+        self._shutdown: NodeShutdown | None = None
         self._cidrs: list[str] = []
-        """The Pod CIDRs for which the network configuration was written last."""
+        """The Pod CIDRs of the node; empty before it has any."""
+        self._written: tuple[list[str], int] | None = None
+        """The Pod CIDRs and the MTU in the network configuration; None before it is written."""
 
     async def run(self) -> None:
         await self._services.pool.run(self._services.config.directories.root.mkdir, 0o700, True, True)
@@ -177,11 +207,23 @@ class _Run:
             tasks.create_task(self._reporter.run())
             await self._prepare_node()
             tasks.create_task(self._manager.run())
+            if self._network is not None:
+                tasks.create_task(self._network.run())
             runtime = self._agent.runtime = await self._connect_runtime()
             tasks.create_task(runtime.run())
             await runtime.listed()
-            sync = self._follow_pods(runtime)
-            await self._pods.synced.wait()
+            sync = self._create_sync(runtime)
+            tasks.create_task(sync.controller.run())
+            static = self._run_static_pods(runtime, sync, tasks)
+            shutdown = self._shutdown = self._create_shutdown(sync, static)
+            tasks.create_task(shutdown.run())
+            await self._manager.ready.wait()
+            self._pods.add_handler(self._pod_changed)
+            if static is not None:
+                await static.known.wait()
+                tasks.create_task(static.run_mirrors())
+            if self._network is not None:
+                self._network.adopt([(worker.pod, worker.pod_state.pod_ips) for worker in self._agent.workers()])
             self._agent.started.set()
             tasks.create_task(self._housekeeping(runtime, sync).run())
 
@@ -228,21 +270,65 @@ class _Run:
             services.pool,
             services.clock,
             cores=services.facts.cpus,
+            network=self._network,
+            runtime_handler=self._objects.runtime_handler,
         )
         self._reporter.health_checks.append(runtime.runtime_error)
         return runtime
 
-    def _follow_pods(self, runtime: CriRuntime) -> PodSync:
-        """Start the workers of the Pods; the runtime has been listed, so that workers adopt what runs."""
+    def _create_sync(self, runtime: CriRuntime) -> PodSync:
+        """Create the owner of the Pods' workers; the runtime has been listed, so that workers adopt what runs."""
         services = self._services
         dependencies = PodWorkerDependencies(
             runtime, self._events, self._objects, {self._agent.node.name: self._agent.node}, self._rejection
         )
-        sync = PodSync(dependencies, self._pods, lambda _: services.client, services.clock, self._prepare)
+        sync = PodSync(
+            dependencies,
+            self._pods,
+            lambda _: services.client,
+            services.clock,
+            self._prepare,
+            continues_offline=True,
+        )
         self._agent.sync = sync
-        self._pods.add_handler(self._pod_changed)
-        self._manager.add(sync.controller)
         return sync
+
+    def _run_static_pods(self, runtime: CriRuntime, sync: PodSync, tasks: asyncio.TaskGroup) -> HostStaticPods | None:
+        """Start the static Pods, which do not need the API server."""
+        services, path = self._services, self._services.config.pod_manifest_path
+        if not path:
+            return None
+        static = HostStaticPods(
+            self._agent.node, sync, self._pods, services.client, services.clock, runtime.is_removing
+        )
+        files = StaticPodFiles(Path(path), services.config.name, services.pool, services.clock, static.set)
+        tasks.create_task(files.run())
+        tasks.create_task(static.run())
+        return static
+
+    def _create_shutdown(self, sync: PodSync, static: HostStaticPods | None) -> NodeShutdown:
+        services, node = self._services, self._agent.node
+        config = services.config
+
+        def record(reason: str, message: str) -> None:
+            if node.object is not None:
+                self._events.normal(node.object, reason, message, host=node.name)
+
+        def changed(active: bool) -> None:
+            self._reporter.shutting_down = active
+            self._heartbeat.report_soon(node.name)
+            if static is not None and not active:
+                static.restart_failed()
+
+        return NodeShutdown(
+            shutdown_groups(config.shutdown_grace_period, config.shutdown_grace_period_critical_pods),
+            Logind(services.pool, services.clock),
+            services.clock,
+            lambda: sync.workers.values(),
+            sync.enqueue,
+            record,
+            changed,
+        )
 
     def _housekeeping(self, runtime: CriRuntime, sync: PodSync) -> Housekeeping:
         services, agent = self._services, self._agent
@@ -271,6 +357,9 @@ class _Run:
 
     def _rejection(self, pod: Pod) -> tuple[str, str] | None:
         """Return the reason and the message if the node cannot accept a Pod, or None."""
+        shutdown = self._shutdown.rejection() if self._shutdown is not None else None
+        if shutdown is not None:
+            return shutdown
         pressure = rejection(pod, self._reporter.pressures())
         if pressure:
             return EVICTED, pressure
@@ -294,7 +383,8 @@ class _Run:
             sync.update_worker(sync.workers[uid], new)
 
     async def _prepare(self, worker: PodWorker) -> None:
-        if not worker.terminating and not worker.finished:
+        static = self._agent.sync is not None and self._agent.sync.is_static(worker)
+        if not worker.terminating and not worker.finished and not static:
             await self._objects.prepare(worker.pod)
 
     def _object_changed(self, uid: str) -> None:
@@ -317,13 +407,21 @@ class _Run:
         # The heartbeat may have received a later version as the answer to its write.
         if node.object is None or _revision(node.object) < _revision(new):
             node.object = new
-        cidrs, config = _pod_cidrs(new), self._services.config
-        if cidrs and cidrs != self._cidrs and not config.cni_conf_dir:
-            try:
-                write_cni_config(config.directories, cidrs)
-                self._cidrs = cidrs
-            except (OSError, CniConfigError) as error:
-                log.error("cannot write the network configuration: %s", error)
+        self._cidrs = _pod_cidrs(new) or self._services.config.pod_cidrs
+        if self._network is not None:
+            self._network.node_changed(new, self._cidrs)
+            self._write_cni_config()
+
+    def _write_cni_config(self) -> None:
+        """Write the network configuration of Pods, if the Pod CIDRs and the MTU are known and have changed."""
+        mtu = self._network.routes.mtu if self._network is not None else None
+        if not self._cidrs or mtu is None or (self._cidrs, mtu) == self._written:
+            return
+        try:
+            write_cni_config(self._services.config.directories, self._cidrs, mtu)
+            self._written = (self._cidrs, mtu)
+        except (OSError, CniConfigError) as error:
+            log.error("cannot write the network configuration: %s", error)
 
     def _labels(self) -> Mapping[str, str]:
         found: Mapping[str, str] = ((self._agent.node.object or {}).get("metadata") or {}).get("labels") or {}

@@ -47,8 +47,8 @@ def cni_config(pod_cidrs: Sequence[str], addresses: Path, mtu: int | None = None
     }
     if mtu is not None:
         pair["mtu"] = mtu
-    host_ports = {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True}
-    return {"cniVersion": "1.0.0", "name": CNI_NETWORK, "plugins": [pair, host_ports]}
+    # Host ports are rules of the node's own table: the portmap plugin would leave rules of iptables behind.
+    return {"cniVersion": "1.0.0", "name": CNI_NETWORK, "plugins": [pair]}
 
 
 def write_cni_config(directories: NodeDirectories, pod_cidrs: Sequence[str], mtu: int | None = None) -> bool:

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 _TIMEOUT: Final = 120.0
 _FIRST_PAUSE, _MAX_PAUSE = 1.0, 10.0
 """Seconds between two attempts to stop a container."""
+_START_PAUSES: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Seconds between attempts to remove a container that an earlier agent may be starting."""
+_NO_ANSWER: Final = (Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE)
+"""Errors of a call whose result is not known."""
 _NODE_HOSTS: Final = Path("/etc/hosts")
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
 _RUN_ERROR: Final = "RunContainerError"
@@ -138,9 +142,11 @@ class ContainerManager:
         """Return the run that is to be started if it exists, because the answer to an earlier attempt was lost. Remove
         one that was created only, and end one whose state the runtime does not know."""
         for container in self._state.containers(uid, config.name):
-            if container.state == ContainerState.CREATED:
-                await self.remove(container)
-            elif container.running and container.attempt != config.attempt:
+            if container.interrupted and container.record is not None:
+                log.warning("the start of container %s was given up: %s", container.id, container.record.message)
+            if not container.is_run and await self._remove_unstarted(container):
+                continue
+            if container.running and container.attempt != config.attempt:
                 log.warning("container %s runs although another run of it is to be started", container.id)
                 await self._stop_once(container, 0)
             elif container.state == ContainerState.UNKNOWN:
@@ -148,6 +154,23 @@ class ContainerManager:
             elif container.attempt == config.attempt:
                 return container
         return None
+
+    async def _remove_unstarted(self, container: ObservedContainer) -> bool:
+        """Remove a container that was created and not started. Return False if it has been started in the meantime: the
+        runtime may not have noticed yet that the agent that requested it has ended. Raise CriError."""
+        for pause in _START_PAUSES:
+            if await self._observer.observe_container(container.id) is None:
+                return True
+            if container.is_run:
+                return False
+            try:
+                await self.remove(container)
+                return True
+            except CriError as error:
+                log.info("container %s cannot be removed yet: %s", container.id, error)
+            await self._clock.sleep(pause)
+        await self.remove(container)
+        return True
 
     async def _prepare(self, config: ContainerConfig, sandbox: Sandbox) -> Obj:
         """Create the files that the container needs, and return the request CreateContainer."""
@@ -204,14 +227,16 @@ class ContainerManager:
 
     async def _start(self, container: ObservedContainer) -> StartResult:
         """Start a container that was created. If that fails, the runtime says whether there is a run nevertheless."""
-        problem = ""
+        problem, answered = "", True
         try:
             await self._client.call("StartContainer", {"container_id": container.id}, timeout=_TIMEOUT)
         except CriError as error:
-            problem = error.message
+            problem, answered = error.message, error.code not in _NO_ANSWER
         try:
             observed = await self._observer.observe_container(container.id)
-            if observed is not None and observed.record is not None:
+            if observed is not None:
+                observed.interrupted = observed.interrupted and not answered
+            if observed is not None and observed.record is not None and observed.is_run:
                 return StartResult(observed.record)
             await self.remove(container)
         except CriError as error:

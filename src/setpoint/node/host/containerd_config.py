@@ -48,6 +48,8 @@ class ContainerdSettings:
     can_lower_oom_scores: bool = True
     """Whether the agent has CAP_SYS_RESOURCE, without which OOM scores can only be raised."""
     snapshotter: str = "overlayfs"
+    cni_conf_dir: str = ""
+    """The directory of the network configuration; empty means that of the agent."""
 
 
 def parse_version(text: str) -> Version:
@@ -91,7 +93,7 @@ def _version_2(directories: NodeDirectories, settings: ContainerdSettings) -> li
         *_behaviour(settings),
         f"  [{plugin}.cni]",
         f"    bin_dir = {_text(found)}",
-        f"    conf_dir = {_text(directories.cni)}",
+        f"    conf_dir = {_text(settings.cni_conf_dir or directories.cni)}",
         f"  [{plugin}.containerd]",
         f"    snapshotter = {_text(settings.snapshotter)}",
         '    default_runtime_name = "runc"',
@@ -114,7 +116,7 @@ def _version_3(directories: NodeDirectories, settings: ContainerdSettings) -> li
         *_behaviour(settings),
         f"  [{runtime}.cni]",
         f"    bin_dirs = {_list(settings.cni_plugins)}",
-        f"    conf_dir = {_text(directories.cni)}",
+        f"    conf_dir = {_text(settings.cni_conf_dir or directories.cni)}",
         f"  [{runtime}.containerd]",
         '    default_runtime_name = "runc"',
         *_runc(f"{runtime}.containerd"),

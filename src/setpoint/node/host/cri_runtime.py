@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from setpoint.meta.clock import Clock
 from setpoint.node.container_state import INITIAL_BACKOFF
@@ -21,7 +21,6 @@ from setpoint.node.cri.client import CriClient
 from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.container_config import hosts_path
 from setpoint.node.host.container_manager import ContainerManager, PodVolumes
-from setpoint.node.host.container_usage import UsageSampler
 from setpoint.node.host.hooks import HookRunner, HookTarget
 from setpoint.node.host.images import NodeImages, SecretReader
 from setpoint.node.host.observed_state import ObservedContainer
@@ -29,7 +28,7 @@ from setpoint.node.host.pod_config import PodConfigSettings
 from setpoint.node.host.pod_executor import PodExecutor, concurrent_starts
 from setpoint.node.host.probes import HostProber
 from setpoint.node.host.runtime_observer import EventStream, RuntimeObserver
-from setpoint.node.host.sandbox_manager import PodCgroups, SandboxManager
+from setpoint.node.host.sandbox_manager import PodCgroups, RuntimeHandler, SandboxManager
 from setpoint.node.host.termination_message import message_limit, truncate
 from setpoint.node.host.volumes.interface import VolumeError
 from setpoint.node.runtime.interface import (
@@ -44,7 +43,6 @@ from setpoint.node.runtime.interface import (
     PullResult,
     SandboxResult,
     StartResult,
-    Usage,
 )
 from setpoint.tasks import run_all
 
@@ -62,6 +60,28 @@ _FIRST_PAUSE, _MAX_PAUSE = 1.0, 60.0
 log = logging.getLogger("setpoint.node")
 
 
+class PodNetwork(Protocol):
+    """The packet rules for Pods."""
+
+    async def connect(self, pod: Pod, addresses: Sequence[str]) -> None:
+        """Put the rules for a Pod in force. Called when its sandbox has addresses, before its containers start."""
+        ...
+
+    def disconnect(self, uid: str) -> None:
+        """Remove the rules for a Pod whose sandbox has ended."""
+        ...
+
+
+class NoPodNetwork:
+    """A PodNetwork without rules, for nodes whose network others provide."""
+
+    async def connect(self, pod: Pod, addresses: Sequence[str]) -> None:
+        """There is nothing to put in force."""
+
+    def disconnect(self, uid: str) -> None:
+        """There is nothing to remove."""
+
+
 class CriRuntime:
     """Implements ContainerRuntime for the Pods of one real node."""
 
@@ -77,7 +97,9 @@ class CriRuntime:
         clock: Clock,
         *,
         cores: int = 1,
+        network: PodNetwork | None = None,
         resolv_conf: Path = Path("/etc/resolv.conf"),
+        runtime_handler: RuntimeHandler = lambda pod: "",
     ) -> None:
         """Create the runtime of the node in `settings`. `cores` are those of the machine, and `resolv_conf` is its
         resolver configuration."""
@@ -88,12 +110,14 @@ class CriRuntime:
         self.state = self.observer.state
         self.images = NodeImages(client, secrets, clock)
         self._executor = PodExecutor(concurrent_starts(cores))
-        self._sandboxes = SandboxManager(client, self.observer, cgroups, settings, pool, clock, resolv_conf)
+        self._sandboxes = SandboxManager(
+            client, self.observer, cgroups, settings, pool, clock, resolv_conf, runtime_handler
+        )
         self._containers = ContainerManager(client, self.observer, self._sandboxes, volumes, settings, pool, clock)
         self._prober = HostProber(client, clock)
         self._hooks = HookRunner(client, settings.directories, pool, clock)
-        self._usage = UsageSampler(client, settings.node_name, clock)
         self._volumes = volumes
+        self._network: PodNetwork = network or NoPodNetwork()
         self._cgroups = cgroups
         self._directories = settings.directories
         self._pool = pool
@@ -116,7 +140,6 @@ class CriRuntime:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.observer.run())
-                group.create_task(self._usage.run())
                 group.create_task(self._refresh_periodically())
                 await self.observer.listed.wait()
                 self.version = self.observer.runtime_version
@@ -155,6 +178,7 @@ class CriRuntime:
 
         async def create() -> SandboxResult:
             sandbox = await self._sandboxes.ensure(pod)
+            await self._network.connect(pod, sandbox.ips)
             warnings = (await self._sandboxes.dns(pod)).warnings
             return SandboxResult(sandbox.ips or (node.address,), warnings=warnings)
 
@@ -170,6 +194,7 @@ class CriRuntime:
     def stop_pod(self, uid: str) -> Operation[str]:
         async def stop() -> str:
             await self._sandboxes.stop(uid)
+            self._network.disconnect(uid)
             self._mounted.pop(uid, None)
             await self._volumes.unmount(uid)
             await self._cgroups.remove_pod(uid)
@@ -183,6 +208,10 @@ class CriRuntime:
         if uid not in self._removing:
             self._removing.add(uid)
             self._executor.start(self._remove_until_done(uid))
+
+    def is_removing(self, uid: str) -> bool:
+        """Return whether something of a deleted Pod is left."""
+        return uid in self._removing
 
     async def orphans(self, known: Collection[str]) -> set[str]:
         """Return the uids of Pods in the container runtime, or with a directory, that are neither `known` nor being
@@ -216,6 +245,7 @@ class CriRuntime:
 
     async def _remove(self, uid: str) -> None:
         await self._sandboxes.remove(uid)
+        self._network.disconnect(uid)
         await self._volumes.unmount(uid)
         await self._volumes.remove(uid)
         await self._cgroups.remove_pod(uid)
@@ -288,6 +318,9 @@ class CriRuntime:
         self, uid: str, config: ContainerConfig, reported: Mapping[str, Any], now: float
     ) -> ContainerRecord | None:
         self._know(config.pod)
+        for each in self.state.containers(uid, config.name):
+            if each.record is not None and each.record.id == reported.get("containerID"):
+                each.interrupted = False
         container = self.state.current(uid, config.name)
         if container is None or container.record is None:
             return None
@@ -304,9 +337,6 @@ class CriRuntime:
         for container in self.state.containers(uid):
             if container.running:
                 self._executor.start(self._containers.stop(container, 0.0))
-
-    def usage(self, uid: str) -> dict[str, Usage]:
-        return self._usage.usage(uid)
 
     # -- probes and hooks ----------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from setpoint.node.host.blocking import BlockingPool
 from setpoint.tasks import within
 
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
+_IN_REMOVED = 0x40 | 0x200 | 0x400 | 0x800
+"""A file was moved away or deleted, or the directory itself was."""
 _FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
 """The flags of inotify_init1, which have the values of those of `open`."""
 _POLL_INTERVAL: Final = 0.25
@@ -33,8 +35,14 @@ class DirectoryWatch:
             self._loop.add_reader(descriptor, self._readable)
 
     @classmethod
-    async def open(cls, directory: Path, pool: BlockingPool, clock: Clock) -> DirectoryWatch:
-        return cls(await pool.run(_inotify, directory), clock)
+    async def open(cls, directory: Path, pool: BlockingPool, clock: Clock, *, removals: bool = False) -> DirectoryWatch:
+        """Watch a directory; with `removals`, files that are removed are changes too."""
+        return cls(await pool.run(_inotify, directory, removals), clock)
+
+    @property
+    def polls(self) -> bool:
+        """Whether changes are not noticed, so that the caller must look for them."""
+        return self._descriptor < 0
 
     async def changed(self, timeout: float) -> bool:
         """Return whether something has changed within `timeout` seconds; when polling, whether to look again."""
@@ -60,14 +68,12 @@ class DirectoryWatch:
         self._changed.set()
 
 
-def _inotify(directory: Path) -> int:
+def _inotify(directory: Path, removals: bool) -> int:
     """Return an inotify instance that watches a directory; -1 if the system has none left."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = int(libc.inotify_init1(_FLAGS))
-    if (
-        descriptor >= 0
-        and libc.inotify_add_watch(descriptor, os.fsencode(directory), _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE) < 0
-    ):
+    events = _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE | (_IN_REMOVED if removals else 0)
+    if descriptor >= 0 and libc.inotify_add_watch(descriptor, os.fsencode(directory), events) < 0:
         os.close(descriptor)
         return -1
     return descriptor

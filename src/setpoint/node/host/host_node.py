@@ -173,9 +173,12 @@ class HostNode:
             options = options._replace(follow=False)  # the log is complete
         return self._log_files.read(resolved, options, is_running)
 
-    def log_rotation(self) -> LogRotation:
-        """Return the rotation of the logs of this node's containers; the caller runs it."""
-        return LogRotation(self._running_logs, self._reopen_log, self._pool, self._clock)
+    def log_rotation(self, max_size: int, max_files: int) -> LogRotation:
+        """Return the rotation of the logs of this node's containers; the caller runs it. A log is rotated at `max_size`
+        bytes, and `max_files` files of it are kept."""
+        return LogRotation(
+            self._running_logs, self._reopen_log, self._pool, self._clock, max_size=max_size, max_files=max_files
+        )
 
     async def _running_logs(self) -> Iterable[ContainerLogFile]:
         wanted = {"state": {"state": ContainerState.RUNNING}}

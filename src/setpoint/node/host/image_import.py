@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
 from setpoint.meta.clock import Clock
 from setpoint.node.host.pause_image import PAUSE_IMAGE, PINNED_LABEL, pause_archive
-from setpoint.tasks import within
+from setpoint.node.host.programs import ProgramError, run_program
 
 log = logging.getLogger("setpoint.node")
 
@@ -41,22 +40,10 @@ class ImageImporter:
     async def _run(self, *arguments: str, content: bytes = b"") -> str:
         command = (self._program, "--address", str(self._socket), "--namespace", CRI_NAMESPACE, *arguments)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        except OSError as error:
-            raise ImageImportError(f"cannot run {self._program}: {error.strerror}") from error
-        try:
-            output, errors = await within(self._clock, _TIMEOUT, process.communicate(content))
-        except TimeoutError:
-            raise ImageImportError(f"{self._program} {' '.join(arguments)} takes too long") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-        if process.returncode:
-            message = errors.decode(errors="replace").strip()[:_MAX_MESSAGE]
+            result = await run_program(self._clock, _TIMEOUT, *command, content=content)
+        except ProgramError as error:
+            raise ImageImportError(str(error)) from None
+        if result.code:
+            message = result.errors.strip()[:_MAX_MESSAGE]
             raise ImageImportError(f"{self._program} {' '.join(arguments)} failed: {message}")
-        return output.decode(errors="replace")
+        return result.output

@@ -68,7 +68,8 @@ class NodeImages:
             return ImageLookup(None, str(error))
 
     async def pull(self, image: str, pod: Pod) -> PullResult:
-        """Pull an image with the credentials of a Pod."""
+        """Pull an image with the credentials of a Pod. `waited_seconds` of the result is the time until it was
+        there."""
         began = self._clock.monotonic()
         reference = parse_reference(image)
         try:
@@ -78,9 +79,11 @@ class NodeImages:
         key = _PullKey(image, tuple(found))
         task = self._pulls.get(key)
         if task is None:
-            task = self._pulls[key] = self._tasks.start(self._pull(key, began))
+            task = self._pulls[key] = self._tasks.start(self._pull(key))
         # A caller that gives up does not end the pull: others may wait for it too.
-        return await asyncio.shield(task)
+        result = await asyncio.shield(task)
+        waited = self._clock.monotonic() - began
+        return result._replace(seconds=min(result.seconds, waited), waited_seconds=waited)
 
     def missing_secrets(self, pod: Pod) -> list[str]:
         """Return the names in the Pod's `imagePullSecrets` of Secrets that do not exist."""
@@ -97,7 +100,7 @@ class NodeImages:
         found = [self._secrets.secret(namespace, name) for name in names if name]
         return [secret for secret in found if secret is not None]
 
-    async def _pull(self, key: _PullKey, began: float) -> PullResult:
+    async def _pull(self, key: _PullKey) -> PullResult:
         try:
             async with self._locks.hold(key.image), self._slots:
                 started = self._clock.monotonic()
@@ -105,8 +108,7 @@ class NodeImages:
                     result = await self._try_credentials(key)
                 except CriError as error:
                     result = PullResult(None, str(error))
-                ended = self._clock.monotonic()
-                return result._replace(seconds=ended - started, waited_seconds=ended - began)
+                return result._replace(seconds=self._clock.monotonic() - started)
         finally:
             del self._pulls[key]
 

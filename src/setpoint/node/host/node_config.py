@@ -22,6 +22,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _MAX_MAX_PODS = 100_000
 _MAX_PORT = 65535
+_ROUTE_MODES = ("auto", "host-gw", "vxlan")
 
 
 class NodeConfigError(ValueError):
@@ -72,6 +73,9 @@ class NodeConfig:
     """The directory of the CNI plugins; empty means the usual ones of distributions."""
     cni_conf_dir: str = ""
     """The directory of an existing CNI configuration; empty means that the agent writes one."""
+    route_mode: str = "auto"
+    """The way to the Pods of other nodes: routes (`host-gw`), VXLAN (`vxlan`), or routes to nodes in the same network
+    and VXLAN to others (`auto`)."""
     pod_cidr: str = ""
     """The range of the addresses of Pods; empty means that of the Node object."""
     containerd: str = "containerd"
@@ -119,6 +123,8 @@ class NodeConfig:
             raise NodeConfigError(
                 "--shutdown-grace-period-critical-pods must not be longer than --shutdown-grace-period"
             )
+        if self.route_mode not in _ROUTE_MODES:
+            raise NodeConfigError(f"--route-mode must be one of {', '.join(_ROUTE_MODES)}")
         if self.pod_cidr:
             _check_ranges(self.pod_cidr)
         _check_paths(self.directories)
@@ -127,6 +133,11 @@ class NodeConfig:
     def node_ips(self) -> tuple[str, ...]:
         """Return the given addresses of the node; empty means that of the default route."""
         return tuple(part.strip() for part in self.node_ip.split(",") if part.strip())
+
+    @property
+    def pod_cidrs(self) -> list[str]:
+        """Return the given ranges of the addresses of Pods, which are used if the Node object has none."""
+        return [part.strip() for part in self.pod_cidr.split(",") if part.strip()]
 
     def as_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 from setpoint.meta.clock import Clock
 from setpoint.node.cri.enums import ContainerState, NamespaceMode, SandboxState
 from setpoint.node.host.termination_message import truncate
-from setpoint.node.runtime.interface import ContainerRecord, PodRecords
+from setpoint.node.runtime.interface import START_ERROR, ContainerRecord, PodRecords
 
 _LOST: Final = ("ContainerStatusUnknown", "The container could not be located when the pod was terminated")
 _LOST_EXIT_CODE: Final = 137
@@ -57,6 +57,9 @@ class ObservedContainer:
     state: ContainerState = ContainerState.CREATED
     record: ContainerRecord | None = None
     """The run; None until the container was started."""
+    interrupted: bool = False
+    """Whether the start failed and this agent did not get that answer. The runtime gives a start up if the agent that
+    requested it ends, so this is no run, unless it was reported as one."""
     kill_reason: str = ""
     """The reason of the terminated state, if the agent killed the container for a reason of its own."""
     observed: int = 0
@@ -65,6 +68,10 @@ class ObservedContainer:
     @property
     def running(self) -> bool:
         return self.record is not None and self.record.running
+
+    @property
+    def is_run(self) -> bool:
+        return self.record is not None and not self.interrupted
 
 
 @dataclass(slots=True)
@@ -119,7 +126,7 @@ class ObservedState:
     def records(self, uid: str) -> PodRecords:
         records = PodRecords()
         for container in self.containers(uid):
-            if container.record is None:
+            if container.record is None or container.interrupted:
                 continue
             if container.name not in records.current:
                 records.current[container.name] = container.record
@@ -133,7 +140,7 @@ class ObservedState:
 
     def current(self, uid: str, name: str) -> ObservedContainer | None:
         """Return the latest run of a container."""
-        return next((each for each in self.containers(uid, name) if each.record is not None), None)
+        return next((each for each in self.containers(uid, name) if each.is_run), None)
 
     def sandbox(self, identifier: str) -> Sandbox | None:
         pod = self._pods.get(self._uids.get(identifier, ""))
@@ -265,6 +272,7 @@ class ObservedState:
         container.state = ContainerState(status.state)
         record = container.record
         if record is None:
+            container.interrupted = _start_failed(status)
             record = container.record = ContainerRecord(
                 name=container.name,
                 id=f"{self.runtime_name}://{container.id}",
@@ -300,6 +308,10 @@ class ObservedState:
         if not pod.sandboxes and not pod.containers:
             del self._pods[uid]
         self.on_change(uid)
+
+
+def _start_failed(status: Any) -> bool:
+    return bool(status.state == ContainerState.EXITED and status.reason == START_ERROR and not status.started_at)
 
 
 def _progress(state: int) -> int:

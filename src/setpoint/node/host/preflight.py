@@ -34,7 +34,7 @@ _CAPABILITIES = {
 _SYS_RESOURCE = 24
 _OPENAT2, _OPEN_TREE = 437, 428
 """Numbers of system calls, which are the same on all architectures."""
-_CNI_PLUGINS = ("loopback", "ptp", "host-local", "portmap")
+_CNI_PLUGINS = ("loopback", "ptp", "host-local")
 _MISSING_CAPABILITY = "containers cannot be isolated without it"
 
 
@@ -76,7 +76,6 @@ _FEDORA_PACKAGES = {
     "containernetworking-plugins": "containernetworking-plugins",
     "iproute2": "iproute",
     "nftables": "nftables",
-    "iptables": "iptables-nft",
     "conntrack": "conntrack-tools",
     "mount": "util-linux",
 }
@@ -274,8 +273,7 @@ def _network_programs(options: Options) -> list[Check]:
     run, found = options.run or _run, []
     for program, argument, package, purpose in (
         ("ip", "-V", "iproute2", "routes to Pods cannot be set"),
-        ("nft", "--version", "nftables", "Services and network policies are not implemented"),
-        ("iptables", "--version", "iptables", "host ports cannot be mapped"),
+        ("nft", "--version", "nftables", "Services, host ports and network policies do not work"),
         ("conntrack", "--version", "conntrack", "connections to removed endpoints of Services are not ended"),
     ):
         if run([program, argument]) is None:

@@ -2,7 +2,7 @@
 
 A node may read only the objects that its Pods name. ConfigMaps and Secrets are therefore watched one by one, while a
 Pod refers to them. Nodes may not watch claims and persistent volumes: these are read when a Pod needs them, and again
-after a few seconds.
+after a few seconds, and so are RuntimeClasses.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ log = logging.getLogger("setpoint.node")
 
 _CONFIG_MAPS, _SECRETS, _SERVICES = builtin("configmaps"), builtin("secrets"), builtin("services")
 _CLAIMS, _VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
+_RUNTIME_CLASSES = builtin("runtimeclasses", "node.k8s.io")
 _TRUST_BUNDLES = builtin("clustertrustbundles", "certificates.k8s.io")
 _SYNC_TIMEOUT = 5.0
 """Seconds that `prepare` waits for the first list of newly referenced objects. A Pod whose objects are still missing
@@ -60,7 +61,6 @@ class ReferencedObjects:
     def __init__(self, client: Client, manager: Manager, clock: Clock, changed: Callable[[str], None]) -> None:
         """Create the cache. `changed(uid)` is called for each Pod that refers to an object that has changed."""
         self._client = client
-        self._manager = manager
         self._clock = clock
         self._changed = changed
         self._tasks = TaskRegistry()
@@ -68,7 +68,7 @@ class ReferencedObjects:
         self._references: dict[str, frozenset[_Reference]] = {}
         """The references of each Pod by its uid."""
         self._read: dict[_Reference, tuple[float, Obj | None]] = {}
-        """Claims and volumes, each with the monotonic time at which it was read."""
+        """Claims, volumes and RuntimeClasses, each with the monotonic time at which it was read."""
         self._services: Informer[Service] = manager.informer(_SERVICES)
         self._trust_bundles: Informer[Obj] | None = None
 
@@ -87,6 +87,14 @@ class ReferencedObjects:
         """Return a PersistentVolume that a claim of a prepared Pod is bound to."""
         return self._last_read(_Reference(_VOLUMES, "", name))
 
+    def runtime_handler(self, pod: Pod) -> str | None:
+        """Return the handler of a prepared Pod's RuntimeClass: empty if the Pod has none, None if it does not exist."""
+        name = pod["spec"].get("runtimeClassName")
+        if not name:
+            return ""
+        found = self._last_read(_Reference(_RUNTIME_CLASSES, "", name))
+        return str(found["handler"]) if found is not None else None
+
     def trust_bundles(self) -> list[ObjView]:
         return [*self._trust_bundles.items.values()] if self._trust_bundles is not None else []
 
@@ -104,20 +112,17 @@ class ReferencedObjects:
             self._release(reference, uid)
         for reference in wanted:
             self._watch(reference).users.add(uid)
-        missing = [
-            each.informer.synced.wait()
-            for each in map(self._watched.get, wanted)
-            if each is not None and not each.informer.synced.is_set()
-        ]
-        if missing:
+        needed = [self._watched[reference].informer for reference in wanted]
+        if _uses_trust_bundles(pod):
+            needed.append(self._watch_trust_bundles())
+        unread = [informer for informer in needed if not informer.synced.is_set()]
+        if unread:
             try:
                 async with asyncio.timeout(_SYNC_TIMEOUT):
-                    await run_all(*missing)
+                    await run_all(*(informer.synced.wait() for informer in unread))
             except TimeoutError:
                 log.warning("objects of Pod %s could not be read in time", pod["metadata"]["name"])
-        await self._read_claims(pod)
-        if self._trust_bundles is None and _uses_trust_bundles(pod):
-            self._trust_bundles = self._manager.informer(_TRUST_BUNDLES)
+        await self._read_unwatched(pod)
 
     def forget(self, uid: str) -> None:
         """Stop watching what only this Pod referred to."""
@@ -143,6 +148,12 @@ class ReferencedObjects:
             informer.add_handler(lambda old, new: self._notify(reference))
         return found
 
+    def _watch_trust_bundles(self) -> Informer[Obj]:
+        if self._trust_bundles is None:
+            self._trust_bundles = Informer[Obj](self._client, _TRUST_BUNDLES, self._clock)
+            self._tasks.start(self._trust_bundles.run())
+        return self._trust_bundles
+
     def _notify(self, reference: _Reference) -> None:
         found = self._watched.get(reference)
         for uid in tuple(found.users) if found is not None else ():
@@ -165,11 +176,14 @@ class ReferencedObjects:
         found = self._read.get(reference)
         return found[1] if found is not None else None
 
-    async def _read_claims(self, pod: Pod) -> None:
+    async def _read_unwatched(self, pod: Pod) -> None:
         now = self._clock.monotonic()
         for reference, (at, _) in tuple(self._read.items()):
             if now - at > 60 * _CLAIM_MAX_AGE:
                 del self._read[reference]
+        runtime_class = pod["spec"].get("runtimeClassName")
+        if runtime_class:
+            await self._read_once(_Reference(_RUNTIME_CLASSES, "", runtime_class), now)
         for name in _claim_names(pod):
             claim = await self._read_once(_Reference(_CLAIMS, pod["metadata"]["namespace"], name), now)
             volume = ((claim or {}).get("spec") or {}).get("volumeName")

@@ -6,8 +6,9 @@ first, and does what is left to do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from setpoint.meta.clock import Clock
 from setpoint.meta.goformat import quote
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 _RUN_TIMEOUT: Final = 240.0
 _TIMEOUT: Final = 120.0
+
+
+RuntimeHandler: TypeAlias = "Callable[[Pod], str | None]"
+"""Returns the handler of a Pod's RuntimeClass: empty for the default one, None if the class does not exist."""
 
 
 class PodCgroups(Protocol):
@@ -61,6 +66,7 @@ class SandboxManager:
         pool: BlockingPool,
         clock: Clock,
         resolv_conf: Path,
+        runtime_handler: RuntimeHandler,
     ) -> None:
         self._client = client
         self._observer = observer
@@ -70,6 +76,7 @@ class SandboxManager:
         self._pool = pool
         self._clock = clock
         self._resolv_conf = resolv_conf
+        self._runtime_handler = runtime_handler
 
     async def ensure(self, pod: Pod) -> Sandbox:
         """Return a sandbox that works. Others of the Pod are removed first, with their containers. Raise SandboxFailed,
@@ -117,6 +124,9 @@ class SandboxManager:
 
     async def _create(self, pod: Pod, attempt: int) -> Sandbox:
         meta = pod["metadata"]
+        handler = self._runtime_handler(pod)
+        if handler is None:
+            raise SandboxFailed(f"runtimeclass.node.k8s.io {quote(pod['spec']['runtimeClassName'])} not found")
         try:
             await self._cgroups.create_pod(pod)
         except OSError as error:
@@ -127,7 +137,7 @@ class SandboxManager:
         except OSError as error:
             text = f"Failed to create log directory for pod {quote(describe_pod(pod))}: {error}"
             raise SandboxFailed(text) from None
-        request = {"config": config, "runtime_handler": ""}
+        request = {"config": config, "runtime_handler": handler}
         answer = await self._client.call("RunPodSandbox", request, timeout=_RUN_TIMEOUT)
         sandbox = self._state.add_sandbox(
             Sandbox(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from setpoint.meta.clock import Clock
+from setpoint.node.cri.client import CriError
 from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.cgroups import CgroupManager
 from setpoint.node.host.machine import (
@@ -27,12 +28,14 @@ from setpoint.node.host.machine import (
 from setpoint.node.host.node_report import RuntimeClient
 from setpoint.node.host.runtime_labels import CONTAINER_NAME, NODE
 from setpoint.node.runtime.interface import Usage
+from setpoint.wire.grpc import Code
 
 log = logging.getLogger("setpoint.node")
 
 MAX_AGE = 10.0
 """Seconds for which a measurement is used again."""
 _TIMEOUT = 30.0
+_LIST_ATTEMPTS = 4
 _MIN_INTERVAL = 1.0
 """Seconds that two samples must be apart to calculate a rate from them."""
 _SECOND = 1_000_000_000
@@ -173,8 +176,7 @@ class StatsCollector:
 
     async def _measure(self) -> Measurement:
         samples: dict[str, CpuUsage] = {}
-        request = {"filter": {"label_selector": {NODE: self._node_name}}}
-        found = await self._client.call("ListPodSandboxStats", request, timeout=_TIMEOUT)
+        found = await self._list_pods()
         pods: dict[str, PodStats] = {}
         for sandbox in found.stats:
             pod = self._pod(sandbox, samples)
@@ -191,6 +193,17 @@ class StatsCollector:
         return Measurement(self._clock.now(), node, pods)
 
     # -- Pods ----------------------------------------------------------------------------------------------------------
+
+    async def _list_pods(self) -> Any:
+        request = {"filter": {"label_selector": {NODE: self._node_name}}}
+        for _ in range(_LIST_ATTEMPTS - 1):
+            try:
+                return await self._client.call("ListPodSandboxStats", request, timeout=_TIMEOUT)
+            except CriError as error:
+                # Containerd 1.6 fails as a whole if a container ends meanwhile.
+                if error.code is not Code.NOT_FOUND:
+                    raise
+        return await self._client.call("ListPodSandboxStats", request, timeout=_TIMEOUT)
 
     def _pod(self, sandbox: Any, samples: dict[str, CpuUsage]) -> PodStats:
         about, linux = sandbox.attributes, sandbox.linux

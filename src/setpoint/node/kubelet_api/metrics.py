@@ -23,8 +23,8 @@ from setpoint.node.kubelet_api.interface import (
     NodeUsage,
 )
 from setpoint.node.kubelet_api.node_info import requested_node, statuses_of
+from setpoint.node.mirror_pods import is_mirror
 from setpoint.node.runtime.interface import Usage
-from setpoint.node.static_pods import is_mirror
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod

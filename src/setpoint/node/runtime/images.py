@@ -125,6 +125,18 @@ def parse_reference(image: str) -> ImageReference | None:
     return ImageReference(name, repository, digest)
 
 
+def reference_problem(image: str) -> str:
+    """Return why a reference is invalid, as runtimes report it; empty if it is valid."""
+    if parse_reference(image) is not None:
+        return ""
+    first, slash, rest = image.partition("/")
+    has_host = slash and (first == "localhost" or "." in first or ":" in first or first != first.lower())
+    repository = (rest if has_host else image if slash else f"library/{image}").partition(":")[0]
+    if repository != repository.lower():
+        return f"invalid reference format: repository name ({repository}) must be lowercase"
+    return "invalid reference format"
+
+
 class ImageRule(NamedTuple):
     """Properties of the images whose full name contains a match of `pattern`; None leaves a property to the next
     rule."""

@@ -124,7 +124,8 @@ class StartResult(NamedTuple):
 class ProbeResult(NamedTuple):
     success: bool
     output: str = ""
-    """The text of the Event of a failed probe, without its first words, "Liveness probe failed: "."""
+    """The text of the Event of a failed probe, or of one that succeeded with a warning, without its first words,
+    "Liveness probe failed: "; empty if it succeeded without one."""
 
 
 class HookResult(NamedTuple):
@@ -340,10 +341,6 @@ class ContainerRuntime(Protocol):
 
     def power_off(self, uid: str, at: float) -> None:
         """End all containers of the Pod abruptly, as when its node loses power."""
-        ...
-
-    def usage(self, uid: str) -> dict[str, Usage]:
-        """Return the usage of the running containers by name, as measured last."""
         ...
 
     # -- probes and hooks ----------------------------------------------------------------------------------------------

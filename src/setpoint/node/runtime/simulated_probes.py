@@ -75,7 +75,7 @@ def _exec_probe(
         return ProbeResult(False, "container not running")
     if code is None:
         return ProbeResult(False, f'command timed out: "{" ".join(command)}" timed out after {limit:g}s')
-    return ProbeResult(code == 0, output)
+    return ProbeResult(code == 0, output if code else "")
 
 
 def _forced_failure_output(spec: Mapping[str, Any], address: str) -> str:

@@ -23,6 +23,7 @@ from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.disk_usage import PodDiskUsage
 from setpoint.node.host.host_node import HostNode
+from setpoint.node.host.log_rotation import MAX_FILES, MAX_SIZE
 from setpoint.node.host.machine import Memory, Processes
 from setpoint.node.host.pod_connections import PodConnections, namespace_path
 from setpoint.node.host.runtime_labels import NODE as NODE_LABEL
@@ -181,7 +182,7 @@ async def test_the_own_running_logs_are_rotated(tmp_path: Path) -> None:
     pool = BlockingPool(1)
     clock, stats = SystemClock(), Stats()
     host = HostNode(Agent(), runtime, stats, stats, NodeDirectories(tmp_path), pool, clock)
-    rotation = host.log_rotation()
+    rotation = host.log_rotation(MAX_SIZE, MAX_FILES)
     rotation._max_size = 1
     await rotation.check()
     await rotation.check()

@@ -140,7 +140,7 @@ async def test_a_followed_log_survives_rotation_and_ends_with_its_container(
     pool: BlockingPool, tmp_path: Path, polling: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if polling:
-        monkeypatch.setattr("setpoint.node.host.file_watch._inotify", lambda directory: -1)
+        monkeypatch.setattr("setpoint.node.host.file_watch._inotify", lambda *_: -1)
     monkeypatch.setattr(log_files, "_CHECK_INTERVAL", 0.05)
     writer = Writer(tmp_path / "0.log")
     writer.write("before")

@@ -17,7 +17,6 @@ PROGRAMS = {
     "ctr": "ctr x",
     "ip": "ip utility",
     "nft": "nftables v1.0.6",
-    "iptables": "iptables v1.8",
     "conntrack": "conntrack v1.4",
 }
 
@@ -41,7 +40,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     (mount / "cgroup.controllers").write_text("cpu memory pids\n")
     (root / "proc/self/mounts").write_text(f"cgroup2 {mount} cgroup2 rw 0 0\n")
     plugins.mkdir()
-    for name in ("loopback", "ptp", "host-local", "portmap"):
+    for name in ("loopback", "ptp", "host-local"):
         (plugins / name).touch(mode=0o755)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr(preflight, "_has_call", lambda number: True)
@@ -110,7 +109,7 @@ def test_problems_of_the_machine(
         ("containerd", "?", "containerd does not print its version.", "containerd"),
         ("runc", None, "runc is not installed.", "runc"),
         ("ctr", None, "ctr, a program of containerd, is not installed.", "containerd"),
-        ("nft", None, "nft is not installed: Services and network policies are not implemented.", "nftables"),
+        ("nft", None, "nft is not installed: Services, host ports and network policies do not work.", "nftables"),
         ("conntrack", None, "conntrack is not installed: ", "conntrack"),
     ],
 )
@@ -129,12 +128,11 @@ def test_the_command_installs_everything_at_once(machine: Options) -> None:
         "containerd",
         "containernetworking-plugins",
         "iproute2",
-        "iptables",
         "nftables",
         "runc",
     ]
     assert install_command(found, fedora=True) == (
-        "dnf install -y conntrack-tools containerd containernetworking-plugins iproute iptables-nft nftables runc"
+        "dnf install -y conntrack-tools containerd containernetworking-plugins iproute nftables runc"
     )
 
 

@@ -107,3 +107,15 @@ async def test_claims_and_their_volumes_are_read_again_after_a_while(local_serve
         await found.prepare(user)
         assert found.claim("default", "data") is not None
         assert found.volume("pv") is None
+
+
+async def test_the_handler_of_a_runtime_class(local_server: Any) -> None:
+    async with objects(local_server) as (found, client, _):
+        meta = {"name": "sandboxed"}
+        await client.create(
+            {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": meta, "handler": "gvisor"}
+        )
+        for uid, name, handler in (("u1", None, ""), ("u2", "sandboxed", "gvisor"), ("u3", "absent", None)):
+            user = pod(uid, **({"runtimeClassName": name} if name else {}))
+            await found.prepare(user)
+            assert found.runtime_handler(user) == handler

@@ -16,6 +16,7 @@ from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.disk_usage import DiskUsage, DiskUsageCollector, directory_usage, measure_pod
 from setpoint.node.host.stats import StatsCollector, node_usage, pod_usage, read_interfaces
 from setpoint.node.host.summary import summary
+from setpoint.wire.grpc import Code
 
 SECOND = 10**9
 POD = {
@@ -128,6 +129,15 @@ async def test_a_runtime_that_does_not_answer(node: Node) -> None:
     with pytest.raises(CriError):
         await node.collector.measure()
     assert node.collector.latest is None and node.collector.usage("u-1") == {}
+
+
+async def test_a_container_that_ends_while_it_is_measured(node: Node) -> None:
+    node.set(sandbox(100 * SECOND, SECOND))
+    node.client.errors = [CriError(Code.NOT_FOUND, "no such container")] * 2
+    assert list((await node.collector.measure()).pods) == ["u-1"]
+    node.client.errors = [CriError(Code.NOT_FOUND, "no such container")] * 4
+    with pytest.raises(CriError, match="no such container"):
+        await node.collector.measure(max_age=-1)
 
 
 async def test_the_summary(node: Node, tmp_path: Path) -> None:
