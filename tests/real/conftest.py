@@ -37,13 +37,12 @@ _LOG_TAIL = 3000
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the ends of the logs of the machine's programs with each test that fails."""
+    """Show the ends of the logs of the machines' programs with each test that fails."""
     report = yield
-    used = getattr(item, "funcargs", {}).get("machine")
-    if report.failed and isinstance(used, RealMachine):
-        for log in used.logs:
-            if log.exists():
-                lines = [line for line in log.read_text(errors="replace").splitlines() if "level=info" not in line]
-                title = f"{log.relative_to(used.directory)} of the machine"
-                report.sections.append((title, "\n".join(lines)[-_LOG_TAIL:]))
+    arguments = getattr(item, "funcargs", {})
+    used = [arguments.get("machine"), *arguments.get("machines", ())] if report.failed else []
+    for log in [log for each in used if isinstance(each, RealMachine) for log in each.logs if log.exists()]:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if "level=info" not in line]
+        title = f"{log.relative_to(log.parent.parent)} of the machine"
+        report.sections.append((title, "\n".join(lines)[-_LOG_TAIL:]))
     return report

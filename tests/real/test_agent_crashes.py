@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import time
@@ -94,10 +95,91 @@ def test_agent_is_killed_while_pods_start(joined: RealCluster, joined_pods: PodC
     for name in names:
         pods.wait_ready(name, 90.0)
         assert pods.status(name)["restartCount"] == 0
-    sandboxes = [
-        pid for pid in joined.machine.processes() if b"2147483647" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    assert len(sandboxes) == len(pods.kubectl.get("pods", "--all-namespaces")["items"])
+    uids = [pods.get(name)["metadata"]["uid"] for name in names]
+    assert sorted(uid for uid in joined.agent.sandboxes() if uid in uids) == sorted(uids)
+
+
+def test_kill_rounds(joined: RealCluster, joined_pods: PodClient, registry: Registry, machine: RealMachine) -> None:
+    """Kill the agent at random moments while Pods are created, restart and are deleted. Each container restarts as often as
+    it exits, each hook runs at most once, the Pods beside them do not notice, and nothing is left behind."""
+    pods, chosen, shared = joined_pods, random.Random(1), machine.directory / "rounds"
+    shared.mkdir()
+    pods.run(pod("steady", registry.image("web"), container={"readinessProbe": PROBE, "livenessProbe": PROBE}))
+    pods.run(_counted("beside", "true", registry, shared))
+    steady = observed(pods, "steady", "beside")
+    scripts = ["true", "sleep 0.3; [ -e /own/ran ] || { touch /own/ran; exit 3; }"]
+    last: list[str] = []
+    uids: set[str] = set()
+    for number in range(ROUNDS):
+        names = [f"exits-{times}-times-{number}" for times in range(len(scripts))]
+        pods.apply(*(_counted(name, script, registry, shared) for name, script in zip(names, scripts)))
+        if last:
+            pods.kubectl("delete", "pod", "--wait=false", *last)
+        time.sleep(chosen.uniform(0.0, 1.5))
+        joined.agent.kill()
+        time.sleep(chosen.choice((0.0, 0.0, 1.0)))
+        joined.agent.start()
+        for restarts, name in enumerate(names):
+            _wait_restarted(pods, name, restarts)
+            # containerd gives a start up if the agent ends at that moment, and the program may have begun.
+            assert restarts + 1 <= _lines(shared / name) <= restarts + 2, name
+            events = [reason for reason, _ in pods.events(name)]
+            assert events.count("Started") <= restarts + 1, events
+            uids.add(pods.get(name)["metadata"]["uid"])
+        _wait_removed(pods, last)
+        assert all(_lines(shared / f"{name}.stop") <= 1 for name in last)
+        assert observed(pods, "steady", "beside") == steady
+        last = names
+    pods.kubectl("delete", "pod", *last)
+    until(lambda: not any((joined.agent.directories.pods / uid).exists() for uid in uids), 60.0)
+    until(lambda: not any(uid in str(group) for group in machine.cgroups() for uid in uids), 60.0)
+    assert not [mount for mount in machine.mounts() if any(uid in str(mount) for uid in uids)]
+    assert not [path for path in joined.agent.directories.logs.iterdir() if any(uid in path.name for uid in uids)]
+    until(lambda: _sandboxes(machine) == len(pods.kubectl.get("pods", "--all-namespaces")["items"]), 60.0)
+    assert observed(pods, "steady", "beside") == steady
+
+
+def _wait_restarted(pods: PodClient, name: str, restarts: int) -> None:
+    """Wait until a container is ready after so many restarts."""
+    until(lambda: pods.status(name).get("restartCount", -1) >= restarts, 90.0)
+    pods.wait_ready(name, 90.0)
+    found = pods.status(name)
+    assert found["restartCount"] == restarts, (found, pods.events(name))
+
+
+def _wait_removed(pods: PodClient, names: list[str]) -> None:
+    until(lambda: not any(pods.kubectl.run("get", "pod", name).code == 0 for name in names), 90.0)
+
+
+def _counted(name: str, script: str, registry: Registry, shared: Path) -> dict[str, Any]:
+    """Return a Pod that adds a line to a file at each start, runs the script, and then waits for its end."""
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo stop >> /shared/$NAME.stop"]}}}
+    container = {
+        "env": [{"name": "NAME", "value": name}],
+        "lifecycle": hook,
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}, {"name": "own", "mountPath": "/own"}],
+    }
+    volumes = [{"name": "shared", "hostPath": {"path": str(shared)}}, {"name": "own", "emptyDir": {}}]
+    whole = f"echo start >> /shared/$NAME; {script}; exec sleep 1000"
+    made = pod(name, registry.image("busybox"), "sh", "-c", whole, container=container, volumes=volumes)
+    made["spec"]["terminationGracePeriodSeconds"] = 2
+    return made
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def _sandboxes(machine: RealMachine) -> int:
+    """Return the number of sandboxes that run, by their programs."""
+    return sum(_command_line(pid) == b"/pause\0" for pid in machine.processes())
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_pre_stop_hook_runs_once(
@@ -259,4 +341,4 @@ def _is_of_the_node(pid: int, machine: RealMachine) -> bool:
         groups = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
         return False
-    return program.startswith("containerd") or f":{machine.cgroup_root}/" in groups
+    return program.startswith("containerd") or f":{machine.node_cgroup_root}/" in groups

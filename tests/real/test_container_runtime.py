@@ -109,16 +109,6 @@ async def test_probes_and_hooks_reach_the_pod(harness: HostHarness) -> None:
     assert (await harness.wait(runtime.run_hook(uid, container, hook, harness.now, pre_stop=True))).success
 
 
-async def test_usage_is_measured(harness: HostHarness) -> None:
-    pod = make_pod(shell("while true; do :; done", image=IMAGE))
-    await start(harness, pod)
-    assert harness.runtime.usage(uid_of(pod)) == {}
-    await harness.poll(lambda: bool(harness.runtime.usage(uid_of(pod))))
-    await harness.runtime._usage.sample()
-    usage = harness.runtime.usage(uid_of(pod))["main"]
-    assert usage.cpu_seconds > 0 and usage.memory_bytes > 0
-
-
 async def test_containers_outlive_containerd_and_the_agent(
     containerd: Containerd, harness: HostHarness, tmp_path: Path
 ) -> None:

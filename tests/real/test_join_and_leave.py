@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cri_pods import cri_client, run_sandbox
 from kubectl_runner import until
-from real_cluster import NODE, NodeAgent, RealCluster, control_plane, joined_cluster, setpoint
+from real_cluster import NODE, NodeAgent, RealCluster, control_plane, joined_cluster, machine_state, setpoint
 from real_containerd import Containerd
+from real_containerd import containerd as run_containerd
 from real_kubectl import PodClient, pod
 from real_machine import RealMachine
 from real_node import pods_in_namespace
 from real_registry import Registry
+from real_registry import registry as run_registry
 
 pytestmark = pytest.mark.real
 
 
-def machine_state(machine: RealMachine) -> dict[str, Any]:
-    """Return everything that a node could leave behind on a machine."""
-    return {
-        "mounts": machine.mounts(),
-        "cgroups": sorted(map(str, machine.cgroups())),
-        "links": sorted(line.split()[0] for line in machine.run("ip", "-brief", "link").splitlines()),
-        "addresses": machine.run("ip", "-brief", "address"),
-        "routes": machine.run("ip", "route", "show", "table", "all"),
-        "rules": machine.run("ip", "rule"),
-        "firewall": machine.run("nft", "list", "ruleset"),
-        "files": sorted(path.name for path in machine.directory.iterdir()),
-        "programs": sorted({Path(os.readlink(f"/proc/{pid}/exe")).name for pid in machine.processes()}),
-    }
+@pytest.fixture
+def fresh(no_stale_machines: None, pushed_images: Path) -> Iterator[tuple[RealMachine, Registry]]:
+    """A machine for one test, with a registry; the test is in its network."""
+    machine = RealMachine.create()
+    try:
+        with machine.entered(), run_registry(machine, images=pushed_images) as registry:
+            yield machine, registry
+    finally:
+        machine.destroy()
 
 
-def test_leave_removes_everything(machine: RealMachine, registry: Registry, request: pytest.FixtureRequest) -> None:
+def test_leave_removes_everything(fresh: tuple[RealMachine, Registry], request: pytest.FixtureRequest) -> None:
+    machine, registry = fresh
     with control_plane(machine) as kubeconfig:
         agent = NodeAgent(machine)
         cluster = RealCluster(machine, kubeconfig, agent)
@@ -65,10 +63,16 @@ def test_leave_removes_everything(machine: RealMachine, registry: Registry, requ
         assert "is not a node" in agent.leave(), "a second time there is nothing to do"
 
 
-async def test_foreign_containers_stay(
+async def test_foreign_containers_stay(fresh: tuple[RealMachine, Registry], request: pytest.FixtureRequest) -> None:
+    """A containerd that others use too: the agent never touches their Pods, and they stay when it leaves."""
+    machine, registry = fresh
+    with run_containerd(machine, registry) as containerd:
+        await _check_foreign_containers(machine, registry, containerd, request)
+
+
+async def _check_foreign_containers(
     machine: RealMachine, registry: Registry, containerd: Containerd, request: pytest.FixtureRequest
 ) -> None:
-    """A containerd that others use too: the agent never touches their Pods, and they stay when it leaves."""
     async with cri_client(containerd) as client:
         foreign = await run_sandbox(client, containerd)
         container = await foreign.start(registry.image("busybox"), "sleep", "1000")
@@ -89,18 +93,25 @@ async def test_foreign_containers_stay(
 
 def test_check_finds_nothing_missing(machine: RealMachine) -> None:
     agent = NodeAgent(machine)
-    out = machine.run(*setpoint("node", "check", *agent.directory_flags, "--cgroup-root", machine.cgroup_root))
-    assert "containerd" in out
+    out = machine.run(*setpoint("node", "check", *agent.directory_flags, "--cgroup-root", machine.node_cgroup_root))
+    assert "Port 10250 is free" in out
+    assert "apt-get install" not in out
 
 
 def test_certificates(joined: RealCluster, joined_pods: PodClient, registry: Registry) -> None:
     """The node's client and serving certificates are signed by the cluster; the kubelet API refuses everybody else."""
-    requests = joined_pods.kubectl.get("csr")["items"]
-    found = {each["spec"]["signerName"]: each["status"]["conditions"][0]["type"] for each in requests}
-    assert found == {
-        "kubernetes.io/kube-apiserver-client-kubelet": "Approved",
-        "kubernetes.io/kubelet-serving": "Approved",
-    }
+
+    def requests() -> dict[str, str]:
+        items = joined_pods.kubectl.get("csr")["items"]
+        none = [{"type": "none"}]
+        return {each["spec"]["signerName"]: each["status"].get("conditions", none)[0]["type"] for each in items}
+
+    identity, serving = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
+    # The node has the address of an API server, so an administrator must permit a serving certificate.
+    until(lambda: requests() == {identity: "Approved", serving: "none"}, 60.0)
+    joined_pods.kubectl("label", "node", NODE, "node-role.kubernetes.io/control-plane=")
+    until(lambda: requests() == {identity: "Approved", serving: "Approved"}, 90.0)
+    until(lambda: (joined.agent.directories.pki / "kubelet-server-current.pem").exists(), 60.0)
     files = joined.agent.directories.pki
     for name in ("kubelet-client-current.pem", "kubelet-server-current.pem"):
         assert (files / name).stat().st_mode & 0o077 == 0

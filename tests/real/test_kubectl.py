@@ -77,8 +77,8 @@ def test_exec_on_a_terminal(pods: PodClient, registry: Registry) -> None:
     terminal.until("42")
     terminal.resize(31, 97)
     until(lambda: _size(terminal) == "31 97", 10.0)
-    terminal.type("sleep 100\r")
-    terminal.until("sleep 100")
+    terminal.type("echo now; sleep 100\r")
+    terminal.until("\nnow\r\n")  # until then the shell drops what is typed
     terminal.type("\x03")
     terminal.until("# ")
     terminal.type("exit 5\r")
