@@ -1,4 +1,4 @@
-"""A real node: `sudo python bench/node_agent.py [--pods 50] [--probes 20] [--seconds 60] [--singles 20] [--at-once 20]`.
+"""A real node: `sudo python bench/node_agent.py [--pods 50] [--probes 20] [--seconds 60] [--singles 20]`.
 
 A control plane, a registry and a node agent with its own containerd, each a process of its own, in a network namespace
 and a cgroup of their own; the images are made of the machine's busybox. Needs root and what the real tests need.

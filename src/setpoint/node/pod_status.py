@@ -340,7 +340,8 @@ def _container_status(container: ContainerState, spec: Mapping[str, Any], has_in
         if allocated.get("requests"):
             status["allocatedResources"] = dict(allocated["requests"])
         status["resources"] = {key: dict(value) for key, value in allocated.items()}
-        status["user"] = {"linux": _user(container.spec, spec)}
+        if record.user is not None:
+            status["user"] = {"linux": record.user}
     mounts = container.spec.get("volumeMounts")
     if mounts:
         status["volumeMounts"] = [_mount(each) for each in mounts]
@@ -352,11 +353,3 @@ def _mount(mount: Mapping[str, Any]) -> Obj:
     if mount.get("readOnly"):
         found |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
     return found
-
-
-def _user(container_spec: Mapping[str, Any], spec: Mapping[str, Any]) -> Obj:
-    own, pod = container_spec.get("securityContext") or {}, spec.get("securityContext") or {}
-    uid = own.get("runAsUser", pod.get("runAsUser", 0))
-    gid = own.get("runAsGroup", pod.get("runAsGroup", 0))
-    groups = [gid, *(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if "fsGroup" in pod else [])]
-    return {"uid": uid, "gid": gid, "supplementalGroups": list(dict.fromkeys(groups))}

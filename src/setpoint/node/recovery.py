@@ -112,6 +112,7 @@ def _recover_container(worker: PodWorker, container: ContainerState, found: Mapp
         ended.get("exitCode", 0),
         ended.get("reason", ""),
         ended.get("message", ""),
+        (found.get("user") or {}).get("linux"),
     )
     container.reported_run = (container_id, running is None)
     waiting = state.get("waiting")

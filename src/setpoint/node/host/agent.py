@@ -212,6 +212,8 @@ class _Run:
             runtime = self._agent.runtime = await self._connect_runtime()
             tasks.create_task(runtime.run())
             await runtime.listed()
+            # Before its first answer, the reporter's own check says more: a restart does not make the node not ready.
+            self._reporter.health_checks.append(runtime.runtime_error)
             sync = self._create_sync(runtime)
             tasks.create_task(sync.controller.run())
             static = self._run_static_pods(runtime, sync, tasks)
@@ -260,7 +262,7 @@ class _Run:
             NodeIdentity(services.config.name, self._labels),
             lambda: VolumeFeatures(has_image_volumes(features), features.handler().recursive_read_only_mounts),
         )
-        runtime = CriRuntime(
+        return CriRuntime(
             self._agent.cri,
             RuntimeEvents(services.runtime_endpoint, services.clock),
             volumes,
@@ -273,8 +275,6 @@ class _Run:
             network=self._network,
             runtime_handler=self._objects.runtime_handler,
         )
-        self._reporter.health_checks.append(runtime.runtime_error)
-        return runtime
 
     def _create_sync(self, runtime: CriRuntime) -> PodSync:
         """Create the owner of the Pods' workers; the runtime has been listed, so that workers adopt what runs."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import Obj
 from setpoint.node.cri.enums import ContainerState, NamespaceMode, SandboxState
 from setpoint.node.host.termination_message import truncate
 from setpoint.node.runtime.interface import START_ERROR, ContainerRecord, PodRecords
@@ -280,6 +281,7 @@ class ObservedState:
                 image_id=status.image_ref,
                 attempt=container.attempt,
                 started_at=status.started_at / 1e9,
+                user=_linux_user(status),
             )
             changed = True
         if status.state == ContainerState.EXITED and record.running:
@@ -308,6 +310,14 @@ class ObservedState:
         if not pod.sandboxes and not pod.containers:
             del self._pods[uid]
         self.on_change(uid)
+
+
+def _linux_user(status: Any) -> Obj | None:
+    """Return the user of a container, which containerd reports since version 2.0."""
+    if not status.HasField("user") or not status.user.HasField("linux"):
+        return None
+    user = status.user.linux
+    return {"uid": user.uid, "gid": user.gid, "supplementalGroups": [*user.supplemental_groups]}
 
 
 def _start_failed(status: Any) -> bool:

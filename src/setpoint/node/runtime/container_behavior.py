@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import NANO, QuantityError, parse
 from setpoint.node.runtime.containers import KILLED, TERMINATED
 from setpoint.node.runtime.interface import Usage
@@ -142,3 +143,12 @@ def exceeds_memory_limit(pod: Pod, container: Mapping[str, Any]) -> bool:
     if used is None and (load := load_of(container)) is not None:
         used = load.memory_bytes * NANO
     return used is not None and used > parse(limit).nano
+
+
+def linux_user(container: Mapping[str, Any], spec: Mapping[str, Any]) -> Obj:
+    """Return the user and the groups of a container's first process, as container statuses show them."""
+    own, pod = container.get("securityContext") or {}, spec.get("securityContext") or {}
+    uid = own.get("runAsUser", pod.get("runAsUser", 0))
+    gid = own.get("runAsGroup", pod.get("runAsGroup", 0))
+    groups = [gid, *(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if "fsGroup" in pod else [])]
+    return {"uid": uid, "gid": gid, "supplementalGroups": list(dict.fromkeys(groups))}

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from setpoint.meta.objects import Obj
 from setpoint.node.runtime.files import Mount
 
 if TYPE_CHECKING:
@@ -167,6 +168,9 @@ class ContainerRecord:
     exit_code: int = 0
     reason: str = ""
     message: str = ""
+    user: Obj | None = None
+    """The user, group and further groups of the first process, as container statuses show them under `user.linux`; None
+    if the runtime does not report them."""
 
     @property
     def running(self) -> bool:

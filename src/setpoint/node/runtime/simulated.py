@@ -15,6 +15,7 @@ from setpoint.node.runtime.container_behavior import (
     exceeds_memory_limit,
     is_missing,
     is_unknown_program,
+    linux_user,
     runs_forever,
     runs_to_completion,
     sigterm_reaction,
@@ -211,6 +212,7 @@ class SimulatedRuntime:
             config.image_id,
             config.attempt,
             at,
+            user=linux_user(config.spec, config.pod["spec"]),
         )
         run = Container(config, record)
         before = pod.current.pop(name, None)

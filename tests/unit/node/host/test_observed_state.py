@@ -60,6 +60,19 @@ def container_of(state: ObservedState, identifier: str) -> ObservedContainer:
     return found
 
 
+def test_the_user_is_reported_if_the_runtime_reports_it(state: ObservedState) -> None:
+    observe(state, listed_container("old", ContainerState.RUNNING), listed_container("c", ContainerState.RUNNING))
+    found = status("c", ContainerState.RUNNING)
+    found.user.linux.uid, found.user.linux.gid = 1000, 3000
+    found.user.linux.supplemental_groups.extend((3000, 4000))
+    state.apply_container_status(container_of(state, "c"), found)
+    record = container_of(state, "c").record
+    assert record is not None and record.user == {"uid": 1000, "gid": 3000, "supplementalGroups": [3000, 4000]}
+    state.apply_container_status(container_of(state, "old"), status("old", ContainerState.RUNNING))
+    record = container_of(state, "old").record
+    assert record is not None and record.user is None
+
+
 def test_a_record_has_the_ids_and_times_of_the_runtime(state: ObservedState) -> None:
     assert observe(state, listed_container("c", ContainerState.RUNNING)) == ["s", "c"]
     state.apply_container_status(container_of(state, "c"), status("c", ContainerState.RUNNING))

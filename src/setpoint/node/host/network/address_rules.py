@@ -70,11 +70,18 @@ def spoofing_chain(
     return NftChain(tuple(rules), "type filter hook prerouting priority raw; policy accept")
 
 
-def masquerade_chain(own: NodeAddresses, others: Iterable[NodeAddresses]) -> NftChain:
-    """Return the chain that gives packets of the node's Pods the address of the node if they leave the cluster."""
+def masquerade_chain(
+    own: NodeAddresses, others: Iterable[NodeAddresses], tunnelled: frozenset[str] = frozenset()
+) -> NftChain:
+    """Return the chain that gives packets of the node's Pods the address of the node if they leave the cluster.
+
+    The addresses of nodes whose Pods are reached by VXLAN are outside of the cluster: the network between the nodes may
+    not deliver packets with addresses of Pods, and answers would come by the tunnel. `tunnelled` has these addresses.
+    """
     nodes = [own, *others]
     inside = [network for node in nodes for network in valid_networks(node.pod_cidrs)]
-    inside += [ip_network(address) for node in nodes for address in valid_addresses(node.addresses)]
+    direct = [node for node in nodes if node is own or tunnelled.isdisjoint(node.addresses)]
+    inside += [ip_network(address) for node in direct for address in valid_addresses(node.addresses)]
     rules = []
     for version, keyword in _KEYWORDS.items():
         sources = [network for network in valid_networks(own.pod_cidrs) if network.version == version]
@@ -112,6 +119,8 @@ class AddressRules:
         self._interfaces = interfaces
         self._device = device
         self._tunnel: Tunnel | None = None
+        self._tunnelled: frozenset[str] = frozenset()
+        """The addresses of the nodes whose Pods are reached by VXLAN."""
         self._masquerade = masquerade
         self._nodes: Informer[Node] = manager.informer(_NODES)
         self._addresses: dict[str, NodeAddresses] = {}
@@ -133,8 +142,9 @@ class AddressRules:
 
     def tunnel_planned(self, plan: RoutePlan) -> None:
         """Protect the VXLAN device of a plan; this is a callback for `NodeRoutes.on_plan`."""
-        if plan.state.tunnel != self._tunnel:
-            self._tunnel = plan.state.tunnel
+        tunnel, tunnelled = plan.state.tunnel, frozenset(entry.address for entry in plan.state.forwarding)
+        if (tunnel, tunnelled) != (self._tunnel, self._tunnelled):
+            self._tunnel, self._tunnelled = tunnel, tunnelled
             self._changed.set()
 
     def _desired(self) -> NftState | None:
@@ -145,7 +155,7 @@ class AddressRules:
         spoofing = spoofing_chain(own, others, self._tunnel, device=self._device, interfaces=self._interfaces)
         chains = {"address-spoofing": spoofing}
         if self._masquerade:
-            chains["address-masquerade"] = masquerade_chain(own, others)
+            chains["address-masquerade"] = masquerade_chain(own, others, self._tunnelled)
         return NftState(chains=chains)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:

@@ -100,6 +100,9 @@ def test_masquerading_excludes_pods_and_nodes() -> None:
         "masquerade fully-random",
     )
     assert masquerade_chain(NodeAddresses("one", (), ()), [other]).rules == ()
+    # The network between the nodes does not deliver packets with addresses of Pods.
+    (rule,) = masquerade_chain(own, [other], frozenset({"172.31.0.12"})).rules
+    assert rule.startswith("ip saddr { 10.244.1.0/24 } ip daddr != { 10.244.0.0/23, 172.31.0.11/32 } ")
 
 
 def test_spoofing_is_checked_at_the_interfaces_of_pods_and_of_the_tunnel() -> None:
