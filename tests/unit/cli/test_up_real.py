@@ -25,6 +25,7 @@ from setpoint.client.client import Client
 from setpoint.client.https import connect
 from setpoint.client.kubeconfig import Kubeconfig
 from setpoint.client.resources import builtin
+from setpoint.cluster.config import ConfigError
 from setpoint.cluster.node_certificates import StoredCertificate
 from setpoint.cluster.node_joining import NodeFiles, node_access
 from setpoint.meta.objects import Obj
@@ -203,3 +204,27 @@ def test_reset_leaves_a_real_node_to_root(tmp_path: Path, monkeypatch: pytest.Mo
     root.rmdir()  # it has left
     assert typed_offline(f"reset --yes --data-dir {directory}", tmp_path).code == 0
     assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "grace"),
+    [
+        ("--pace fast", None),
+        ("--pace fast --beside-node real", 50.0),
+        ("--pace fast --node-monitor-grace-period 20s", 20.0),
+    ],
+)
+def test_real_nodes_may_be_silent_longer_than_fast_simulated_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, grace: float | None
+) -> None:
+    """They renew their Leases every ten seconds, but the period of a fast cluster is five."""
+    found = []
+
+    def cluster(*_: object, node_monitor_grace_period: float | None, **__: object) -> None:
+        found.append(node_monitor_grace_period)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("setpoint.cluster.allinone.cluster", cluster)
+    result = typed_offline(f"up --store memory --port 0 --nodes 1 --data-dir {tmp_path}/data {words}", tmp_path)
+    assert "enough" in result.err
+    assert found == [grace]
