@@ -399,6 +399,7 @@ async def test_other_machines_cannot_use_addresses_of_pods(machine: RealMachine,
 
 
 async def test_loopback_of_the_node_is_out_of_reach(machine: RealMachine, lab: Any, local_server: Any) -> None:
+    """CVE-2020-8558: neither Pods nor other machines reach ports that listen on 127.0.0.1."""
     net = lab(0, 0)
     first, second = net.nodes.values()
     (pod, _) = add_pods(machine, net)

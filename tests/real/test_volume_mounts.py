@@ -133,6 +133,7 @@ async def test_sub_paths_keep_their_content_until_the_container_restarts(tmp_pat
 
 @in_mount_namespace
 async def test_links_out_of_a_volume_are_refused(tmp_path: Path) -> None:
+    """CVE-2017-1002101: a link in a volume is not followed out of it."""
     (tmp_path / "outside" / "there").mkdir(parents=True)
     volume = directory_of(tmp_path, "empty-dir", "e")
     for path in ("out/there", "out/new", "file/x"):
@@ -166,6 +167,7 @@ def swap_endlessly(one: Path, other: Path) -> int:
 
 @in_mount_namespace
 def test_a_swapped_directory_never_leads_out_of_the_volume(tmp_path: Path) -> None:
+    """CVE-2021-25741: nor is a link that replaces a directory between its check and its use."""
     volume, outside, target = tmp_path / "v", tmp_path / "outside", tmp_path / "target"
     (volume / "a" / "b").mkdir(parents=True)
     (outside / "b").mkdir(parents=True)

@@ -109,9 +109,16 @@ def negative(query: Message, rcode: int = NXDOMAIN, ttl: int = 20) -> Message:
 @asynccontextmanager
 async def upstream() -> AsyncIterator[tuple[Upstream, NameServer]]:
     loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(Upstream, local_addr=("127.0.0.1", 0))
-    port = transport.get_extra_info("sockname")[1]
-    tcp = await asyncio.start_server(server.stream, "127.0.0.1", port)
+    for _ in range(20):
+        transport, server = await loop.create_datagram_endpoint(Upstream, local_addr=("127.0.0.1", 0))
+        port = transport.get_extra_info("sockname")[1]
+        try:
+            tcp = await asyncio.start_server(server.stream, "127.0.0.1", port)
+            break
+        except OSError:  # a port that is free for UDP may be in use for TCP
+            transport.close()
+    else:
+        raise AssertionError("no port is free for both UDP and TCP")
     try:
         yield server, NameServer("127.0.0.1", port)
     finally:
