@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from setpoint.apiserver.handlers.node_proxy import rewrite_html, rewrite_link
+from setpoint.apiserver.handlers.node_proxy import rewrite_answer, rewrite_html, rewrite_link
 from setpoint.node.runtime.images import NGINX_PAGE
 from setpoint.testing import VirtualCluster, virtual
+from setpoint.wire.message import StreamResponse, StreamWriter
 
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.62.0"
 
@@ -131,6 +132,53 @@ async def test_a_server_logs_the_request_of_a_hook(cluster: VirtualCluster) -> N
 )
 def test_links_are_rewritten(link: str, expected: str) -> None:
     assert rewrite_link(link, "/p", "here") == expected
+
+
+class Written:
+    """A StreamWriter that collects what is written."""
+
+    buffered = 0
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def write_chunks(self, chunks: bytes) -> None:
+        raise AssertionError("nothing is encoded")
+
+    async def drained(self) -> None:
+        return
+
+    async def closed(self) -> None:
+        return
+
+
+def streamed(headers: dict[str, str], *pieces: bytes) -> StreamResponse:
+    async def run(writer: StreamWriter) -> None:
+        for piece in pieces:
+            writer.write(piece)
+
+    return StreamResponse(200, [*headers.items()], run)
+
+
+async def written(answer: object) -> bytes:
+    assert isinstance(answer, StreamResponse)
+    writer = Written()
+    await answer.run(writer)
+    return b"".join(writer.pieces)
+
+
+async def test_links_in_streamed_answers_are_rewritten() -> None:
+    page, pieces = {"Content-Type": "text/html; charset=utf-8"}, (b"<a hr", b'ef="/x">', b"here</a>")
+    assert await written(rewrite_answer(streamed(page, *pieces), "/p", "here")) == b'<a href="/p/x">here</a>'
+    for headers in ({"Content-Type": "text/plain"}, {**page, "Content-Encoding": "gzip"}):
+        assert await written(rewrite_answer(streamed(headers, *pieces), "/p", "here")) == b"".join(pieces)
+    large = b" " * (1 << 20)
+    assert await written(rewrite_answer(streamed(page, *pieces, large), "/p", "here")) == b"".join(pieces) + large
+    moved = rewrite_answer(streamed({"Location": "/y"}), "/p", "here")
+    assert isinstance(moved, StreamResponse) and moved.headers == [("Location", "/p/y")]
 
 
 def test_pages_are_served() -> None:

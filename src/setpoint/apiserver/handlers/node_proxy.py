@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from setpoint.apiserver.api_resources import CacheReader
@@ -25,6 +26,7 @@ from setpoint.wire.message import (
     Request,
     Response,
     StreamResponse,
+    StreamWriter,
     UpgradeResponse,
 )
 
@@ -106,6 +108,8 @@ _HOP_BY_HOP = frozenset(
 )
 _CREDENTIALS = frozenset(("authorization", "cookie", "x-remote-user", "x-remote-uid", "x-remote-group"))
 _EXTRA = "x-remote-extra-"
+_MAX_PAGE = 1 << 20
+"""The size in bytes up to which the links of an HTML page are rewritten."""
 _DIGITS, _HIGHEST_PORT = re.compile(r"[0-9]+"), 65535
 _NAME = re.compile(r"(?:(https?):)?([^:]+)(?::([^:]*))?")
 
@@ -193,20 +197,76 @@ def _with_slash(request: Request) -> Response:
 
 def _with_rewritten_links(ctx: RequestContext, answer: Answer) -> Answer:
     """Rewrite links to the root of the proxied server, so that they lead through the proxy."""
-    if not isinstance(answer, Response):
+    if not isinstance(answer, Response | StreamResponse):
         return answer
     sent = ctx.request
     prefix = sent.path[: len(sent.path) - len(ctx.target.rest)].rstrip("/")
-    host, headers = sent.headers.get("host", ""), list(answer.headers)
-    body = answer.whole_body
+    return rewrite_answer(answer, prefix, sent.headers.get("host", ""))
+
+
+def rewrite_answer(answer: Response | StreamResponse, prefix: str, host: str) -> Answer:
+    """Return an answer whose links to the root of the server begin with `prefix`: in its headers, and in an HTML page
+    of limited size."""
+    headers = list(answer.headers)
     for at, (name, value) in enumerate(headers):
         if name.lower() == "location":
             headers[at] = (name, rewrite_link(value, prefix, host))
-            return Response(answer.status, body, headers)
+            return replace(answer, headers=headers)
     kinds = [value.partition(";")[0].strip() for name, value in headers if name.lower() == "content-type"]
-    if kinds == ["text/html"] and not any(name.lower() == "content-encoding" for name, _ in headers):
-        body = rewrite_html(body.decode("utf-8", "surrogateescape"), prefix, host).encode("utf-8", "surrogateescape")
-    return Response(answer.status, body, headers)
+    if kinds != ["text/html"] or any(name.lower() == "content-encoding" for name, _ in headers):
+        return answer
+
+    def rewrite(page: bytes) -> bytes:
+        text = rewrite_html(page.decode("utf-8", "surrogateescape"), prefix, host)
+        return text.encode("utf-8", "surrogateescape")
+
+    if isinstance(answer, Response):
+        return Response(answer.status, rewrite(answer.whole_body), headers)
+    run = answer.run
+
+    async def rewritten(writer: StreamWriter) -> None:
+        page = _PageWriter(writer, rewrite)
+        await run(page)
+        page.finish()
+
+    return StreamResponse(answer.status, headers, rewritten)
+
+
+class _PageWriter:
+    """A StreamWriter that holds a page back until it is complete, to rewrite it. A page that is too large is passed on
+    as it is."""
+
+    def __init__(self, writer: StreamWriter, rewrite: Callable[[bytes], bytes]) -> None:
+        self._writer = writer
+        self._rewrite = rewrite
+        self._page: bytearray | None = bytearray()
+        """The page so far; None once it is passed on as it is."""
+
+    def write(self, data: bytes) -> None:
+        if self._page is None:
+            self._writer.write(data)
+            return
+        self._page += data
+        if len(self._page) > _MAX_PAGE:
+            self._writer.write(bytes(self._page))
+            self._page = None
+
+    def write_chunks(self, chunks: bytes) -> None:
+        raise NotImplementedError("the body of a proxied answer is not encoded")
+
+    @property
+    def buffered(self) -> int:
+        return self._writer.buffered
+
+    async def drained(self) -> None:
+        await self._writer.drained()
+
+    async def closed(self) -> None:
+        await self._writer.closed()
+
+    def finish(self) -> None:
+        if self._page:
+            self._writer.write(self._rewrite(bytes(self._page)))
 
 
 def _port_number(pod: Obj, port: str) -> int:
