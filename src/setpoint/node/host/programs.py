@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import suppress
 from typing import NamedTuple
 
 from setpoint.meta.clock import Clock
@@ -25,7 +28,11 @@ async def run_program(clock: Clock, timeout: float, *command: str, content: str 
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe if data else asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            *command,
+            stdin=pipe if data else asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
         )
     except OSError as error:
         raise ProgramError(f"cannot run {command[0]}: {error.strerror}") from error
@@ -35,7 +42,9 @@ async def run_program(clock: Clock, timeout: float, *command: str, content: str 
         raise ProgramError(f"{' '.join(command)} takes longer than {timeout:g} seconds") from None
     finally:
         if process.returncode is None:
-            process.kill()
+            # Its children too: they hold the pipes open, whose end `wait` awaits.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     return ProgramResult(process.returncode or 0, output.decode(errors="replace"), errors.decode(errors="replace"))
 

@@ -36,3 +36,8 @@ class TestPrograms:
             run(loop, "no-such-program")
         with pytest.raises(ProgramError, match=r"sleep 100 takes longer than 0\.2 seconds"):
             run(loop, "sleep", "100", timeout=0.2)
+
+    def test_children_of_a_program_end_with_it(self, loop: Loop) -> None:
+        """A child holds the pipes open after the program was killed."""
+        with pytest.raises(ProgramError, match="takes longer"):
+            run(loop, "sh", "-c", "cat > /dev/null; sleep 100 & sleep 100", timeout=0.2, content="x")
