@@ -296,6 +296,7 @@ def test_reboot(joined: RealCluster, joined_pods: PodClient, registry: Registry,
     uid = pods.get("again")["metadata"]["uid"]
 
     joined.agent.kill()
+    joined.agent.kill_containerd()  # first, so that it does not see how the others end
     _end_all_but(joined, machine)
     for mounted in reversed(machine.mounts()):
         if Path(mounted).is_relative_to(joined.agent.directories.root) or Path(mounted).is_relative_to(
