@@ -1,0 +1,107 @@
+"""The record of a write's cause and the header in which clients claim it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.meta.cause import (
+    CAUSE_HEADER,
+    MAX_HEADER_LENGTH,
+    MAX_REASON_LENGTH,
+    MAX_TRIGGERS,
+    Claim,
+    WriteCause,
+    claim_header,
+    decode,
+    encode,
+    merged,
+    parse_claim,
+    product_of,
+)
+
+_WORDS = st.text(st.characters(categories=("L", "N", "P"), include_characters=" "), max_size=40)
+_REVISIONS = st.lists(st.integers(1, 2**40), max_size=MAX_TRIGGERS, unique=True).map(lambda found: tuple(sorted(found)))
+_CLAIMS = st.builds(Claim, _WORDS, _WORDS, _REVISIONS, st.just(0), _WORDS, _WORDS)
+_CAUSES = st.builds(WriteCause, st.integers(0, 2**45), _WORDS, _WORDS, _WORDS, _CLAIMS, _WORDS, _WORDS)
+
+
+@given(_CAUSES)
+def test_a_cause_is_decoded_as_it_was_encoded(cause: WriteCause) -> None:
+    assert decode(encode(cause)) == cause
+
+
+def test_the_cause_of_a_controller_is_short() -> None:
+    claim = Claim("replicaset-controller/b3f1.48213", "default/web-6cf4", (102993, 102994), 0, "", "2 Pods, 3 wanted")
+    user = "system:serviceaccount:kube-system:replicaset-controller"
+    assert len(encode(WriteCause(1763299132123, "create", user, "setpoint", claim))) < 190
+    assert len(encode(WriteCause(1763299132123, "patch", "admin", "kubectl"))) < 50
+
+
+@pytest.mark.parametrize(
+    ("recorded", "cause"),
+    [
+        (
+            b'{"user":"alice","agent":"kubectl/v1.33.1 (linux/amd64)","verb":"patch","lease":"kube-system/a/3/me"}',
+            WriteCause(0, "patch", "alice", "kubectl", term="kube-system/a/3/me"),
+        ),
+        (b"", WriteCause(0, "", "")),
+        (b"[2,3]", WriteCause(0, "", "")),
+        (b'"text"', WriteCause(0, "", "")),
+        (b'[1,5,"create","bob"]', WriteCause(5, "create", "bob")),
+    ],
+)
+def test_earlier_and_unknown_forms_are_decoded(recorded: bytes, cause: WriteCause) -> None:
+    assert decode(recorded) == cause
+
+
+@given(_CLAIMS)
+def test_a_claim_is_parsed_as_it_was_sent(claim: Claim) -> None:
+    header = claim_header(claim)
+    assert len(header) <= MAX_HEADER_LENGTH and header.isascii(), CAUSE_HEADER
+    parsed = parse_claim(header)
+    if parsed is None:
+        assert not any(claim)
+    else:
+        assert parsed._replace(reason="") == claim._replace(reason="")
+        assert claim.reason.startswith(parsed.reason)
+
+
+@given(st.text(max_size=600))
+def test_any_header_is_parsed_or_ignored(header: str) -> None:
+    parsed = parse_claim(header)
+    if parsed is not None:
+        assert len(parsed.triggers) <= MAX_TRIGGERS and len(parsed.reason) <= MAX_REASON_LENGTH
+        assert (parsed.reason + parsed.key + parsed.reconcile + parsed.besides).isprintable()
+
+
+def test_a_foreign_client_needs_only_the_revision() -> None:
+    assert parse_claim("t=412") == Claim(triggers=(412,))
+    assert parse_claim("t=412; k=default/web; why=the backup is due") == Claim(
+        "", "default/web", (412,), 0, "", "the backup is due"
+    )
+
+
+@pytest.mark.parametrize("header", ["", "t=x", "t=0", "t=-1", f"t={2**63}", "t=1;t=2", "nonsense", "why=" + "x" * 600])
+def test_what_is_not_a_claim_is_ignored(header: str) -> None:
+    assert parse_claim(header) is None
+
+
+@given(st.lists(st.integers(1, 1000), max_size=40))
+def test_merged_triggers_are_bounded_and_counted(revisions: list[int]) -> None:
+    found: tuple[int, ...] = ()
+    count = 0
+    for revision in revisions:
+        found, count = merged(found, count, (revision,), 0)
+    assert len(found) <= MAX_TRIGGERS and list(found) == sorted(set(found)) and set(found) <= set(revisions)
+    if len(set(revisions)) <= MAX_TRIGGERS:
+        assert set(found) == set(revisions) and not count
+    else:
+        assert count > MAX_TRIGGERS and min(revisions) in found and max(revisions) in found
+
+
+def test_the_product_of_a_user_agent() -> None:
+    assert product_of("kubectl/v1.33.1 (linux/amd64) kubernetes/abc") == "kubectl"
+    assert product_of("") == ""
+    assert product_of("bad\x1b[31m/1") == "bad[31m"
