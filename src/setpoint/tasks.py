@@ -71,6 +71,21 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
         return working.result()
 
 
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, which must be short: if the caller is cancelled meanwhile, it is cancelled when
+    `work` has ended."""
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
+
+
 class TaskRegistry:
     """Owns tasks that start and end independently of each other, such as one for each connection. A task that fails
     ends alone; the error is logged."""

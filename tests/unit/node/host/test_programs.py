@@ -41,3 +41,17 @@ class TestPrograms:
         """A child holds the pipes open after the program was killed."""
         with pytest.raises(ProgramError, match="takes longer"):
             run(loop, "sh", "-c", "cat > /dev/null; sleep 100 & sleep 100", timeout=0.2, content="x")
+
+    def test_children_of_a_program_end_if_its_start_is_cancelled(self, loop: Loop) -> None:
+        async def cancelled_after(iterations: int) -> None:
+            script = "cat > /dev/null; sleep 100 & sleep 100"
+            task = asyncio.ensure_future(run_program(SystemClock(), 20.0, "sh", "-c", script, content="x"))
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,), timeout=10)
+            assert task.cancelled()
+
+        with asyncio.Runner(loop_factory=loop) as runner:
+            for iterations in range(1, 12):
+                runner.run(cancelled_after(iterations))
