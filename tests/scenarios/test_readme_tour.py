@@ -92,6 +92,7 @@ class Machine:
         process, terminal = pty.fork()
         if process == 0:
             os.chdir(self.directory)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which shells ignore in programs in the background
             os.execve("/bin/bash", ["bash", "-c", "\n".join(lines)], self.environment)
         shown, deadline, pressed = b"", time.monotonic() + 60, False
         try:
