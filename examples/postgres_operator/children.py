@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 from setpoint.meta.objects import Obj
@@ -17,7 +18,12 @@ CLUSTER = "database.example.com/cluster"
 """The label on everything that belongs to a cluster."""
 KEEP = "database.example.com/keep-password"
 """A finalizer: whoever deletes the Secret finds it there, Terminating, for as long as the cluster needs it."""
+ROLE = "database.example.com/role"
+"""The label of instances: `primary` or `replica`."""
 PORT = 5432
+IMAGE = "postgres:{version}"
+"""The default image. `{version}` stands for the version of the cluster, `{major}` for its first number."""
+USER = {"runAsUser": 999, "runAsGroup": 999, "fsGroup": 999}
 
 
 def labels(cluster: Cluster) -> dict[str, str]:
@@ -28,21 +34,27 @@ def selector(cluster: Cluster) -> dict[str, str]:
     return {CLUSTER: cluster.name, "app.kubernetes.io/component": "instance"}
 
 
-def children(cluster: Cluster) -> list[Obj]:
-    """All that the cluster should own, but for the password, which is made once and kept."""
+def children(cluster: Cluster, image: str = IMAGE) -> list[Obj]:
+    """All that the cluster should own, but for the passwords and the Lease, which are made once and kept."""
     config = config_map(cluster)
     found = [
         config,
+        *access(cluster),
         headless_service(cluster),
         primary_service(cluster),
         read_service(cluster),
-        stateful_set(cluster, config),
+        stateful_set(cluster, config, image_of(cluster, image)),
     ]
     if cluster.spec.replication.instances > 1:
         found.append(disruption_budget(cluster))
     if cluster.spec.backupSchedule:
-        found.append(backup_cron_job(cluster, cluster.spec.backupSchedule))
+        found.append(backup_cron_job(cluster, cluster.spec.backupSchedule, image))
     return found
+
+
+def image_of(cluster: Cluster, image: str) -> str:
+    version = cluster.spec.engineVersion
+    return image.format(version=version, major=version.partition(".")[0])
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------
@@ -50,21 +62,16 @@ def children(cluster: Cluster) -> list[Obj]:
 _SETTINGS = """\
 listen_addresses = '*'
 hba_file = '/config/pg_hba.conf'
+wal_keep_size = '128MB'
+wal_receiver_timeout = '5s'
+wal_sender_timeout = '5s'
 """
 _ACCESS = """\
 local all all trust
 host all all all scram-sha-256
 host replication all all scram-sha-256
 """
-_FOLLOW = """\
-# Instance 0 is the primary. Every other one begins as a copy of it, and follows it from there.
-set -eu
-if [ "${HOSTNAME##*-}" != 0 ] && [ ! -s "$PGDATA/PG_VERSION" ]; then
-  until pg_basebackup --host="$PRIMARY" --username=postgres --pgdata="$PGDATA" --write-recovery-conf; do
-    sleep 2
-  done
-fi
-"""
+_INSTANCE = Path(__file__).with_name("instance.py").read_text()
 
 
 def config_map(cluster: Cluster) -> Obj:
@@ -75,7 +82,7 @@ def config_map(cluster: Cluster) -> Obj:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": f"{cluster.name}-config", "labels": labels(cluster)},
-        "data": {"postgresql.conf": settings, "pg_hba.conf": _ACCESS, "follow-primary.sh": _FOLLOW},
+        "data": {"postgresql.conf": settings, "pg_hba.conf": _ACCESS, "instance.py": _INSTANCE},
     }
 
 
@@ -83,15 +90,58 @@ def secret_name(cluster: Cluster) -> str:
     return f"{cluster.name}-password"
 
 
-def secret(cluster: Cluster, password: str) -> Obj:
-    """Made once. Immutable: nobody else could replace the password of a database that has one either."""
+def secret(cluster: Cluster, password: str, replication_password: str) -> Obj:
+    """Made once. Immutable: nobody else could replace the passwords of a database that has them either."""
+    values = {"username": "postgres", "password": password, "replicationPassword": replication_password}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": secret_name(cluster), "labels": labels(cluster), "finalizers": [KEEP]},
         "immutable": True,
-        "data": {"username": b64encode(b"postgres").decode(), "password": b64encode(password.encode()).decode()},
+        "data": {key: b64encode(value.encode()).decode() for key, value in values.items()},
     }
+
+
+# -- access to the API ------------------------------------------------------------------------------------------------
+
+
+def service_account(cluster: Cluster) -> str:
+    return f"{cluster.name}-instance"
+
+
+def lease_name(cluster: Cluster) -> str:
+    return f"{cluster.name}-primary"
+
+
+def access(cluster: Cluster) -> list[Obj]:
+    """What instances may do: renew the Lease of the primary, and report their position."""
+    meta = {"name": service_account(cluster), "labels": labels(cluster)}
+    pods = [f"{cluster.name}-{number}" for number in range(cluster.spec.replication.instances)]
+    rights = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        {
+            "apiVersion": f"{rights}/v1",
+            "kind": "Role",
+            "metadata": meta,
+            "rules": [
+                {
+                    "apiGroups": ["coordination.k8s.io"],
+                    "resources": ["leases"],
+                    "resourceNames": [lease_name(cluster)],
+                    "verbs": ["get", "update"],
+                },
+                {"apiGroups": [""], "resources": ["pods"], "resourceNames": pods, "verbs": ["patch"]},
+            ],
+        },
+        {
+            "apiVersion": f"{rights}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": rights, "kind": "Role", "name": meta["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": meta["name"], "namespace": cluster.namespace}],
+        },
+    ]
 
 
 # -- services ---------------------------------------------------------------------------------------------------------
@@ -112,7 +162,7 @@ def headless_service(cluster: Cluster) -> Obj:
 
 
 def primary_service(cluster: Cluster) -> Obj:
-    return _service(cluster, "", {**selector(cluster), "statefulset.kubernetes.io/pod-name": f"{cluster.name}-0"})
+    return _service(cluster, "", {**selector(cluster), ROLE: "primary"})
 
 
 def read_service(cluster: Cluster) -> Obj:
@@ -122,33 +172,28 @@ def read_service(cluster: Cluster) -> Obj:
 # -- instances --------------------------------------------------------------------------------------------------------
 
 
-def stateful_set(cluster: Cluster, config: Obj) -> Obj:
-    """A rolling update goes from the last instance to the first: the primary is the last to go down."""
+def stateful_set(cluster: Cluster, config: Obj, image: str) -> Obj:
+    """A rolling update goes from the last instance to the first, which is the primary unless there was a failover."""
     spec = cluster.spec
-    image = f"postgres:{spec.engineVersion}"
     env = [
+        {"name": "CLUSTER", "value": cluster.name},
+        _own("NAMESPACE", "metadata.namespace"),
+        _own("POD_NAME", "metadata.name"),
+        _own("POD_UID", "metadata.uid"),
         {"name": "PGDATA", "value": "/data/pgdata"},
-        {"name": "PRIMARY", "value": f"{cluster.name}-0.{cluster.name}-pods"},
         _password_as("POSTGRES_PASSWORD", cluster),
-        _password_as("PGPASSWORD", cluster),
+        _password_as("REPLICATION_PASSWORD", cluster, "replicationPassword"),
     ]
-    mounts = [{"name": "data", "mountPath": "/data"}, {"name": "config", "mountPath": "/config"}]
-    follow = {
-        "name": "follow-primary",
-        "image": image,
-        "command": ["bash", "/config/follow-primary.sh"],
-        "env": env,
-        "volumeMounts": mounts,
-    }
     postgres = {
         "name": "postgres",
         "image": image,
-        "args": ["postgres", "-c", "config_file=/config/postgresql.conf"],
+        "command": ["python3", "/config/instance.py"],
         "env": env,
-        "volumeMounts": mounts,
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "config", "mountPath": "/config"}],
         "ports": [{"name": "postgres", "containerPort": PORT}],
-        "readinessProbe": {"exec": {"command": ["pg_isready", "--username=postgres"]}, "periodSeconds": 5},
+        "readinessProbe": {"exec": {"command": ["pg_isready", "--username=postgres"]}, "periodSeconds": 2},
     }
+    apart = {"labelSelector": {"matchLabels": selector(cluster)}, "topologyKey": "kubernetes.io/hostname"}
     pod = {
         # A change of the configuration is a change of the Pods: they are rolled.
         "metadata": {
@@ -156,8 +201,13 @@ def stateful_set(cluster: Cluster, config: Obj) -> Obj:
             "annotations": {"database.example.com/config": _digest(config)},
         },
         "spec": {
-            "securityContext": {"runAsUser": 999, "runAsGroup": 999, "fsGroup": 999},
-            "initContainers": [follow],
+            "serviceAccountName": service_account(cluster),
+            "securityContext": USER,
+            "affinity": {
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
+                }
+            },
             "containers": [postgres],
             "volumes": [{"name": "config", "configMap": {"name": config["metadata"]["name"]}}],
         },
@@ -169,6 +219,8 @@ def stateful_set(cluster: Cluster, config: Obj) -> Obj:
         "spec": {
             "serviceName": f"{cluster.name}-pods",
             "replicas": spec.replication.instances,
+            # An instance starts whether or not the others are ready: any of them may be the primary.
+            "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": selector(cluster)},
             "template": pod,
             "volumeClaimTemplates": [
@@ -184,8 +236,12 @@ def _claim_spec(size: str) -> Obj:
     return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
 
 
-def _password_as(variable: str, cluster: Cluster) -> Obj:
-    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret_name(cluster), "key": "password"}}}
+def _own(variable: str, path: str) -> Obj:
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _password_as(variable: str, cluster: Cluster, key: str = "password") -> Obj:
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret_name(cluster), "key": key}}}
 
 
 def _digest(config: Obj) -> str:
@@ -203,8 +259,15 @@ def disruption_budget(cluster: Cluster) -> Obj:
 
 # -- backups ----------------------------------------------------------------------------------------------------------
 
+_DUMP = """\
+set -e
+file=/backups/$(date +%Y%m%dT%H%M%S).sql
+pg_dumpall --host={host} --username=postgres > "$file.partial"
+mv "$file.partial" "$file"
+"""
 
-def backup_cron_job(cluster: Cluster, schedule: str) -> Obj:
+
+def backup_cron_job(cluster: Cluster, schedule: str, image: str) -> Obj:
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -212,12 +275,12 @@ def backup_cron_job(cluster: Cluster, schedule: str) -> Obj:
         "spec": {
             "schedule": schedule,
             "concurrencyPolicy": "Forbid",
-            "jobTemplate": {"metadata": {"labels": labels(cluster)}, "spec": _backup(cluster)},
+            "jobTemplate": {"metadata": {"labels": labels(cluster)}, "spec": _backup(cluster, image)},
         },
     }
 
 
-def final_backup_job(cluster: Cluster) -> Obj:
+def final_backup_job(cluster: Cluster, image: str = IMAGE) -> Obj:
     """Nobody's child: it must not be collected with a cluster that waits for it. Named after the uid: the final backup
     of an earlier cluster with the same name is not this one's."""
     return {
@@ -227,7 +290,7 @@ def final_backup_job(cluster: Cluster) -> Obj:
             "name": f"final-backup-{cluster.uid}",
             "labels": labels(cluster),
         },
-        "spec": {**_backup(cluster), "ttlSecondsAfterFinished": 3600},
+        "spec": {**_backup(cluster, image), "ttlSecondsAfterFinished": 3600},
     }
 
 
@@ -244,15 +307,15 @@ def backup_claim(cluster: Cluster) -> Obj:
     }
 
 
-def _backup(cluster: Cluster) -> Obj:
+def _backup(cluster: Cluster, image: str) -> Obj:
     dump = {
         "name": "dump",
-        "image": f"postgres:{cluster.spec.engineVersion}",
+        "image": image_of(cluster, image),
         "command": ["sh", "-c"],
-        "args": [f"pg_dumpall --host={cluster.name} --username=postgres > /backups/$(date +%Y%m%dT%H%M%S).sql"],
+        "args": [_DUMP.format(host=cluster.name)],
         "env": [_password_as("PGPASSWORD", cluster)],
         "volumeMounts": [{"name": "backups", "mountPath": "/backups"}],
     }
     volume = {"name": "backups", "persistentVolumeClaim": {"claimName": f"{cluster.name}-backups"}}
-    pod = {"restartPolicy": "Never", "containers": [dump], "volumes": [volume]}
+    pod = {"restartPolicy": "Never", "securityContext": USER, "containers": [dump], "volumes": [volume]}
     return {"backoffLimit": 3, "template": {"metadata": {"labels": labels(cluster)}, "spec": pod}}

@@ -44,9 +44,12 @@ class Endpoints:
 @dataclass
 class PostgresStatus:
     phase: str = ""
-    """Creating, Running, Updating, Resizing, Degraded, Deleting: a word for people. Programs look at conditions."""
+    """Creating, Running, Updating, Resizing, Degraded, FailingOver, Deleting: a word for people. Programs look at
+    conditions."""
     ready: str = ""
     """Ready and desired instances, as in `2/2`: for the table."""
+    primary: str = ""
+    """The instance that accepts writes."""
     replicas: int = 0
     readyReplicas: int = 0
     selector: str = ""
@@ -66,6 +69,7 @@ PostgresCluster = Kind(
     columns=(
         Column("Phase", ".status.phase"),
         Column("Ready", ".status.ready"),
+        Column("Primary", ".status.primary"),
         Column("Version", ".spec.engineVersion"),
         Column("Size", ".spec.storageSize"),
         Column("Last backup", ".status.lastBackup", "date"),

@@ -8,7 +8,19 @@ from collections.abc import Callable
 from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Forbidden, Kind, NotFound, Operator, Result, Watch, is_true
 
-from .children import CLUSTER, PORT, Cluster, backup_claim, children, final_backup_job, secret, secret_name, selector
+from .children import (
+    CLUSTER,
+    IMAGE,
+    PORT,
+    Cluster,
+    backup_claim,
+    children,
+    final_backup_job,
+    secret,
+    secret_name,
+    selector,
+)
+from .failover import Lease, LeaseTimes, Pod, Primary, holder_changed, keep_primary
 from .kind import Endpoints, PostgresCluster, PostgresSpec, PostgresStatus
 from .storage import Claim, StatefulSet, claim_selector, grow_claims, is_making_way
 
@@ -24,26 +36,36 @@ CHILDREN = (
     Secret,
     Kind("v1", "ConfigMap"),
     Kind("v1", "Service"),
+    Kind("v1", "ServiceAccount"),
+    Kind("rbac.authorization.k8s.io/v1", "Role"),
+    Kind("rbac.authorization.k8s.io/v1", "RoleBinding"),
     Kind("policy/v1", "PodDisruptionBudget"),
 )
 LOOK_AGAIN = Result(requeue_after=60)
 
 
-def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe) -> Operator:
+def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe, image: str = IMAGE) -> Operator:
+    """Return the operator. `image` is the image of the instances; `{version}` and `{major}` in it are replaced."""
+    times = LeaseTimes()
+
     async def reconcile(ctx: Ctx, cluster: Cluster) -> Result | None:
         await ctx.make_once(backup_claim(cluster), owned=False)
-        await ctx.make_once(secret(cluster, new_password()))
+        await ctx.make_once(secret(cluster, new_password(), new_password()))
         grown = await grow_claims(ctx, cluster)
         if await is_making_way(ctx, cluster):
             ctx.set_status(phase="Resizing")
             return None  # its end brings us back
-        applied = await ctx.apply(*children(cluster))
-        report(ctx, cluster, {child["kind"]: child for child in applied}, grown)
+        applied = await ctx.apply(*children(cluster, image))
+        primary = await keep_primary(ctx, cluster, times)
+        report(ctx, cluster, {child["kind"]: child for child in applied}, grown, primary)
+        if primary.look_again:
+            return Result(requeue_after=primary.look_again)
         return None if grown else LOOK_AGAIN
 
     async def finalize(ctx: Ctx, cluster: Cluster) -> Result | None:
+        times.forget(cluster)
         ctx.set_status(phase="Deleting")
-        if not cluster.spec.skipFinalBackup and not await has_final_backup(ctx, cluster):
+        if not cluster.spec.skipFinalBackup and not await has_final_backup(ctx, cluster, image):
             return LOOK_AGAIN
         if "orphan" in cluster["metadata"]["finalizers"]:
             return LOOK_AGAIN  # its children are being set free; when that is done we see it below
@@ -58,7 +80,12 @@ def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe) -
             PostgresCluster,
             reconcile,
             owns=CHILDREN,
-            watches=(Watch(Claim, cluster_of), Watch(Job, cluster_of)),
+            watches=(
+                Watch(Claim, cluster_of),
+                Watch(Job, cluster_of),
+                Watch(Pod, cluster_of),
+                Watch(Lease, cluster_of, when=holder_changed),
+            ),
             finalizer="database.example.com/final-backup",
             finalize=finalize,
         ),
@@ -87,9 +114,9 @@ async def has_left_its_instances(ctx: Ctx, cluster: Cluster) -> bool:
     return all(each["uid"] != cluster.uid for each in found["metadata"].get("ownerReferences") or ())
 
 
-async def has_final_backup(ctx: Ctx, cluster: Cluster) -> bool:
+async def has_final_backup(ctx: Ctx, cluster: Cluster, image: str) -> bool:
     try:
-        job = await ctx.make_once(final_backup_job(cluster), owned=False)
+        job = await ctx.make_once(final_backup_job(cluster, image), owned=False)
     except Forbidden as error:
         namespace = await ctx.client.get(Namespace.ref, cluster.namespace)
         if namespace["metadata"].get("deletionTimestamp"):
@@ -109,7 +136,7 @@ async def has_final_backup(ctx: Ctx, cluster: Cluster) -> bool:
     return False
 
 
-def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> None:
+def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool, primary: Primary) -> None:
     stateful_set = applied["StatefulSet"]
     seen = stateful_set.get("status") or {}
     wanted, ready = cluster.spec.replication.instances, seen.get("readyReplicas", 0)
@@ -121,6 +148,8 @@ def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> 
     before = cluster.status or PostgresStatus()
     if before.phase in ("", "Creating") and ready < wanted:
         phase = "Creating"
+    elif primary.vacant:
+        phase = "FailingOver"
     elif not rolled:
         phase = "Updating"
     elif not grown:
@@ -133,6 +162,7 @@ def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> 
         PostgresStatus(
             phase=phase,
             ready=f"{ready}/{wanted}",
+            primary=primary.name,
             replicas=seen.get("replicas", 0),
             readyReplicas=ready,
             selector=",".join(f"{key}={value}" for key, value in selector(cluster).items()),
@@ -144,4 +174,5 @@ def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> 
             lastBackup=backups.get("lastSuccessfulTime") or before.lastBackup,
         )
     )
-    ctx.condition("Ready", ready >= wanted, phase, f"{ready} of {wanted} instances are ready")
+    message = f"{ready} of {wanted} instances are ready" + (", there is no primary" if primary.vacant else "")
+    ctx.condition("Ready", ready >= wanted and not primary.vacant, phase, message)

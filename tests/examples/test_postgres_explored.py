@@ -68,7 +68,10 @@ async def on_paper(cluster: VirtualCluster, passwords: Passwords) -> None:
 COMMON: Obj = {
     "outside": Passwords,
     "check": look_at_the_password,
-    "leave_out": ("secrets:data.password",),  # one that was chosen and never written is no loss
+    "leave_out": (
+        "secrets:data.password",
+        "secrets:data.replicationPassword",
+    ),  # one that was chosen and never written is no loss
 }
 
 
