@@ -29,14 +29,19 @@ from real_machine import RealMachine
 from real_node import pods_in_namespace
 from real_registry import registry as run_registry
 
+from setpoint.node.host.network.load_balancers import elected
+
 pytestmark = pytest.mark.real
 
 NODES = ("real-1", "real-2", "real-3")
 ADDRESSES = ("172.31.0.11", "172.31.0.12", "172.31.1.13")
 NODE_PORT = 30080
+BALANCER = "172.31.0.200"
+"""The address of a load balancer, on the subnet of the first two machines."""
 IMAGE = "127.0.0.1:5000/web:1"
 GRACE = 20.0
 """Seconds after which the cluster regards a silent node as lost. Nodes report every ten seconds."""
+FLAGS = (f"--node-monitor-grace-period={GRACE:g}s", f"--load-balancer-pool={BALANCER}/32")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,7 @@ def three(machines: list[RealMachine], pushed_images: Path) -> Iterator[ThreeMac
     with ExitStack() as stack:
         for machine in machines:
             stack.enter_context(run_registry(machine, images=pushed_images))
-        cluster = stack.enter_context(real_cluster(machines[0], f"--node-monitor-grace-period={GRACE:g}s"))
+        cluster = stack.enter_context(real_cluster(machines[0], *FLAGS))
         before = {name: machine_state(agents[name].machine) for name in NODES[1:]}
         made = ThreeMachines(cluster, agents, lab.lan, ports, before)
         for name in NODES[1:]:
@@ -234,6 +239,44 @@ def test_local_traffic_policy_keeps_the_address_of_the_client(three: ThreeMachin
         policy("Cluster")
 
 
+def announcer(three: ThreeMachines) -> str:
+    """Return the node that the router sends packets for the load balancer to; empty if it knows none."""
+    (link,) = json.loads(three.lan.run("ip", "-json", "neighbour", "show", "to", BALANCER)) or [{}]
+    for name, agent in three.agents.items():
+        if link.get("lladdr") and link["lladdr"] in agent.machine.run("ip", "link", "show", "eth0"):
+            return name
+    return ""
+
+
+def balanced(three: ThreeMachines, count: int = 10, port: int = 80, timeout: int = 5) -> list[str]:
+    """Return the answers that a client outside of the cluster gets from the load balancer."""
+    urls = " ".join([f"http://{BALANCER}:{port}/hostname"] * count)
+    return three.lan.run("sh", "-c", f"curl -sS -m {timeout} {urls} 2>&1 || true").splitlines()
+
+
+def test_one_node_announces_the_address_of_a_load_balancer(three: ThreeMachines, web: Web) -> None:
+    pods, kubectl = set(web.names.values()), web.kubectl
+    # The third machine is on another subnet. The choice between the other two depends on the name of the Service.
+    names = (f"balanced-{i}" for i in range(100))
+    name = next(each for each in names if elected(f"{kubectl.namespace}/{each}", NODES[:2]) == "real-2")
+    kubectl("expose", "deployment", "web", f"--name={name}", "--type=LoadBalancer", "--port=80", "--target-port=8080")
+    until(lambda: balanced(three, 1)[0] in pods)
+    assert kubectl("get", "service", name).split()[9] == BALANCER
+    reaches_all(pods, lambda: balanced(three))
+    assert announcer(three) == "real-2"
+    assert "Couldn't connect" in balanced(three, 1, port=22)[0], "it has only the ports of the Service"
+
+    def change(**spec: Any) -> None:
+        kubectl("patch", "service", name, "-p", json.dumps({"spec": spec}))
+
+    change(externalTrafficPolicy="Local")
+    until(lambda: set(balanced(three)) == {web.names["real-2"]})
+    change(externalTrafficPolicy="Cluster", loadBalancerSourceRanges=["192.0.2.0/24"])
+    until(lambda: "timed out" in balanced(three, 1, timeout=1)[0])
+    change(loadBalancerSourceRanges=None)
+    until(lambda: balanced(three, 1)[0] in pods)
+
+
 def test_commands_reach_pods_of_all_machines(three: ThreeMachines, web: Web) -> None:
     """The API server connects to the kubelet API of the machine, whose certificate the cluster has signed."""
     for i, node in enumerate(NODES):
@@ -289,12 +332,14 @@ def test_pods_of_lost_machines_get_no_connections(three: ThreeMachines, web: Web
         assert nodes.count("NotReady") == 2, nodes
         own = web.names["real-1"]
         until(lambda: set(web.fetch("real-1", *["http://web/hostname"] * 10)) == {own})
+        until(lambda: announcer(three) == "real-1" and set(balanced(three)) == {own})
     finally:
         os.kill(agent.pid, signal.SIGCONT)
         three.plug("real-3", "up")
     for name in NODES:
         three.cluster.wait_ready(name)
     until(lambda: web.endpoints() == set(NODES), 60)
+    until(lambda: announcer(three) == "real-2")
     until(lambda: "failed" not in web.fetch("real-1", *["http://web/hostname"] * 10))
     reaches_all(set(web.names.values()), partial(web.fetch, "real-1", *["http://web/hostname"] * 10))
     items = web.kubectl.get("pods", "-l", "app=web")["items"]

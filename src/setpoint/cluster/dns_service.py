@@ -1,20 +1,36 @@
-"""The Service `kube-dns`, at whose address the Pods of real nodes reach the DNS server of their node."""
+"""The Service `kube-dns`, at whose address the Pods of real nodes reach the DNS server of their node.
+
+It has the tenth address of the service range, and no Pods. An administrator may create it with other addresses, or with
+Pods of another DNS server: nodes use what they find.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 from contextlib import suppress
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
-from setpoint.client import Client
+from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
-from setpoint.meta.errors import AlreadyExists, Invalid, NotFound
+from setpoint.cluster.node_certificates import write_durably
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import AlreadyExists, ApiError, Invalid, NotFound
 from setpoint.meta.objects import Obj
+from setpoint.node.host.blocking import BlockingPool
+from setpoint.tasks import within
+
+log = logging.getLogger("setpoint.node")
 
 NAME, NAMESPACE = "kube-dns", "kube-system"
 _ADDRESS_INDEX: Final = 10
 """The position of the address in the range of Services, as kubeadm chooses it."""
 _PORT: Final = 53
+_DEFAULT_ADDRESS: Final = "10.96.0.10"
+_TIMEOUT: Final = 5.0
+_SERVICES = builtin("services")
 _RANGES = builtin("servicecidrs", "networking.k8s.io")
 _DEFAULT_RANGE: Final = "kubernetes"
 
@@ -51,3 +67,34 @@ async def ensure_dns_service(client: Client) -> None:
     if address is not None:
         with suppress(AlreadyExists, Invalid):
             await client.create(dns_service(address))
+
+
+async def dns_addresses(client: Client, file: Path, pool: BlockingPool, clock: Clock) -> tuple[str, ...]:
+    """Return the addresses of the cluster's DNS for the Pods of a node: those of the Service, or those that `file` has
+    from an earlier start, while no API server answers. Raises OSError."""
+    try:
+        service = await within(clock, _TIMEOUT, client.get(_SERVICES, NAME, NAMESPACE))
+    except NotFound:
+        log.warning("the cluster has no Service %s/%s; Pods use %s for names", NAMESPACE, NAME, _DEFAULT_ADDRESS)
+        return (_DEFAULT_ADDRESS,)
+    except (ApiError, Unreachable, TimeoutError):
+        return await pool.run(_stored_addresses, file) or (_DEFAULT_ADDRESS,)
+    found = _valid_addresses(service["spec"].get("clusterIPs") or ())
+    if found:
+        await pool.run(write_durably, file, json.dumps(found).encode() + b"\n")
+    return found or (_DEFAULT_ADDRESS,)
+
+
+def _stored_addresses(file: Path) -> tuple[str, ...]:
+    try:
+        return _valid_addresses(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def _valid_addresses(texts: object) -> tuple[str, ...]:
+    found = []
+    for text in texts if isinstance(texts, list | tuple) else ():
+        with suppress(ValueError):  # a headless Service has `None`
+            found.append(str(ip_address(str(text))))
+    return tuple(found)

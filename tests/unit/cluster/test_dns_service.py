@@ -14,9 +14,10 @@ from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
-from setpoint.cluster.dns_service import dns_address, dns_service, ensure_dns_service
+from setpoint.cluster.dns_service import dns_address, dns_addresses, dns_service, ensure_dns_service
 from setpoint.cluster.node_tokens import ensure_node_rights
 from setpoint.meta.errors import NotFound
+from setpoint.node.host.blocking import BlockingPool
 from setpoint.system import SystemClock
 
 SERVICES = builtin("services")
@@ -71,6 +72,19 @@ async def test_another_range(tmp_path: Path) -> None:
         await ensure_dns_service(client)
         found = await client.get(SERVICES, "kube-dns", "kube-system")
         assert found["spec"]["clusterIP"] == "172.20.0.10"
+        # Nodes find it, and remember it for starts without an API server.
+        file, pool, clock = tmp_path / "cluster-dns.json", BlockingPool(1), SystemClock()
+        try:
+            assert await dns_addresses(client, file, pool, clock) == ("172.20.0.10",)
+            away = connect(Access("https://127.0.0.1:1"), clock)
+            assert await dns_addresses(away, file, pool, clock) == ("172.20.0.10",)
+            for content in (b"", b'["None", 5]\n'):
+                file.write_bytes(content)
+                assert await dns_addresses(away, file, pool, clock) == ("10.96.0.10",)
+            await client.delete(SERVICES, "kube-dns", "kube-system")
+            assert await dns_addresses(client, file, pool, clock) == ("10.96.0.10",)
+        finally:
+            pool.close()
 
 
 async def test_a_dns_server_of_the_administrator_is_kept(tmp_path: Path) -> None:

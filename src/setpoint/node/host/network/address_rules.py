@@ -11,28 +11,22 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from setpoint.client.resources import builtin
+from setpoint.node.host.network.cluster_nodes import ClusterNodes
 from setpoint.node.host.network.nft import NftError
-from setpoint.node.host.network.nft_state import NftChain, NftState, SectionTable, StateSection
 from setpoint.node.host.network.route_plan import (
     DEFAULT_DEVICE,
     NodeAddresses,
     RoutePlan,
     Tunnel,
-    node_addresses,
     valid_addresses,
     valid_networks,
 )
-from setpoint.reconcile import Informer, Manager
-
-if TYPE_CHECKING:
-    from setpoint.kinds.typed import Node
+from setpoint.node.host.network.ruleset import Fragment, NftChain, SectionTable, StateSection
 
 log = logging.getLogger("setpoint.node.network")
 
-_NODES = builtin("nodes")
 POD_INTERFACES: Final = "veth*"
 """The names of the interfaces that the CNI plugin `ptp` creates on the node."""
 _KEYWORDS: Final = {4: "ip", 6: "ip6"}
@@ -104,17 +98,16 @@ class AddressRules:
 
     def __init__(
         self,
-        manager: Manager,
-        node: str,
+        nodes: ClusterNodes,
         table: SectionTable,
         *,
         interfaces: str = POD_INTERFACES,
         device: str = DEFAULT_DEVICE,
         masquerade: bool = True,
     ) -> None:
-        """Create the rules of the node with this name. `interfaces` is the pattern for the interfaces of Pods, `device`
+        """Create the rules of the own node. `interfaces` is the pattern for the interfaces of Pods, `device`
         the name of the VXLAN device; `masquerade` is False if the network routes addresses of Pods itself."""
-        self._node = node
+        self._nodes = nodes
         self._table = table
         self._interfaces = interfaces
         self._device = device
@@ -122,16 +115,14 @@ class AddressRules:
         self._tunnelled: frozenset[str] = frozenset()
         """The addresses of the nodes whose Pods are reached by VXLAN."""
         self._masquerade = masquerade
-        self._nodes: Informer[Node] = manager.informer(_NODES)
-        self._addresses: dict[str, NodeAddresses] = {}
         self._changed = asyncio.Event()
         self._section = StateSection(table.reference, self._desired)
         table.add_section(self._section)
-        self._nodes.add_handler(self._node_changed)
+        nodes.on_change.append(self._changed.set)
 
     async def run(self) -> None:
         """Keep the rules until cancelled."""
-        await self._nodes.synced.wait()
+        await self._nodes.informer.synced.wait()
         while True:
             self._changed.clear()
             try:
@@ -147,28 +138,12 @@ class AddressRules:
             self._tunnel, self._tunnelled = tunnel, tunnelled
             self._changed.set()
 
-    def _desired(self) -> NftState | None:
-        own = self._addresses.get(self._node)
+    def _desired(self) -> Fragment | None:
+        own, others = self._nodes.own, self._nodes.others
         if own is None:
             return None
-        others = [each for name, each in sorted(self._addresses.items()) if name != self._node]
         spoofing = spoofing_chain(own, others, self._tunnel, device=self._device, interfaces=self._interfaces)
         chains = {"address-spoofing": spoofing}
         if self._masquerade:
             chains["address-masquerade"] = masquerade_chain(own, others, self._tunnelled)
-        return NftState(chains=chains)
-
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        node = new or old
-        assert node is not None
-        name = node["metadata"]["name"]
-        found = node_addresses(new) if new is not None else None
-        if found == self._addresses.get(name):
-            return
-        if found is None:
-            # The own rules stay: the Pods of this node run until the agent leaves.
-            if name != self._node:
-                del self._addresses[name]
-        else:
-            self._addresses[name] = found
-        self._changed.set()
+        return Fragment(chains=chains)

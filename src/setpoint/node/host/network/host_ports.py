@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from setpoint.meta.objects import ObjView
-from setpoint.node.host.network.ruleset import ElementKey, Fragment
+from setpoint.node.host.network.ruleset import ElementKey, Fragment, NftChain
 from setpoint.node.host.network.service_rules import mark_connection, translation
 from setpoint.node.host.network.services import Endpoint
 
@@ -64,7 +64,7 @@ def _host_port(port: ObjView, address: str) -> HostPort | None:
 
 def host_port_fragment(uid: str, ports: Iterable[HostPort]) -> Fragment:
     """Return the rules for the host ports of one Pod."""
-    chains: dict[str, tuple[str, ...]] = {}
+    chains: dict[str, NftChain] = {}
     elements: dict[ElementKey, str] = {}
     for port in ports:
         family = port.family
@@ -75,7 +75,7 @@ def host_port_fragment(uid: str, ports: Iterable[HostPort]) -> Fragment:
         container, key = (
             (f"svc-host-ips{family}", f"{port.host_ip} . {key}") if port.host_ip else (f"svc-host-ports{family}", key)
         )
-        chains[chain] = tuple(_rules(port))
+        chains[chain] = NftChain(tuple(_rules(port)))
         elements[ElementKey(container, key)] = f"goto {chain}"
         address = port.target.address
         elements[ElementKey(f"svc-hairpin{family}", f"{address} . {address}")] = ""

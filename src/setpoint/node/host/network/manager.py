@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,17 +13,21 @@ from setpoint.meta.objects import ObjView
 from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.network.address_rules import AddressRules
+from setpoint.node.host.network.cluster_nodes import ClusterNodes
 from setpoint.node.host.network.dns.cluster_dns import ClusterDns
 from setpoint.node.host.network.host_ports import host_ports
 from setpoint.node.host.network.kernel_settings import KernelSettings
 from setpoint.node.host.network.link_commands import LinkCommands
 from setpoint.node.host.network.link_events import follow_link_changes
+from setpoint.node.host.network.load_balancers import LoadBalancerAddresses
+from setpoint.node.host.network.neighbour_announcer import NeighbourAnnouncer
 from setpoint.node.host.network.nft import NftError, NftTable
 from setpoint.node.host.network.policy_enforcer import PolicyEnforcer
 from setpoint.node.host.network.route_plan import RouteSettings
 from setpoint.node.host.network.routes import NodeRoutes, remove_routes
 from setpoint.node.host.network.service_proxy import ProxySettings, ServiceProxy
 from setpoint.reconcile import Manager
+from setpoint.reconcile.manager import Runnable
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -64,12 +68,20 @@ class NodeNetwork:
         self._kernel = _kernel_settings(directories, pool)
         self._table = NftTable(TABLE, clock)
         self._proxy = ServiceProxy(manager, node, self._table, ProxySettings(), clock)
-        self._addresses = AddressRules(manager, node, self._table, device=settings.routes.device)
+        nodes, commands = ClusterNodes(manager, node), LinkCommands(clock)
+        self._addresses = AddressRules(nodes, self._table, device=settings.routes.device)
         self._policies = PolicyEnforcer(manager, node, self._table, clock)
-        self.routes = NodeRoutes(
-            manager, node, LinkCommands(clock), clock, settings.routes, self._kernel, follow_link_changes
-        )
+        self.routes = NodeRoutes(nodes, commands, clock, settings.routes, self._kernel, follow_link_changes)
         self.routes.on_plan.append(self._addresses.tunnel_planned)
+        self._balancers = LoadBalancerAddresses(
+            manager,
+            node,
+            commands,
+            clock,
+            NeighbourAnnouncer(),
+            self._proxy.set_pool_addresses,
+            follow_link_changes,
+        )
         self.dns = ClusterDns(manager, settings.cluster_domain, clock, random, pool, cluster_dns=settings.cluster_dns)
 
     async def run(self) -> None:
@@ -77,10 +89,13 @@ class NodeNetwork:
         for problem in await self._kernel.apply(_SETTINGS):
             log.warning("%s", problem)
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._table, self._proxy, self._addresses, self._policies, self.routes, self.dns):
+            for part in self._parts():
                 tasks.create_task(part.run())
             await self.dns.started.wait()
             self._proxy.set_local_redirects(self.dns.local_redirects())
+
+    def _parts(self) -> Iterable[Runnable]:
+        return self._table, self._proxy, self._addresses, self._policies, self.routes, self._balancers, self.dns
 
     # -- Pods ----------------------------------------------------------------------------------------------------------
 

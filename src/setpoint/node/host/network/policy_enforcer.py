@@ -14,9 +14,9 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Forbidden
 from setpoint.meta.objects import Obj
 from setpoint.node.host.network.nft import NftError
-from setpoint.node.host.network.nft_state import NftState, SectionTable, StateSection
 from setpoint.node.host.network.policies import PolicyIndex, parse_policy, pod_facts
 from setpoint.node.host.network.policy_rules import PolicyRules, isolated_pods
+from setpoint.node.host.network.ruleset import Fragment, SectionTable, StateSection
 from setpoint.reconcile import Informer, Manager
 from setpoint.tasks import within
 
@@ -111,7 +111,7 @@ class PolicyEnforcer:
 
     # -- the table -----------------------------------------------------------------------------------------------------
 
-    def _desired(self) -> NftState | None:
+    def _desired(self) -> Fragment | None:
         return self._rules.state() if self._known else None
 
     async def _update(self) -> None:

@@ -17,7 +17,6 @@ from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
-from setpoint.node.host.network.nft_state import NftChain, NftSet, NftState
 from setpoint.node.host.network.policies import (
     AddressBlock,
     AllowRule,
@@ -29,6 +28,7 @@ from setpoint.node.host.network.policies import (
     PolicyIndex,
     PortRange,
 )
+from setpoint.node.host.network.ruleset import Fragment, NftChain, NftSet
 
 Version = int
 """The version of an address family: 4 or 6."""
@@ -55,7 +55,7 @@ class PolicyRules:
         self._cache: dict[str, tuple[int, frozenset[str]]] = {}
         """Elements by the name of the set, with the version of the Pods from which they were computed."""
 
-    def state(self) -> NftState:
+    def state(self) -> Fragment:
         """Return the state for the policies, Pods and namespaces that the index has now."""
         built = _Build(self._index, self._cache)
         state = built.state()
@@ -72,12 +72,12 @@ class _Build:
         self._chains: dict[str, NftChain] = {}
         self._local = {address: pod for pod in index.local_pods() for address in pod.addresses}
 
-    def state(self) -> NftState:
+    def state(self) -> Fragment:
         forward = ["ct direction reply accept", "ct state related accept"]
         for version in _VERSIONS:
             forward += self._family(version)
         self._chains[FORWARD_CHAIN] = NftChain(tuple(forward), _HOOK)
-        return NftState(self._sets, self._chains)
+        return Fragment(self._sets, self._chains)
 
     def _family(self, version: Version) -> Iterator[str]:
         """Define the sets and chains of an address family, and yield its rules of the base chain."""

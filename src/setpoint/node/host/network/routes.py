@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
+from setpoint.node.host.network.cluster_nodes import ClusterNodes
 from setpoint.node.host.network.kernel_settings import FORWARDING, KernelSettings, accept_advertisements
 from setpoint.node.host.network.link_commands import LinkCommandError, LinkCommands
 from setpoint.node.host.network.route_plan import (
@@ -20,7 +20,6 @@ from setpoint.node.host.network.route_plan import (
     NodeAddresses,
     RoutePlan,
     RouteSettings,
-    node_addresses,
     parse_forwarding,
     parse_links,
     parse_neighbours,
@@ -30,15 +29,10 @@ from setpoint.node.host.network.route_plan import (
     route_changes,
     valid_networks,
 )
-from setpoint.reconcile import Informer, Manager
 from setpoint.tasks import within
-
-if TYPE_CHECKING:
-    from setpoint.kinds.typed import Node
 
 log = logging.getLogger("setpoint.node")
 
-_NODES = builtin("nodes")
 _DEFAULT_DESTINATIONS: Final = {4: "0.0.0.0/0", 6: "::/0"}
 _RESYNC: Final = 30.0
 """Seconds between two comparisons with the kernel's state while no Node changes."""
@@ -107,25 +101,22 @@ class NodeRoutes:
 
     def __init__(
         self,
-        manager: Manager,
-        node: str,
+        nodes: ClusterNodes,
         commands: LinkCommands,
         clock: Clock,
         settings: RouteSettings | None = None,
         kernel: KernelSettings | None = None,
         link_changes: LinkChanges | None = None,
     ) -> None:
-        """Create the loop for the node with this name. `kernel` enables the forwarding of packets; None leaves it to
+        """Create the loop for the own node. `kernel` enables the forwarding of packets; None leaves it to
         the administrator. Without `link_changes`, routes that go with an interface return after half a minute."""
-        self._node = node
+        self._nodes = nodes
         self._commands = commands
         self._clock = clock
         self._settings = settings or RouteSettings()
         self._kernel = kernel
         self._link_changes = link_changes
         self._routes = KernelRoutes(commands, self._settings)
-        self._nodes: Informer[Node] = manager.informer(_NODES)
-        self._addresses: dict[str, NodeAddresses] = {}
         self._changed = asyncio.Event()
         self.ready = asyncio.Event()
         """Set when the routes of the Nodes of the first list are in place, or have been tried."""
@@ -136,7 +127,7 @@ class NodeRoutes:
         self.on_plan: list[Callable[[RoutePlan], None]] = []
         """Callbacks for the plan: called before the first one is applied, and before each one that differs."""
         self._reported: tuple[str, ...] = ()
-        self._nodes.add_handler(self._node_changed)
+        nodes.on_change.append(self._changed.set)
 
     @property
     def mtu(self) -> int | None:
@@ -154,7 +145,7 @@ class NodeRoutes:
         await link_changes(self._changed.set)
 
     async def _keep(self) -> None:
-        await self._nodes.synced.wait()
+        await self._nodes.informer.synced.wait()
         pause = _INITIAL_BACKOFF
         while True:
             self._changed.clear()
@@ -187,11 +178,10 @@ class NodeRoutes:
     async def reconcile(self) -> list[str]:
         """Make the kernel's state equal to the desired one, and return one sentence for each failure. Raise
         LinkCommandError."""
-        own = self._addresses.get(self._node)
+        own, others = self._nodes.own, self._nodes.others
         if own is None:
             return []
         links, observed = await self._routes.observe()
-        others = [each for name, each in self._addresses.items() if name != self._node]
         before, plan = self.plan, plan_routes(own, others, links, self._settings)
         problems = await self._enable_forwarding(own)
         self.plan = plan
@@ -218,18 +208,3 @@ class NodeRoutes:
                 values[accept_advertisements(device)] = "2"
         values.update({FORWARDING[version]: "1" for version in sorted(versions)})
         return await self._kernel.apply(values)
-
-    # -- Nodes ---------------------------------------------------------------------------------------------------------
-
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        node = new or old
-        assert node is not None
-        name = node["metadata"]["name"]
-        found = node_addresses(new) if new is not None else None
-        if found == self._addresses.get(name):
-            return
-        if found is None:
-            del self._addresses[name]
-        else:
-            self._addresses[name] = found
-        self._changed.set()

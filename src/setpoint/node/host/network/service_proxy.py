@@ -22,15 +22,17 @@ from setpoint.node.host.network.service_rules import (
     LocalRedirects,
     base_fragment,
     network_fragment,
+    pool_fragment,
     redirect_fragment,
     service_fragment,
 )
 from setpoint.node.host.network.services import (
-    SERVICE_NAME_LABEL,
+    BY_SERVICE,
     HealthCheck,
     ServicePort,
     Topology,
     health_check,
+    service_keys,
     service_ports,
 )
 from setpoint.reconcile import Informer, Manager
@@ -39,7 +41,6 @@ from setpoint.tasks import within
 
 log = logging.getLogger("setpoint.node.network")
 
-_BY_SERVICE: Final = "service"
 _BATCH: Final = 20
 """The number of Services that are computed before other work of the event loop may run."""
 _SERVICE, _POD = "service ", "pod "
@@ -90,7 +91,7 @@ class ServiceProxy:
         """The desired state of each Service that has rules, by its key."""
         self._services: Informer[Obj] = manager.informer(builtin("services"))
         self._slices: Informer[Obj] = manager.informer(builtin("endpointslices", "discovery.k8s.io"))
-        self._slices.add_index(_BY_SERVICE, _service_keys)
+        self._slices.add_index(BY_SERVICE, service_keys)
         self._topology = Topology(node)
         self._table = table
         self._settings = settings
@@ -107,7 +108,8 @@ class ServiceProxy:
         self._wake = asyncio.Event()
         self._host_ports: dict[str, tuple[HostPort, ...]] = {}
         self._checks: dict[str, HealthCheck] = {}
-        self._checks_changed = self._udp_changed = False
+        self._checks_changed = self._udp_changed = self._redirects_changed = False
+        self._redirects: LocalRedirects = {}
         self._health_servers = HealthCheckServers(clock, lambda: table.in_force, settings.health_check_host)
         self._cleaner = ConntrackCleaner(clock, settings.conntrack) if settings.conntrack else None
         self._last_clean = clock.monotonic()
@@ -136,8 +138,13 @@ class ServiceProxy:
             self._notify()
 
     def set_local_redirects(self, redirects: LocalRedirects) -> None:
-        """Set the addresses of Services that local ports answer for."""
-        if self._rules.put("redirects", redirect_fragment(redirects)):
+        """Set the addresses of Services that local ports answer for, unless such a Service has endpoints of its own."""
+        self._redirects, self._redirects_changed = dict(redirects), True
+        self._notify()
+
+    def set_pool_addresses(self, addresses: Iterable[str]) -> None:
+        """Set the addresses of load balancers that nodes announce: nothing but ports of Services answers at them."""
+        if self._rules.put("pool addresses", pool_fragment(addresses)):
             self._notify()
 
     def set_zone(self, zone: str) -> None:
@@ -157,7 +164,7 @@ class ServiceProxy:
     def full(self) -> str | None:
         return self._rules.full() if self._known else None
 
-    def changes(self) -> str:
+    def changes(self) -> str | None:
         return self._rules.changes()
 
     # -- life cycle ----------------------------------------------------------------------------------------------------
@@ -224,9 +231,12 @@ class ServiceProxy:
             count += 1
             if count % _BATCH == 0:
                 await asyncio.sleep(0)
+        if self._redirects_changed:
+            self._redirects_changed = False
+            self._rules.put("redirects", redirect_fragment(self._unserved_redirects()))
 
     def _compute_service(self, key: str) -> None:
-        service, slices = self._services.get(key), self._slices.by_index(_BY_SERVICE, key)
+        service, slices = self._services.get(key), self._slices.by_index(BY_SERVICE, key)
         ports: list[ServicePort] = []
         check: HealthCheck | None = None
         if service is not None:
@@ -241,12 +251,23 @@ class ServiceProxy:
         if old != ports:
             self._rules.put(_SERVICE + key, service_fragment(ports) if ports else None)
             self._udp_changed |= any(port.protocol == "udp" for port in (*old, *ports))
+            redirected = {address for address, _, _ in self._redirects}
+            self._redirects_changed |= any(port.cluster_ip in redirected for port in (*old, *ports))
         if self._checks.get(key) != check:
             self._checks_changed = True
             if check is None:
                 del self._checks[key]
             else:
                 self._checks[key] = check
+
+    def _unserved_redirects(self) -> LocalRedirects:
+        served = {
+            (port.cluster_ip, port.protocol, port.port)
+            for ports in self.services.values()
+            for port in ports
+            if port.has_endpoints
+        }
+        return {key: local for key, local in self._redirects.items() if key not in served}
 
     async def _clean_connections(self) -> None:
         """Delete stale UDP connections after a change of UDP destinations, and periodically."""
@@ -274,7 +295,7 @@ class ServiceProxy:
     def _slice_changed(self, old: ObjView | None, new: ObjView | None) -> None:
         for each in (old, new):
             if each is not None:
-                for key in _service_keys(each):
+                for key in service_keys(each):
                     self._changed(key)
 
     def _changed(self, key: str) -> None:
@@ -307,9 +328,3 @@ class ServiceProxy:
             [({}, metrics.failures)],
         )
         yield gauge("setpoint_proxy_services", "The number of Services that have rules.", [({}, len(self.services))])
-
-
-def _service_keys(endpoint_slice: ObjView) -> tuple[str, ...]:
-    metadata = endpoint_slice["metadata"]
-    name = (metadata.get("labels") or {}).get(SERVICE_NAME_LABEL)
-    return (f"{metadata['namespace']}/{name}",) if name else ()

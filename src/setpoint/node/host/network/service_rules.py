@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from setpoint.node.host.network.ruleset import ElementKey, Fragment
+from setpoint.node.host.network.ruleset import ElementKey, Fragment, NftChain, NftSet
 from setpoint.node.host.network.services import Endpoint, ServicePort
 
 MARK: Final = 0x4000
@@ -26,34 +26,33 @@ LocalRedirects = Mapping[tuple[str, str, int], int]
 
 def base_fragment() -> Fragment:
     """Return the sets, maps and chains that all Services share."""
-    sets = {"svc-redirect-ports": "type inet_proto . inet_service;"}
-    maps: dict[str, str] = {}
+    sets = {"svc-redirect-ports": NftSet("inet_proto . inet_service")}
     for family in (4, 6):
         address = f"ipv{family}_addr"
+        at_address, at_port = f"{address} . inet_proto . inet_service : verdict", "inet_proto . inet_service : verdict"
         sets |= {
-            f"svc-pod-cidrs{family}": f"type {address}; flags interval;",
-            f"svc-cluster-ips{family}": f"type {address};",
-            f"svc-hairpin{family}": f"type {address} . {address};",
-        }
-        maps |= {
-            f"svc-redirects{family}": f"type {address} . inet_proto . inet_service : inet_service;",
-            f"svc-ips{family}": f"type {address} . inet_proto . inet_service : verdict;",
-            f"svc-node-ports{family}": "type inet_proto . inet_service : verdict;",
-            f"svc-host-ips{family}": f"type {address} . inet_proto . inet_service : verdict;",
-            f"svc-host-ports{family}": "type inet_proto . inet_service : verdict;",
-            f"svc-firewall-ips{family}": f"type {address} . inet_proto . inet_service : verdict;",
-            f"svc-no-endpoints{family}": f"type {address} . inet_proto . inet_service : verdict;",
-            f"svc-no-endpoint-ports{family}": "type inet_proto . inet_service : verdict;",
+            f"svc-pod-cidrs{family}": NftSet(address, flags="interval"),
+            f"svc-cluster-ips{family}": NftSet(address),
+            f"svc-pool-ips{family}": NftSet(address),
+            f"svc-hairpin{family}": NftSet(f"{address} . {address}"),
+            f"svc-redirects{family}": NftSet(f"{address} . inet_proto . inet_service : inet_service"),
+            f"svc-ips{family}": NftSet(at_address),
+            f"svc-node-ports{family}": NftSet(at_port),
+            f"svc-host-ips{family}": NftSet(at_address),
+            f"svc-host-ports{family}": NftSet(at_port),
+            f"svc-firewall-ips{family}": NftSet(at_address),
+            f"svc-no-endpoints{family}": NftSet(at_address),
+            f"svc-no-endpoint-ports{family}": NftSet(at_port),
         }
     hooks = {
-        "svc-firewall": "type filter hook prerouting priority -110; policy accept;",
-        "svc-firewall-output": "type filter hook output priority -110; policy accept;",
-        "svc-prerouting": "type nat hook prerouting priority -100; policy accept;",
-        "svc-output": "type nat hook output priority -100; policy accept;",
-        "svc-translated": "type filter hook prerouting priority -90; policy accept;",
-        "svc-translated-output": "type filter hook output priority -90; policy accept;",
-        "svc-input": "type filter hook input priority -10; policy accept;",
-        "svc-postrouting": "type nat hook postrouting priority 100; policy accept;",
+        "svc-firewall": "type filter hook prerouting priority -110; policy accept",
+        "svc-firewall-output": "type filter hook output priority -110; policy accept",
+        "svc-prerouting": "type nat hook prerouting priority -100; policy accept",
+        "svc-output": "type nat hook output priority -100; policy accept",
+        "svc-translated": "type filter hook prerouting priority -90; policy accept",
+        "svc-translated-output": "type filter hook output priority -90; policy accept",
+        "svc-input": "type filter hook input priority -10; policy accept",
+        "svc-postrouting": "type nat hook postrouting priority 100; policy accept",
     }
     chains = {
         "svc-firewall": ("ct state new jump svc-checks",),
@@ -73,7 +72,7 @@ def base_fragment() -> Fragment:
         "svc-postrouting": tuple(_postrouting()),
         "svc-masquerade": (f"meta mark set meta mark ^ {MARK:#x}", "masquerade fully-random"),
     }
-    return Fragment(sets=sets, maps=maps, hooks=hooks, chains=chains)
+    return Fragment(sets, {name: NftChain(rules, hooks.get(name, "")) for name, rules in chains.items()})
 
 
 def _checks() -> Iterator[str]:
@@ -111,6 +110,7 @@ def _dispatch_local() -> Iterator[str]:
 def _untranslated() -> Iterator[str]:
     for family, ip in _IP.items():
         yield f"{ip} daddr @svc-cluster-ips{family} {_REJECT}"
+        yield f"{ip} daddr @svc-pool-ips{family} {_REJECT}"
 
 
 def _postrouting() -> Iterator[str]:
@@ -129,6 +129,13 @@ def network_fragment(pod_cidrs: Iterable[str]) -> Fragment:
     return Fragment(elements={ElementKey(f"svc-pod-cidrs{each.version}", str(each)): "" for each in networks})
 
 
+def pool_fragment(addresses: Iterable[str]) -> Fragment:
+    """Return the elements for addresses of load balancers that belong to Services alone."""
+    return Fragment(
+        elements={ElementKey(f"svc-pool-ips{ip.version}", str(ip)): "" for ip in map(ip_address, addresses)}
+    )
+
+
 def redirect_fragment(redirects: LocalRedirects) -> Fragment:
     """Return the elements that redirect addresses of Services to local ports."""
     elements = {}
@@ -144,16 +151,16 @@ def redirect_fragment(redirects: LocalRedirects) -> Fragment:
 
 def service_fragment(ports: Sequence[ServicePort]) -> Fragment:
     """Return the rules of one Service."""
-    sets: dict[str, str] = {}
-    chains: dict[str, tuple[str, ...]] = {}
+    sets: dict[str, NftSet] = {}
+    chains: dict[str, NftChain] = {}
     elements: dict[ElementKey, str] = {}
     for port in ports:
         _add_port(port, sets, chains, elements)
-    return Fragment(sets=sets, chains=chains, elements=elements)
+    return Fragment(sets, chains, elements)
 
 
 def _add_port(
-    port: ServicePort, sets: dict[str, str], chains: dict[str, tuple[str, ...]], elements: dict[ElementKey, str]
+    port: ServicePort, sets: dict[str, NftSet], chains: dict[str, NftChain], elements: dict[ElementKey, str]
 ) -> None:
     family, protocol = port.family, port.protocol
     base = f"{family}-{port.namespace}/{port.name}/{protocol}/{port.label}"
@@ -163,16 +170,14 @@ def _add_port(
         elements[ElementKey(f"svc-hairpin{family}", f"{address} . {address}")] = ""
     for name, endpoints in ((cluster, port.cluster), (local, port.local)):
         if endpoints:
-            chains[name] = tuple(_balance(port, base, endpoints))
+            chains[name] = NftChain(tuple(_balance(port, base, endpoints)))
     if port.affinity_seconds is not None:
         for endpoint in {*port.cluster, *port.local}:
             remembered = _affinity_set(port, base, endpoint)
             # No size: the kernel would allocate memory for all of it at once. Its own limit is 65535 clients.
-            sets[remembered] = f"type ipv{family}_addr; flags dynamic,timeout; timeout {port.affinity_seconds}s;"
-            chains[_endpoint_chain(base, endpoint)] = (
-                f"update @{remembered} {{ {_IP[family]} saddr }}",
-                *_translate(protocol, family, (endpoint,)),
-            )
+            sets[remembered] = NftSet(f"ipv{family}_addr", flags="dynamic,timeout", timeout=port.affinity_seconds)
+            update = f"update @{remembered} {{ {_IP[family]} saddr }}"
+            chains[_endpoint_chain(base, endpoint)] = NftChain((update, *_translate(protocol, family, (endpoint,))))
 
     key = f"{port.cluster_ip} . {protocol} . {port.port}"
     if port.internal:
@@ -188,7 +193,7 @@ def _add_external(
     port: ServicePort,
     name: str,
     targets: tuple[str, str],
-    chains: dict[str, tuple[str, ...]],
+    chains: dict[str, NftChain],
     elements: dict[ElementKey, str],
 ) -> None:
     family, protocol = port.family, port.protocol
@@ -198,13 +203,14 @@ def _add_external(
         if port.node_port:
             elements[ElementKey(f"svc-no-endpoint-ports{family}", f"{protocol} . {port.node_port}")] = _REJECT
         return
-    chains[name] = tuple(_external_rules(port, *targets))
+    chains[name] = NftChain(tuple(_external_rules(port, *targets)))
     elements |= {ElementKey(f"svc-ips{family}", key): f"goto {name}" for key in addresses}
     if port.node_port:
         elements[ElementKey(f"svc-node-ports{family}", f"{protocol} . {port.node_port}")] = f"goto {name}"
     if port.firewalled_ips:
         firewall = f"{name}/firewall"
-        chains[firewall] = (f"{_IP[family]} saddr {{ {', '.join(port.source_ranges)} }} return", "drop")
+        allowed = f"{_IP[family]} saddr {{ {', '.join(port.source_ranges)} }} return"
+        chains[firewall] = NftChain((allowed, "drop"))
         for address in port.firewalled_ips:
             key = f"{address} . {protocol} . {port.port}"
             elements[ElementKey(f"svc-firewall-ips{family}", key)] = f"goto {firewall}"

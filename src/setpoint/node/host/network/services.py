@@ -12,6 +12,8 @@ from setpoint.meta.objects import ObjView
 
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 """The label of an EndpointSlice that names its Service."""
+BY_SERVICE: Final = "service"
+"""The index of EndpointSlices by the key of their Service, see `service_keys`."""
 PROXY_NAME_LABEL: Final = "service.kubernetes.io/service-proxy-name"
 """The label of a Service that another proxy implements."""
 _DEFAULT_AFFINITY_SECONDS: Final = 10800
@@ -106,6 +108,13 @@ class _SliceEndpoint:
     """The nodes that should use the endpoint; empty means that there is no hint."""
 
 
+def service_keys(endpoint_slice: ObjView) -> tuple[str, ...]:
+    """Return the key of the Service of an EndpointSlice, for an index; empty if it has none."""
+    metadata = endpoint_slice["metadata"]
+    name = (metadata.get("labels") or {}).get(SERVICE_NAME_LABEL)
+    return (f"{metadata['namespace']}/{name}",) if name else ()
+
+
 def is_proxied(service: ObjView) -> bool:
     """Return whether a Service has a cluster IP that this node translates."""
     spec, metadata = service.get("spec") or {}, service["metadata"]
@@ -154,7 +163,7 @@ def _service_port(
     if protocol is None or not _LABEL.fullmatch(label):
         return None
     spec, metadata = service["spec"], service["metadata"]
-    balancers = _of_family(_balancer_addresses(service), family)
+    balancers = _of_family(balancer_addresses(service), family)
     external = (*_of_family(spec.get("externalIPs") or (), family), *balancers)
     ranges = _source_ranges(spec.get("loadBalancerSourceRanges") or (), family)
     node_port = port.get("nodePort") or 0
@@ -250,7 +259,8 @@ def _sorted(endpoints: Iterable[_SliceEndpoint]) -> tuple[Endpoint, ...]:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def _balancer_addresses(service: ObjView) -> Iterator[str]:
+def balancer_addresses(service: ObjView) -> Iterator[str]:
+    """Yield the addresses of a Service's load balancer that this node translates."""
     if service["spec"].get("type") != "LoadBalancer":
         return
     status: Mapping[str, ObjView] = service.get("status") or {}

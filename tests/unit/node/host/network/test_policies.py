@@ -11,9 +11,9 @@ from nft_interpreter import Interpreter
 from policy_oracle import Packet, World, differences
 from policy_worlds import OUTSIDE, all_packets, namespace, pod, policy, random_policy, random_world
 
-from setpoint.node.host.network.nft_state import NftState
 from setpoint.node.host.network.policies import PolicyIndex, parse_policy, pod_facts
 from setpoint.node.host.network.policy_rules import FORWARD_CHAIN, PolicyRules
+from setpoint.node.host.network.ruleset import Fragment
 
 Json = dict[str, Any]
 
@@ -52,7 +52,7 @@ def key(obj: Json) -> str:
     return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
 
 
-def reachability(states: dict[str, NftState], world: World, packets: list[Packet]) -> dict[Packet, bool]:
+def reachability(states: dict[str, Fragment], world: World, packets: list[Packet]) -> dict[Packet, bool]:
     """Return which packets pass the nodes of both ends."""
     interpreters = {node: Interpreter(state) for node, state in states.items()}
     place = {each["ip"]: pod["spec"]["nodeName"] for pod in world.pods for each in pod["status"]["podIPs"]}
@@ -66,11 +66,11 @@ def reachability(states: dict[str, NftState], world: World, packets: list[Packet
     }
 
 
-def states(world: World) -> dict[str, NftState]:
+def states(world: World) -> dict[str, Fragment]:
     return {node: PolicyRules(index(world, node)).state() for node in NODES}
 
 
-def check(world: World, rules: dict[str, NftState]) -> None:
+def check(world: World, rules: dict[str, Fragment]) -> None:
     packets = all_packets(world)
     problems = differences(((each, world.allows(each)) for each in packets), reachability(rules, world, packets))
     assert not problems, "\n".join([*problems[:5], *map(str, world.policies)])

@@ -15,9 +15,9 @@ from setpoint.client.resources import builtin
 from setpoint.cluster.node_tokens import ensure_node_rights
 from setpoint.kinds.typed import Pod
 from setpoint.meta.objects import Obj
-from setpoint.node.host.network.nft_state import NftState, StateSection
 from setpoint.node.host.network.policy_enforcer import PolicyEnforcer
 from setpoint.node.host.network.policy_rules import FORWARD_CHAIN
+from setpoint.node.host.network.ruleset import Fragment, StateSection
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds
 from setpoint.tasks import child_tasks
@@ -34,14 +34,14 @@ class RecordingTable:
     reference = "inet test"
 
     def __init__(self) -> None:
-        self.state: NftState | None = None
+        self.state: Fragment | None = None
         self.updates: list[str] = []
 
     def add_section(self, section: StateSection) -> None: ...
 
     async def update(self, section: StateSection) -> bool:
         text = section.full() if self.state is None else section.changes()
-        self.state = section._rendered
+        self.state = section.rendered
         if text:
             self.updates.append(text)
         return text is not None

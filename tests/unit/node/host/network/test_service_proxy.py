@@ -91,6 +91,18 @@ async def test_changes_of_all_inputs_are_written(node: Node) -> None:
     assert node.proxy.metrics.sync_count == 7
 
 
+async def test_a_service_with_endpoints_is_not_redirected(node: Node) -> None:
+    node.proxy.host_ports_known.set()
+    await node.next_input()
+    node.proxy.set_local_redirects({("10.96.0.50", "tcp", 80): 10053, ("10.96.0.10", "udp", 53): 10053})
+    first = await node.next_input()
+    assert "svc-redirects4 { 10.96.0.10 . udp . 53 : 10053 }" in first and "10.96.0.50" not in first
+    await node.client.patch(SLICES, "web-1", {"endpoints": []}, "default")
+    assert "add element inet t svc-redirects4 { 10.96.0.50 . tcp . 80 : 10053 }" in await node.next_input()
+    await node.client.patch(SLICES, "web-1", {"endpoints": [endpoint("10.244.1.9")]}, "default")
+    assert "delete element inet t svc-redirects4 { 10.96.0.50 . tcp . 80 }" in await node.next_input()
+
+
 async def test_changes_are_coalesced(local_server: LocalServer, tmp_path: Path) -> None:
     node = Node(local_server, tmp_path, min_interval=0.5)
     node.proxy.host_ports_known.set()
