@@ -551,7 +551,6 @@ async def test_all_credentials_are_tried(cri: FakeCri, harness: HostHarness) -> 
     result = await harness.wait(harness.runtime.pull_image(image, pod, harness.node, harness.now))
     assert result.image is not None
     assert [request.auth.username for request in cri.requests("PullImage")] == ["team", "host", "old"]
-    assert harness.runtime.images.missing_secrets(with_secrets("one", "absent")) == ["absent"]
 
 
 async def test_a_lookup_that_fails_has_the_error_of_the_runtime(cri: FakeCri, harness: HostHarness) -> None:

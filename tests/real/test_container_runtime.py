@@ -93,7 +93,9 @@ async def test_probes_and_hooks_reach_the_pod(harness: HostHarness) -> None:
     ip = runtime.state.sandboxes(uid)[0].ips[0]
 
     async def probe(spec: dict[str, object]) -> tuple[bool, str]:
-        return await harness.wait(runtime.probe(uid, container, "readiness", spec, pod, ip))
+        found = await harness.wait(runtime.probe(uid, container, "readiness", spec, pod, ip))
+        assert not found.errored
+        return found.success, found.output
 
     async with asyncio.timeout(20):
         while not (await probe({"tcpSocket": {"port": 8080}}))[0]:  # noqa: ASYNC110

@@ -61,8 +61,9 @@ def test_present_image_is_not_pulled_again(pods: PodClient, registry: Registry) 
 
 def test_private_registry(pods: PodClient, private_registry: Registry) -> None:
     image = private_registry.image("busybox")
-    pods.apply(pod("without", image, "sleep", "1000"))
+    pods.apply(pod("without", image, "sleep", "1000", imagePullSecrets=[{"name": "login"}]))
     pods.wait_waiting("without", "ErrImagePull", "ImagePullBackOff")
+    pods.has_event("without", "FailedToRetrieveImagePullSecret", "some image pull secrets (login);")
     pods.has_event("without", "Failed", "401 Unauthorized")
 
     login = [f"--docker-server={private_registry.host}", f"--docker-username={USER}", f"--docker-password={PASSWORD}"]
@@ -70,6 +71,18 @@ def test_private_registry(pods: PodClient, private_registry: Registry) -> None:
     pods.run(pod("with", image, "sleep", "1000", imagePullSecrets=[{"name": "login"}]))
     pods.run(pod("with-again", image, "sleep", "1000", imagePullSecrets=[{"name": "login"}]))
     assert PASSWORD not in str(pods.events("with"))
+
+
+def test_image_volume(pods: PodClient, registry: Registry) -> None:
+    mounts = {"volumeMounts": [{"name": "files", "mountPath": "/files"}]}
+    volume = {"name": "files", "image": {"reference": registry.image("web"), "pullPolicy": "Always"}}
+    pods.apply(pod("mounts", registry.image("busybox"), "sleep", "1000", container=mounts, volumes=[volume]))
+    pods.has_event("mounts", "Pulled", f'Successfully pulled image "{registry.image("web")}"')
+    runtime = pods.kubectl.get("node", "real-1")["status"]["nodeInfo"]["containerRuntimeVersion"]
+    if runtime.startswith("containerd://1."):
+        assert "failed to generate spec" in pods.wait_waiting("mounts", "CreateContainerError")
+    else:
+        pods.wait_ready("mounts")
 
 
 def test_status_names_the_image(pods: PodClient, registry: Registry) -> None:

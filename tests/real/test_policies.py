@@ -21,10 +21,10 @@ from real_machine import RealMachine
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.node.host.network.nft import NftTable
-from setpoint.node.host.network.nft_state import StateSection
 from setpoint.node.host.network.policies import PolicyIndex, parse_policy, pod_facts
 from setpoint.node.host.network.policy_enforcer import PolicyEnforcer
 from setpoint.node.host.network.policy_rules import PolicyRules
+from setpoint.node.host.network.ruleset import StateSection
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds, SystemClock
 

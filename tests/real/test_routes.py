@@ -22,6 +22,7 @@ from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.network.address_rules import AddressRules
+from setpoint.node.host.network.cluster_nodes import ClusterNodes
 from setpoint.node.host.network.kernel_settings import KernelSettings
 from setpoint.node.host.network.link_commands import LinkCommands
 from setpoint.node.host.network.link_events import follow_link_changes
@@ -69,7 +70,7 @@ async def routed(
     for node in lab.nodes.values():
         await client.create(node.node())
         manager = Manager(client, SystemClock(), RandomIds(1))
-        found[node.name] = NodeRoutes(manager, node.name, node.commands(), SystemClock(), settings)
+        found[node.name] = NodeRoutes(ClusterNodes(manager, node.name), node.commands(), SystemClock(), settings)
         manager.add(found[node.name])
         managers.append(manager)
     tasks = [asyncio.ensure_future(each.run()) for each in managers]
@@ -249,8 +250,7 @@ async def test_routes_return_when_an_interface_does(machine: RealMachine, local_
     pool, forwarding = BlockingPool(1), "/proc/sys/net/ipv4/ip_forward"
     machine.run("sh", "-c", f"echo 0 > {forwarding}")
     routes = NodeRoutes(
-        manager,
-        "node-11",
+        ClusterNodes(manager, "node-11"),
         LinkCommands(clock),
         clock,
         kernel=KernelSettings(tmp_path / "kernel.json", pool),
@@ -288,7 +288,7 @@ async def test_routes_return_when_an_interface_does(machine: RealMachine, local_
 @asynccontextmanager
 async def address_rules(client: Client, node: LabNode, plan: RoutePlan | None = None) -> AsyncIterator[None]:
     manager, table = Manager(client, SystemClock(), RandomIds(1)), node.table()
-    rules = AddressRules(manager, node.name, table)
+    rules = AddressRules(ClusterNodes(manager, node.name), table)
     if plan is not None:
         rules.tunnel_planned(plan)
     manager.add(rules)

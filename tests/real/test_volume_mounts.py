@@ -56,7 +56,7 @@ def container_of(pod: Pod) -> ObjView:
 
 
 async def sub_path_mounts(volumes: VolumeManager, pod: Pod) -> list[Path]:
-    return [Path(each["host_path"]) for each in await volumes.container_mounts(pod, container_of(pod), {})]
+    return [Path(each["host_path"]) for each in await volumes.container_mounts(pod, container_of(pod), {}, {})]
 
 
 @in_mount_namespace
@@ -144,7 +144,7 @@ async def test_links_out_of_a_volume_are_refused(tmp_path: Path) -> None:
                 (volume / "out").symlink_to(tmp_path / "outside")
                 (volume / "file").touch()
             with pytest.raises(ContainerConfigError) as error:
-                await volumes.container_mounts(pod, container_of(pod), {})
+                await volumes.container_mounts(pod, container_of(pod), {}, {})
         verb = "create subPath directory" if path == "file/x" else "prepare subPath"
         assert str(error.value) == f'failed to {verb} for volumeMount "e" of container "c"'
     assert os.listdir(tmp_path / "outside") == ["there"]
@@ -321,7 +321,7 @@ async def test_local_volumes(tmp_path: Path) -> None:
         await volumes.mount(pod_with(CLAIM, securityContext=policy), Provider())
         assert ((disk / "d").stat().st_gid, (disk / "d").stat().st_mode & 0o7777) == (4321, 0o2770)
         await volumes.mount(pod_with(read_only, uid="reader"), Provider())
-        (mount,) = await volumes.container_mounts(pod := pod_with(read_only, uid="reader"), container_of(pod), {})
+        (mount,) = await volumes.container_mounts(pod := pod_with(read_only, uid="reader"), container_of(pod), {}, {})
         assert mount["readonly"]
         with pytest.raises(OSError) as error:
             (Path(mount["host_path"]) / "new").touch()

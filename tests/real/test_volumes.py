@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
+from base64 import b64decode
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
 from kubectl_runner import until
 from real_kubectl import PodClient, pod
 from real_machine import RealMachine
 from real_registry import Registry
+
+from setpoint.meta.times import format_time
 
 pytestmark = pytest.mark.real
 CLAIM: dict[str, Any] = {
@@ -29,6 +37,22 @@ def with_volume(
     mounts = {"volumeMounts": [{"name": "volume", "mountPath": "/data", **(mount or {})}]}
     volumes = [{"name": "volume", **volume}]
     return pod(name, registry.image("busybox"), "sleep", "1000", container=mounts, volumes=volumes, **spec)
+
+
+def issued_status(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the status in which a signer issues what a PodCertificateRequest asks for."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now, end = (datetime.now(UTC).replace(microsecond=0) + timedelta(hours=each) for each in (0, 1))
+    asked = x509.load_der_x509_csr(b64decode(request["spec"]["stubPKCS10Request"]))
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(asked.public_key())
+    made = builder.serial_number(1).not_valid_before(now).not_valid_after(end).sign(key, SHA256())
+    times = {"notBefore": now, "notAfter": end, "beginRefreshAt": now + timedelta(minutes=30)}
+    condition = {"type": "Issued", "status": "True", "reason": "Issued", "message": ""}
+    return {
+        "conditions": [{**condition, "lastTransitionTime": format_time(now)}],
+        "certificateChain": made.public_bytes(Encoding.PEM).decode(),
+        **{field: format_time(at) for field, at in times.items()},
+    }
 
 
 def test_update_of_a_config_map_is_seen_in_the_file(pods: PodClient, registry: Registry) -> None:
@@ -81,6 +105,23 @@ def test_service_account_token_and_downward_api(pods: PodClient, registry: Regis
     assert pods.execute("described", "cat /data/name /data/labels") == 'describedapp="described"'
     pods.kubectl("label", "pod", "described", "tier=front")
     until(lambda: 'tier="front"' in pods.execute("described", "cat /data/labels"), 100.0)
+
+
+def test_pod_certificate_is_requested_and_waited_for(pods: PodClient, registry: Registry) -> None:
+    source = {"signerName": "example.com/signer", "keyType": "ED25519", "credentialBundlePath": "bundle.pem"}
+    volume = {"projected": {"sources": [{"podCertificate": source}]}}
+    pods.apply(with_volume("client", registry, volume))
+    message = 'MountVolume.SetUp failed for volume "volume" : credential bundle is not issued yet'
+    pods.has_event("client", "FailedMount", message)
+    (request,) = pods.kubectl.get("podcertificaterequests")["items"]
+    chain = issued_status(request)
+    patch = ("patch", "podcertificaterequest", request["metadata"]["name"], "--subresource=status", "--type=merge")
+    pods.kubectl(*patch, "-p", json.dumps({"status": chain}))
+    pods.wait_ready("client", 60.0)
+    text = pods.execute("client", "cat /data/bundle.pem; stat -L -c %a /data/bundle.pem")
+    assert text.startswith("-----BEGIN PRIVATE KEY-----\n")
+    assert text.endswith(f"-----END PRIVATE KEY-----\n{chain['certificateChain']}644\n")
+    assert "tmpfs" in pods.execute("client", "grep ' /data ' /proc/mounts")
 
 
 def test_data_of_a_claim_survives_its_pod(pods: PodClient, registry: Registry, machine: RealMachine) -> None:

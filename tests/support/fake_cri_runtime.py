@@ -92,6 +92,8 @@ class FakeRuntime:
         """The runtime handlers of Status, as dicts of RuntimeHandler."""
         self.features: dict[str, Any] | None = None
         """The features of Status, as a dict of RuntimeFeatures; None if the runtime does not know them."""
+        self.info: dict[str, str] = {}
+        """The details of a verbose Status."""
         self.cgroup_driver = 1
         self.streaming_url = "http://127.0.0.1:1/"
         """The beginning of the addresses that Exec, Attach and PortForward return."""
@@ -137,7 +139,8 @@ class FakeRuntime:
             {"type": kind, "status": status, "reason": reason, "message": message}
             for kind, (status, reason, message) in self.conditions.items()
         ]
-        return {"status": {"conditions": conditions}, "runtime_handlers": self.handlers, "features": self.features}
+        found = {"status": {"conditions": conditions}, "runtime_handlers": self.handlers, "features": self.features}
+        return found | ({"info": self.info} if request.verbose else {})
 
     def _RuntimeConfig(self, request: Any) -> dict[str, Any]:
         return {"linux": {"cgroup_driver": self.cgroup_driver}}

@@ -38,6 +38,8 @@ LOST_ANSWER, CANNOT_START = "the answer was lost", "no such program"
 
 PROBE_WARNING = "it was redirected"
 """A problem of a probe that succeeds nevertheless."""
+PROBE_ERROR = "it could not be carried out"
+"""A problem of a probe that has no result."""
 
 
 class ScriptedOperation(Generic[T]):
@@ -77,6 +79,8 @@ class Run:
 
     record: ContainerRecord
     sandbox: int
+    image: str
+    """The image in the spec from which the container was created."""
     known: bool
     """Whether the agent got an answer about the run, or found it after a restart."""
     kill_at: float | None = None
@@ -281,7 +285,7 @@ class ScriptedRuntime:
             started_at = self._clock()
             identifier = f"scripted://{len(self.runs) + 1}"
             record = ContainerRecord(config.name, identifier, config.image, config.image_id, config.attempt, started_at)
-            run = Run(record, self.sandbox, known=problem != LOST_ANSWER)
+            run = Run(record, self.sandbox, config.spec["image"], known=problem != LOST_ANSWER)
             self.runs.append(run)
             if problem == CANNOT_START:
                 record.finished_at, record.exit_code, record.reason, record.message = (
@@ -319,6 +323,7 @@ class ScriptedRuntime:
         if run is None:
             return None
         run.known = True
+        run.record.outdated = run.image != config.spec["image"]
         return run.record
 
     def advance(self, uid: str, now: float) -> float | None:
@@ -350,7 +355,9 @@ class ScriptedRuntime:
         name = f"{kind} probe of {container['name']}"
         assert not any(each.name == name for each in self.pending), f"{name} twice"
         return self._operation(
-            name, lambda problem: ProbeResult(problem in ("", PROBE_WARNING), problem), ordered=False
+            name,
+            lambda problem: ProbeResult(problem in ("", PROBE_WARNING), problem, errored=problem == PROBE_ERROR),
+            ordered=False,
         )
 
     def run_hook(

@@ -20,7 +20,9 @@ from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.volumes.builder import NodeIdentity
 from setpoint.node.host.volumes.container_mounts import VolumeFeatures
+from setpoint.node.host.volumes.interface import SetUpError
 from setpoint.node.host.volumes.manager import VolumeManager
+from setpoint.node.host.volumes.pod_certificates import Credentials, CredentialsReader
 from setpoint.node.host.volumes.tokens import TokenRequester
 from setpoint.node.pod_status import PodState
 
@@ -32,6 +34,7 @@ __all__ = [
     "claim",
     "config_map",
     "manager",
+    "no_credentials",
     "persistent",
     "pod_with",
     "secret",
@@ -133,6 +136,10 @@ def tokens(clock: Clock, *, seconds: int = 3600, asked: list[Obj] | None = None)
     return request
 
 
+def no_credentials(pod: Pod, volume: str, index: int) -> Credentials:
+    raise SetUpError("credential bundle is not issued yet")
+
+
 @contextmanager
 def manager(
     directory: Path,
@@ -140,12 +147,13 @@ def manager(
     clock: Clock | None = None,
     features: Callable[[], VolumeFeatures] = VolumeFeatures,
     labels: dict[str, str] | None = None,
+    credentials: CredentialsReader = no_credentials,
 ) -> Iterator[VolumeManager]:
     time = clock or InstantClock()
     pool = BlockingPool(2)
     directories = NodeDirectories(directory / "node", directory / "logs", directory / "run")
     node = NodeIdentity("node-1", lambda: labels or {})
     try:
-        yield VolumeManager(directories, pool, time, objects or Objects(), tokens(time), node, features)
+        yield VolumeManager(directories, pool, time, objects or Objects(), tokens(time), credentials, node, features)
     finally:
         pool.close()

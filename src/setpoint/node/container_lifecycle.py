@@ -15,9 +15,9 @@ from setpoint.node.container_state import (
     Termination,
 )
 from setpoint.node.environment import ContainerConfigError, check_environment
+from setpoint.node.image_pulls import ERR_IMAGE_PULL, ImagePull, PullFailure
 from setpoint.node.pod_status import terminated
-from setpoint.node.runtime.images import reference_problem
-from setpoint.node.runtime.interface import START_ERROR, Image, Operation, PullResult
+from setpoint.node.runtime.interface import START_ERROR, Image
 from setpoint.node.volumes import check_mounts
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class ContainerStarter:
         if now < container.start_retry_at:
             self._worker.schedule(container.start_retry_at)
             return
-        image = self._ensure_image(container, now)
+        image = self._ensure_images(container, now)
         if image is None:
             return
         try:
@@ -153,9 +153,8 @@ class ContainerStarter:
     def _creation_failed(self, container: ContainerState, reason: str, message: str, now: float) -> None:
         container.waiting = (reason, message)
         self._worker.event("Warning", "Failed", f"Error: {message}", container)
-        self._retry_later(container, now)
-
-    def _retry_later(self, container: ContainerState, now: float) -> None:
+        if self._worker.image_volumes is not None:
+            self._worker.image_volumes.forget()
         container.start_retry_at = now + _CONFIG_RETRY
         self._worker.schedule(container.start_retry_at)
 
@@ -188,100 +187,47 @@ class ContainerStarter:
             return True
         container.crash_backoff.next(record.finished_at, now)
         container.counted_run = record
+        if self._worker.image_volumes is not None:
+            self._worker.image_volumes.forget()
         return False
 
     # -- images -------------------------------------------------------------------------------------------------------
 
-    def _ensure_image(self, container: ContainerState, now: float) -> Image | None:
-        """Return the image once it is present on the node; None while it is pulled or if it cannot be."""
-        image, node, runtime = container.spec.get("image", ""), self._worker.node, self._dependencies.runtime
-        problem = reference_problem(image)
-        if problem:
-            message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {problem}'
-            self._worker.event("Warning", "InspectFailed", message, container)
-            self._set_waiting(container, "InvalidImageName", message)
-            self._retry_later(container, now)
-            return None
-        if container.pulling is not None:
-            return self._progress_pull(container, container.pulling, image, now)
-        if container.pull_backoff is not None and not self._pull_backoff_over(
-            container, container.pull_backoff, image, now
-        ):
-            return None
-        if container.image_lookup is None:
-            container.image_lookup = runtime.find_image(image, self._worker.pod, node)
-        lookup = container.image_lookup.result(now)
-        if lookup is None:
-            self._worker.schedule(container.image_lookup.ready_at)
-            return None
-        container.image_lookup = None
-        if lookup.error:
-            message = f'Failed to inspect image "{image}": {lookup.error}'
-            self._worker.event("Warning", "InspectFailed", message, container)
-            self._set_waiting(container, "ImageInspectError", message)
-            self._retry_later(container, now)
-            return None
-        policy = container.spec.get("imagePullPolicy") or "IfNotPresent"
-        if lookup.image is not None and policy != "Always":
-            text = f'Container image "{image}" already present on machine and can be accessed by the pod'
-            self._worker.event("Normal", "Pulled", text, container)
-            return lookup.image
-        if policy == "Never":
-            message = f'Container image "{image}" is not present with pull policy of Never'
-            self._worker.event("Warning", "ErrImageNeverPull", message, container)
-            self._set_waiting(container, "ErrImageNeverPull", message)
-            self._retry_later(container, now)
-            return None
-        self._worker.event("Normal", "Pulling", f'Pulling image "{image}"', container)
-        container.pulling = runtime.pull_image(image, self._worker.pod, node, now)
-        return self._progress_pull(container, container.pulling, image, now)
+    def _ensure_images(self, container: ContainerState, now: float) -> Image | None:
+        """Return the image of the container once it and the image volumes are present on the node; None while they are
+        pulled or if they cannot be."""
+        volumes = self._worker.image_volumes
+        if volumes is not None:
+            found = volumes.progress(self._worker, container, now)
+            if isinstance(found, PullFailure):
+                if container.waiting is not found:
+                    self._pull_failed(container, found)
+                return None
+            if not found:
+                return None
+        if container.pull is None:
+            container.pull = ImagePull(container.spec.get("image", ""), container.spec.get("imagePullPolicy") or "")
+        image = container.pull.progress(self._worker, container, now)
+        if isinstance(image, Image):
+            container.pull = None
+            return image
+        if image is not None:
+            self._pull_failed(container, image)
+        return None
 
-    def _progress_pull(
-        self, container: ContainerState, pull: Operation[PullResult], image: str, now: float
-    ) -> Image | None:
-        result = pull.result(now)
-        if result is None:
-            self._worker.schedule(pull.ready_at)
-            return None
-        container.pulling = None
-        if result.image is None:
-            self._worker.event("Warning", "Failed", f'Failed to pull image "{image}": {result.error}', container)
-            container.pull_backoff = container.pull_backoff or Backoff(self._dependencies.runtime.initial_backoff)
-            container.pull_backoff.next(now, now)
-            container.pull_error = f"{result.reason}: {result.error}"
-            self._set_waiting(container, result.reason, result.error)
-            self._worker.schedule(now + _BACKOFF_SHOWN_AFTER)
-            return None
-        container.pull_backoff = None
-        seconds, waited = (
-            format_duration(int(round(each, 3) * 1e9)) for each in (result.seconds, result.waited_seconds)
-        )
-        self._worker.event(
-            "Normal",
-            "Pulled",
-            f'Successfully pulled image "{image}" in {seconds} ({waited} including waiting). '
-            f"Image size: {result.image.size_bytes} bytes.",
-            container,
-        )
-        return result.image
-
-    def _pull_backoff_over(self, container: ContainerState, pull: Backoff, image: str, now: float) -> bool:
-        ends = pull.updated + pull.seconds
-        if now >= ends:
-            return True
-        if now < pull.updated + _BACKOFF_SHOWN_AFTER:
-            self._worker.schedule(pull.updated + _BACKOFF_SHOWN_AFTER)
-            return False
-        if container.waiting is None or container.waiting[0] != "ImagePullBackOff":
-            message = f'Back-off pulling image "{image}"'
-            self._worker.event("Normal", "BackOff", message, container)
-            self._set_waiting(container, "ImagePullBackOff", f"{message}: {container.pull_error}")
-        self._worker.schedule(ends)
-        return False
-
-    def _set_waiting(self, container: ContainerState, reason: str, message: str) -> None:
-        container.waiting = (reason, message)
-        self._worker.event("Warning", "Failed", f"Error: {reason}", container)
+    def _pull_failed(self, container: ContainerState, failure: PullFailure) -> None:
+        worker = self._worker
+        container.waiting = failure
+        worker.event("Warning", "Failed", f"Error: {failure.reason}", container)
+        if failure.reason != ERR_IMAGE_PULL:
+            return
+        namespace = worker.pod["metadata"]["namespace"]
+        names = [each.get("name") or "" for each in worker.spec.get("imagePullSecrets") or ()]
+        missing = [name for name in names if name and self._dependencies.lister.secret(namespace, name) is None]
+        if missing:
+            text = "attempting to pull the image may not succeed."
+            text = f"Unable to retrieve some image pull secrets ({', '.join(missing)}); {text}"
+            worker.event("Warning", "FailedToRetrieveImagePullSecret", text)
 
     # -- start and post-start hook -------------------------------------------------------------------------------------
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.node.runtime.interface import (
     ContainerRecord,
     HookResult,
-    ImageLookup,
     Operation,
     ProbeResult,
-    PullResult,
     StartResult,
 )
+
+if TYPE_CHECKING:
+    from setpoint.node.image_pulls import ImagePull
 
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 _SPEC_FIELDS = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
@@ -63,6 +64,7 @@ class ProbeWorker:
     """The state of one probe of a container, as the kubelet's probe workers hold it; `reset` begins a new run."""
 
     __slots__ = (
+        "attempted",
         "failed",
         "failures",
         "kind",
@@ -89,6 +91,8 @@ class ProbeWorker:
         self.failed = False
         """Whether the probe counts as failed, after its thresholds; ends a run if the kind is liveness or startup."""
         self.on_hold = False
+        self.attempted = False
+        """Whether the probe was run since the container started, with or without a result."""
         self.running: Operation[ProbeResult] | None = None
         """The run of the probe that is in progress; None between runs."""
         self.failures = self.successes = 0
@@ -107,7 +111,7 @@ class ProbeWorker:
         return float(self.spec.get("periodSeconds") or 10)
 
     def reset(self) -> None:
-        self.success, self.failed, self.on_hold = self.kind == LIVENESS, False, False
+        self.success, self.failed, self.on_hold, self.attempted = self.kind == LIVENESS, False, False, False
         self.cancel()
 
     def cancel(self) -> None:
@@ -194,15 +198,12 @@ class ContainerState:
         "counted_run",
         "crash_backoff",
         "image",
-        "image_lookup",
         "kind",
         "last_state",
         "name",
         "post_start_hook",
         "probes",
-        "pull_backoff",
-        "pull_error",
-        "pulling",
+        "pull",
         "record",
         "replaced",
         "reported_run",
@@ -210,6 +211,7 @@ class ContainerState:
         "start_retry_at",
         "starting",
         "termination",
+        "unlocated",
         "update_retry_at",
         "updating_resources",
         "waiting",
@@ -230,22 +232,19 @@ class ContainerState:
         self.replaced = False
         """Whether the container was stopped because its spec changed; it is then restarted regardless of the restart
         policy."""
+        self.unlocated = False
+        """Whether the Pod has ended and the container has no end of its own: it never ran, or waited for a restart."""
         self.attempt = 0
         """The number of the next run; 0 for the first."""
         self.reported_run: tuple[str, bool] | None = None
         """Id of the run that was last reported, and whether it had ended; None before the first report."""
-        self.image_lookup: Operation[ImageLookup] | None = None
-        """The search for the image on the node; None if none is in progress."""
-        self.pulling: Operation[PullResult] | None = None
-        """The pull of the image; None if none is in progress."""
+        self.pull: ImagePull | None = None
+        """The search for the image and its pull; None if the container is not being started, or has its image."""
         self.starting: tuple[str, Operation[StartResult]] | None = None
         """The image of the container that is being created, as the spec had it, and the operation; None if none is
         being created."""
         self.start_retry_at = 0.0
         """The time before which a container that could not be created is not tried again."""
-        self.pull_backoff: Backoff | None = None
-        self.pull_error = ""
-        """The error of the last pull; empty if none failed."""
         self.crash_backoff: Backoff | None = None
         self.counted_run: ContainerRecord | None = None
         """The run that `crash_backoff` has counted already; None if it has counted none."""
@@ -302,10 +301,10 @@ class ContainerState:
     def cancel(self) -> None:
         """Give up all operations that are in progress."""
         start = self.starting[1] if self.starting is not None else None
-        for operation in (self.image_lookup, self.pulling, start, self.post_start_hook, self.updating_resources):
+        for operation in (self.pull, start, self.post_start_hook, self.updating_resources):
             if operation is not None:
                 operation.cancel()
-        self.image_lookup = self.pulling = self.starting = self.post_start_hook = self.updating_resources = None
+        self.pull = self.starting = self.post_start_hook = self.updating_resources = None
         for probe in self.probes:
             probe.cancel()
 

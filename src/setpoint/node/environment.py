@@ -55,8 +55,10 @@ def field_value(pod: Pod, path: str, pod_state: PodState | None) -> str:
             return "\n".join(f"{key}={quote(entries[key])}" for key in sorted(entries))
         case "spec.nodeName" | "spec.serviceAccountName":
             return str(spec.get(path.partition(".")[2], ""))
-        case "status.hostIP" | "status.hostIPs":
+        case "status.hostIP":
             return pod_state.host_ip if pod_state is not None else ""
+        case "status.hostIPs":
+            return ",".join(pod_state.host_ips or (pod_state.host_ip,)) if pod_state is not None else ""
         case "status.podIP":
             return pod_state.pod_ips[0] if pod_state is not None and pod_state.pod_ips else ""
         case "status.podIPs":

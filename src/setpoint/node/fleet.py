@@ -18,9 +18,9 @@ from setpoint.node.node_state import NODE_NETWORK, POD_NETWORK, AddressPool, Nod
 from setpoint.node.options import FleetOptions
 from setpoint.node.pod_sync import PodSync
 from setpoint.node.pod_worker import PodWorker
-from setpoint.node.registration import allocatable_outdated
+from setpoint.node.registration import CopiedNodeReporter, allocatable_outdated
 from setpoint.node.runtime.simulated import SimulatedRuntime
-from setpoint.node.simulation_annotations import RUNNING, STATE, STATES, STOPPED, is_adopted
+from setpoint.node.simulation_annotations import PARTITIONED, RUNNING, STATE, STATES, STOPPED, is_adopted
 from setpoint.node.stages import add_stages
 from setpoint.node.static_pods import StaticPod, StaticPods
 from setpoint.node.volumes import TokenManager, mount_error, node_volumes_owner
@@ -48,9 +48,11 @@ class FleetNodeController:
         pods: AddressPool,
         events: EventRecorder,
         changed: Callable[[NodeState, str], None],
+        adopt_all: bool = False,
     ) -> None:
         """Create the controller. `changed(node, what)` is called when a node is `adopted`, `removed`, `stopped`,
-        `partitioned` or `running` again."""
+        `partitioned` or `running` again. With `adopt_all`, every Node is simulated; one that is not ready stays
+        away, as if it were partitioned."""
         self._nodes = nodes
         self._informer = informer
         self._heartbeat = heartbeat
@@ -58,6 +60,9 @@ class FleetNodeController:
         self._pods = pods
         self._events = events
         self._changed = changed
+        self._adopt_all = adopt_all
+        self._away: set[str] = set()
+        """Names of nodes that were not ready when they were adopted."""
         self.controller = Controller("node-state", self._sync, clock, workers=4)
 
     def watch(self) -> None:
@@ -71,15 +76,19 @@ class FleetNodeController:
                 # A node whose Node object was deleted has left the cluster; it returns when a client creates a Node for
                 # it.
                 del self._nodes[name]
+                self._away.discard(name)
                 self._heartbeat.forget(name)
                 self._hosts.release(name)
                 self._changed(node, "removed")
             return
         if node is None:
-            if not is_adopted(new):
+            if not (self._adopt_all or is_adopted(new)):
                 return
             node = self._nodes[name] = NodeState(name, self._hosts.allocate(name, _internal_ip(new)), self._pods)
             node.adopted = True
+            if self._adopt_all and _is_away(new):
+                self._away.add(name)
+                node.state = self._desired_state(new)
             node.object = new
             self._changed(node, "adopted")
             self.controller.enqueue(name)
@@ -90,14 +99,14 @@ class FleetNodeController:
         if node.object is None or _revision(node.object) < _revision(new):
             node.object = new
             node.status_changed |= allocatable_outdated(new.get("status") or {})
-        if node.state != _desired_state(new):
+        if node.state != self._desired_state(new):
             self.controller.enqueue(name)
 
     async def _sync(self, name: str) -> None:
         node, observed = self._nodes.get(name), self._informer.get(name)
         if node is None or observed is None:
             return
-        desired, before = _desired_state(observed), node.state
+        desired, before = self._desired_state(observed), node.state
         if desired != before:
             node.state = desired
             log.info("node %s is %s", name, desired)
@@ -110,15 +119,23 @@ class FleetNodeController:
         elif node.adopted and node.state == RUNNING:
             await self._heartbeat.adopt(node)
 
+    def _desired_state(self, node: Node) -> str:
+        """Return the state that the annotation asks for; an unknown value means running, and so does no annotation,
+        except for a node that is away."""
+        if node["metadata"]["name"] in self._away and STATE not in (node["metadata"].get("annotations") or {}):
+            return PARTITIONED
+        state = _state_annotation(node)
+        return state if state in STATES else RUNNING
+
+
+def _is_away(node: Node) -> bool:
+    """Return whether the Node's status says that it is not ready."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] != "True" for each in conditions)
+
 
 def _state_annotation(node: Node) -> str:
     return str((node["metadata"].get("annotations") or {}).get(STATE, RUNNING))
-
-
-def _desired_state(node: Node) -> str:
-    """Return the state that the annotation asks for; an unknown value means running."""
-    state = _state_annotation(node)
-    return state if state in STATES else RUNNING
 
 
 def _revision(obj: Mapping[str, Any]) -> int:
@@ -164,9 +181,15 @@ def add_fleet(
     pods = manager.informer(_PODS, field_selector="spec.nodeName!=")
     pods.add_index(_BY_NODE, lambda pod: (pod["spec"].get("nodeName", ""),))
     heartbeat = Heartbeat(
-        nodes, client_for, manager.clock, recorder, template=options.template, versions=(version, runtime_version)
+        nodes,
+        client_for,
+        manager.clock,
+        recorder,
+        template=options.template,
+        versions=(version, runtime_version),
+        reporter=CopiedNodeReporter(manager.clock) if options.adopt_all else None,
     )
-    directory = ServiceDirectory(manager)
+    directory = ServiceDirectory(manager, pods)
     network = FleetNetwork(directory, runtime, nodes, manager.ids, lambda node: pods.by_index(_BY_NODE, node))
     runtime.connect(network)
     stages = add_stages(manager, stage_client, options.stages, recorder)
@@ -182,7 +205,15 @@ def add_fleet(
         network,
     )
     control = FleetNodeController(
-        nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, recorder, fleet.node_changed
+        nodes,
+        manager.informer(_NODES),
+        heartbeat,
+        manager.clock,
+        hosts,
+        shared,
+        recorder,
+        fleet.node_changed,
+        options.adopt_all,
     )
     control.watch()
     fleet.watch()

@@ -30,12 +30,14 @@ from setpoint.node.registration import (
 )
 from setpoint.node.simulation_annotations import RUNNING
 from setpoint.reconcile import EventRecorder
+from setpoint.reconcile.run import current_run, periodic_run
 
 log = logging.getLogger("setpoint.node")
 
 
 NODES, LEASES = builtin("nodes"), builtin("leases", "coordination.k8s.io")
 CSI_NODES = builtin("csinodes", "storage.k8s.io")
+_LOOP = "node-heartbeat"
 _MAX_CONCURRENT_REQUESTS = 32
 _RENEWALS_PER_LEASE = 4
 """The number of renewals of a Lease within its duration, as a kubelet does."""
@@ -75,6 +77,7 @@ class Heartbeat:
         """Set when all nodes that the fleet began with are registered and ready."""
 
     async def run(self) -> None:
+        current_run.set(periodic_run(_LOOP, self._clock.now(), "start"))
         await self._register_all([node for node in self._nodes.values() if not node.adopted])
         self.registered.set()
         async with asyncio.TaskGroup() as tasks:
@@ -94,6 +97,7 @@ class Heartbeat:
             self._urgent.put_nowait(name)
 
     async def _report_urgent(self) -> None:
+        current_run.set(periodic_run(_LOOP, self._clock.now(), "status"))
         while True:
             name = await self._urgent.get()
             self._urgent_names.discard(name)
@@ -130,6 +134,7 @@ class Heartbeat:
         Calls run concurrently, so that a slow response for one node does not delay the others until they appear dead. A
         node whose previous call has not returned is skipped; so are the calls that were missed while the process was
         paused."""
+        current_run.set(periodic_run(_LOOP, self._clock.now(), f"timer:{period:g}"))
         due = self._clock.monotonic()
         limit = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         waiting: set[NodeState] = set()

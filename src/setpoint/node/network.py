@@ -1,7 +1,8 @@
 """The network between simulated Pods: cluster DNS, and routing from addresses to Pods.
 
 No packets are sent. Names and routes are computed from the Services, EndpointSlices, Pods and nodes in the fleet's
-informers when a simulated program needs them. EndpointSlices are watched from the first such request on.
+informers when a simulated program needs them. EndpointSlices are watched from the first such request on. Names have
+the same records as on real nodes.
 """
 
 from __future__ import annotations
@@ -32,15 +33,12 @@ from setpoint.tasks import within
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod, Service
+    from setpoint.node.cluster_names import ClusterNames
 
 
-_DOMAIN = "cluster.local"
-_REVERSE_ZONE = ".in-addr.arpa"
-_MAX_ALIASES = 8
-"""The maximum number of CNAME records that are followed."""
 _SERVICES, _SLICES = builtin("services"), builtin("endpointslices", "discovery.k8s.io")
 _SERVICE_LABEL = "kubernetes.io/service-name"
-_ADDRESS, _NAMESPACE, _NODE_PORT, _SERVICE = "address", "namespace", "node port", "service"
+_ADDRESS, _NODE_PORT, _SERVICE = "address", "node port", "service"
 _MAX_WAIT = 5.0
 """Seconds for which a Pod waits for the first list of EndpointSlices, without which no Service is reachable."""
 _NETWORK_PROGRAMS = re.compile(
@@ -54,7 +52,6 @@ class Endpoint(NamedTuple):
     """An address of a Service with the ports of its EndpointSlice."""
 
     address: str
-    hostname: str
     node: str
     ready: bool
     serving_while_terminating: bool
@@ -62,145 +59,27 @@ class Endpoint(NamedTuple):
     """Name, protocol and number of each port."""
 
 
-class DnsSource(Protocol):
-    """The objects from which records are derived."""
-
-    def service(self, namespace: str, name: str) -> Service | None: ...
-
-    def services_at(self, address: str) -> Iterable[Service]: ...
-
-    def has_services(self, namespace: str) -> bool: ...
-
-    def endpoints(self, namespace: str, service: str) -> list[Endpoint]:
-        """Return the endpoints of a Service, in a fixed order."""
-        ...
-
-
-def query(source: DnsSource, name: str, kind: str) -> list[DnsRecord] | None:
-    """Return the records of an absolute name; None if there is no such name, empty if it has none of this kind."""
-    name = name.lower().rstrip(".")
-    found: list[DnsRecord] = []
-    for _ in range(_MAX_ALIASES):
-        records = _records(source, name, kind)
-        if records is None:
-            return found or None
-        found += records
-        if not records or records[-1].kind != "CNAME" or kind == "CNAME":
-            return found
-        name = records[-1].value
-    return found
-
-
-def _records(source: DnsSource, name: str, kind: str) -> list[DnsRecord] | None:
-    if name.endswith(_REVERSE_ZONE):
-        return _ptr_records(source, name) if kind == "PTR" else None
-    if not name.endswith(f".{_DOMAIN}"):
-        return None
-    *labels, category = name.removesuffix(f".{_DOMAIN}").split(".")
-    if category == "svc":
-        return _service_name_records(source, name, labels, kind)
-    if category == "pod" and len(labels) == 2:
-        address = labels[0].replace("-", ".")
-        if address.count(".") != 3 or not all(part.isdigit() and int(part) < 256 for part in address.split(".")):
-            return None
-        return [DnsRecord(name, "A", address)] if kind == "A" else []
-    return None
-
-
-def _service_name_records(source: DnsSource, name: str, labels: list[str], kind: str) -> list[DnsRecord] | None:
-    match labels:
-        case [namespace]:
-            return [] if source.has_services(namespace) else None
-        case [service, namespace]:
-            host = port = ""
-        case [host, service, namespace]:
-            port = ""
-        case [port, protocol, service, namespace] if port.startswith("_") and protocol.startswith("_"):
-            host = ""
-            return _srv_records(source, name, service, namespace, kind, (port[1:], protocol[1:].upper()))
-        case _:
-            return None
-    found = source.service(namespace, service)
-    if found is None:
-        return None
-    spec = found["spec"]
-    if spec.get("type") == "ExternalName":
-        if host:
-            return None
-        return [DnsRecord(name, "CNAME", str(spec.get("externalName", "")).rstrip("."))]
-    if not _is_headless(found):
-        if host:
-            return None
-        return [DnsRecord(name, "A", str(spec["clusterIP"]))] if kind == "A" and "." in spec["clusterIP"] else []
-    addresses = [
-        each.address
-        for each in source.endpoints(namespace, service)
-        if each.ready and "." in each.address and (not host or host == _endpoint_name(each))
-    ]
-    if not addresses:
-        # A headless Service without endpoints has no addresses, but the name of a missing endpoint does not exist.
-        return None if host else []
-    return [DnsRecord(name, "A", each) for each in dict.fromkeys(addresses)] if kind == "A" else []
-
-
-def _srv_records(
-    source: DnsSource, name: str, service: str, namespace: str, kind: str, wanted: tuple[str, str]
-) -> list[DnsRecord] | None:
-    found = source.service(namespace, service)
-    if found is None:
-        return None
-    base, values = f"{service}.{namespace}.svc.{_DOMAIN}", []
-    if _is_headless(found):
-        for each in source.endpoints(namespace, service):
-            numbers = [number for port_name, protocol, number in each.ports if (port_name, protocol) == wanted]
-            values += [f"0 100 {number} {_endpoint_name(each)}.{base}." for number in numbers if each.ready]
-    else:
-        ports = [
-            each for each in found["spec"].get("ports") or () if (each.get("name", ""), each["protocol"]) == wanted
-        ]
-        values = [f"0 100 {each['port']} {base}." for each in ports]
-    if not values:
-        return None
-    return [DnsRecord(name, "SRV", value) for value in values] if kind == "SRV" else []
-
-
-def _ptr_records(source: DnsSource, name: str) -> list[DnsRecord] | None:
-    address = ".".join(reversed(name.removesuffix(_REVERSE_ZONE).split(".")))
-    found = [*_service_names_at(source, address)]
-    return [DnsRecord(name, "PTR", f"{each}.") for each in found] or None
-
-
-def _service_names_at(source: DnsSource, address: str) -> Iterator[str]:
-    for service in source.services_at(address):
-        if service["spec"].get("clusterIP") == address:
-            meta = service["metadata"]
-            yield f"{meta['name']}.{meta['namespace']}.svc.{_DOMAIN}"
-
-
-def _endpoint_name(endpoint: Endpoint) -> str:
-    """Return the name of an endpoint below that of its Service."""
-    return endpoint.hostname or endpoint.address.replace(".", "-").replace(":", "-")
-
-
-def _is_headless(service: Service) -> bool:
-    return service["spec"].get("clusterIP") in ("None", "", None)
-
-
 class ServiceDirectory:
     """Looks up Services and their endpoints by name, address and node port."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, pods: Informer[Pod]) -> None:
+        self._pods = pods
         self._services: Informer[Service] = manager.informer(_SERVICES)
-        self._services.add_index(_NAMESPACE, lambda service: (service["metadata"]["namespace"],))
         self._services.add_index(_ADDRESS, _addresses)
         self._services.add_index(_NODE_PORT, _node_ports)
         self._slices = Informer[Obj](manager.client, _SLICES, manager.clock)
         self._slices.add_index(_SERVICE, _service_of)
         self._clock = manager.clock
+        self.names: ClusterNames | None = None
+        """The names of cluster DNS; None until endpoints are requested."""
         self._endpoints_requested = asyncio.Event()
 
     async def run(self) -> None:
         await self._endpoints_requested.wait()
+        # Most clusters need no names: this shortens the start.
+        from setpoint.node.cluster_names import ClusterNames
+
+        self.names = ClusterNames(self._clock, self._services, self._slices, self._pods)
         await self._slices.run()
 
     def request_endpoints(self) -> None:
@@ -220,17 +99,11 @@ class ServiceDirectory:
 
     # -- lookups -------------------------------------------------------------------------------------------------------
 
-    def service(self, namespace: str, name: str) -> Service | None:
-        return self._services.get(f"{namespace}/{name}")
-
     def services_at(self, address: str) -> Iterable[Service]:
         return self._services.by_index(_ADDRESS, address)
 
     def services_on_node_port(self, port: int) -> Iterable[Service]:
         return self._services.by_index(_NODE_PORT, str(port))
-
-    def has_services(self, namespace: str) -> bool:
-        return bool(self._services.by_index(_NAMESPACE, namespace))
 
     def endpoints(self, namespace: str, service: str) -> list[Endpoint]:
         found: dict[str, Endpoint] = {}
@@ -252,7 +125,6 @@ def _endpoint(endpoint: ObjView, ports: tuple[tuple[str, str, int], ...]) -> End
     conditions = endpoint.get("conditions") or {}
     return Endpoint(
         str(endpoint["addresses"][0]),
-        endpoint.get("hostname") or "",
         endpoint.get("nodeName") or "",
         conditions.get("ready") is not False,
         bool(conditions.get("serving")) and bool(conditions.get("terminating")),
@@ -321,7 +193,8 @@ class FleetNetwork:
             await self.directory.wait_until_ready()
 
     def query(self, name: str, kind: str) -> list[DnsRecord] | None:
-        return query(self.directory, name, kind)
+        names = self.directory.names
+        return names.query(name, kind) if names is not None else None
 
     def route(self, node: str, client: str, address: str, port: int, protocol: str) -> Target | ConnectionFailure:
         services = [*self.directory.services_at(address)]

@@ -63,6 +63,7 @@ class NodeState:
 
     __slots__ = (
         "address",
+        "addresses",
         "adopted",
         "boot_count",
         "images",
@@ -83,6 +84,8 @@ class NodeState:
         Without a pool the node is real: its container runtime assigns the addresses."""
         self.name = name
         self.address = address
+        self.addresses: tuple[str, ...] = (address,)
+        """The addresses of the node, at most one of each family, the primary one first."""
         self.shared_pool = shared_pool
         self.adopted = False
         """Whether a client created the Node; its capacity then counts."""

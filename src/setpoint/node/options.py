@@ -80,6 +80,9 @@ class FleetOptions:
     pace: Pace = INSTANT
     reject_misspelled_images: bool = False
     """Whether images whose names look like misspelled well-known names do not exist."""
+    adopt_all: bool = False
+    """Whether every Node that exists is simulated as it is, with its capacity, labels and addresses. A copy of a
+    cluster has such a fleet."""
 
     def image_service(self) -> SimulatedImageService:
         own = self.pull_seconds

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
@@ -19,6 +19,7 @@ from setpoint.node.container_state import (
     ContainerState,
     restarts_after_exit,
 )
+from setpoint.node.pod_resources import reported_resources
 from setpoint.node.runtime.interface import ContainerRecord
 
 if TYPE_CHECKING:
@@ -26,7 +27,26 @@ if TYPE_CHECKING:
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
+UNLOCATED: Final = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+}
+"""The terminated state of a container without an end of its own in a Pod that has ended."""
+REJECTED: Final = "Pod was rejected: "
+"""The beginning of the message of Pods that their node rejected."""
 _ADDRESSES = ("podIPs", "hostIPs")
+_OWN_CONDITIONS = (
+    "PodScheduled",
+    "Ready",
+    "Initialized",
+    "ContainersReady",
+    "PodResizeInProgress",
+    "PodResizePending",
+    "PodReadyToStartContainers",
+    "AllContainersRestarting",
+)
+"""The conditions that a kubelet owns."""
 _FIELDS = {
     INIT: "initContainerStatuses",
     SIDECAR: "initContainerStatuses",
@@ -49,6 +69,8 @@ class PodState:
     """The state of a Pod on its node, apart from its containers."""
 
     host_ip: str
+    host_ips: Sequence[str] = ()
+    """All addresses of the node, the primary one first; empty means `host_ip` alone."""
     pod_ips: Sequence[str] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """The node's allocatable resources."""
@@ -61,6 +83,8 @@ class PodState:
     """Whether nothing runs and no container will be started again."""
     failure: tuple[str, str] | None = None
     """Reason and message if the node made the Pod fail, such as a rejection or a deadline; None otherwise."""
+    rejected: bool = False
+    """Whether the node rejected the Pod."""
     disruption: str = ""
     """The message of the condition DisruptionTarget if the node evicts the Pod; empty otherwise."""
     resize_conditions: Sequence[Obj] = ()
@@ -122,38 +146,82 @@ def pod_status(
     now: float,
 ) -> Obj:
     """Return the fields of the status that the node owns. `before` is the current status."""
-    spec = pod["spec"]
+    if pod_state.rejected:
+        return _rejected_status(pod, pod_state, before, now)
+    spec, deleting = pod["spec"], "deletionTimestamp" in pod["metadata"]
     phase = FAILED if pod_state.failure and pod_state.ended else _phase(spec, containers, pod_state.ended)
     if before.get("phase") in TERMINAL:
         phase = before["phase"]  # a terminal phase is final, whichever client set it
-    elif pod_state.ended and phase not in TERMINAL:
+    conditions = _conditions(pod, containers, pod_state, phase, before, now)
+    if pod_state.ended and phase not in TERMINAL:
         phase = FAILED  # a Pod that never ran, and never will, has failed
     by_kind: dict[str, list[Obj]] = {"initContainerStatuses": [], "containerStatuses": []}
     has_init = bool(spec.get("initContainers"))
     for container in containers:
         field = _FIELDS[container.kind]
-        by_kind.setdefault(field, []).append(_container_status(container, spec, has_init, pod_state.ended))
+        by_kind.setdefault(field, []).append(_container_status(container, spec, has_init, pod_state.ended or deleting))
     if len(by_kind["containerStatuses"]) > 1:
         by_kind["containerStatuses"].sort(key=lambda each: each["name"])
     if not by_kind["initContainerStatuses"]:
         del by_kind["initContainerStatuses"]
     status: Obj = {
         "phase": phase,
-        "conditions": _conditions(pod, containers, pod_state, phase, before, now),
+        "conditions": conditions,
         "startTime": before.get("startTime") or format_epoch(now),
         "hostIP": pod_state.host_ip,
-        "hostIPs": [{"ip": pod_state.host_ip}],
+        "hostIPs": [{"ip": each} for each in pod_state.host_ips or (pod_state.host_ip,)],
         **by_kind,
+        **reported_resources(pod, containers),
     }
-    if pod_state.pod_ips:
-        status["podIP"] = pod_state.pod_ips[0]
-        status["podIPs"] = [{"ip": each} for each in pod_state.pod_ips]
+    pod_ips = pod_state.pod_ips
+    if not pod_ips and spec.get("hostNetwork"):
+        pod_ips = pod_state.host_ips or (pod_state.host_ip,)
+    if pod_ips:
+        status["podIP"] = pod_ips[0]
+        status["podIPs"] = [{"ip": each} for each in pod_ips]
     if pod_state.failure and phase == FAILED:
         status["reason"], status["message"] = pod_state.failure
     generation = pod["metadata"].get("generation")
     if generation is not None:
         status["observedGeneration"] = generation
     return status
+
+
+def _rejected_status(pod: Pod, pod_state: PodState, before: Mapping[str, Any], now: float) -> Obj:
+    """Return the status of a Pod that its node rejected: nothing but the rejection."""
+    status: Obj = {"phase": FAILED}
+    if before.get("phase") in TERMINAL:
+        return status
+    assert pod_state.failure is not None
+    owned = [each["type"] for each in before.get("conditions") or () if each["type"] in _OWN_CONDITIONS]
+    status["conditions"] = [{"type": kind, "$patch": "delete"} for kind in owned]
+    status["startTime"] = before.get("startTime") or format_epoch(now)
+    status["reason"], status["message"] = pod_state.failure
+    generation = pod["metadata"].get("generation")
+    return status | ({"observedGeneration": generation} if generation is not None else {})
+
+
+def mark_unlocated(pod: Pod, containers: Sequence[ContainerState], initialized: bool) -> None:
+    """Mark the containers of a Pod that has ended which have no end of their own, as the kubelet does: those that would
+    be reported as waiting. The init containers after the last one that ran are not, except the first, and no others are
+    unless the Pod was `initialized`."""
+    spec, deleting = pod["spec"], "deletionTimestamp" in pod["metadata"]
+
+    def is_waiting(container: ContainerState) -> bool:
+        return container.record is None or (not deleting and _waits_for_restart(container, spec))
+
+    initial = [container for container in containers if container.kind in (INIT, SIDECAR)]
+    ran = [at for at, container in enumerate(initial) if container.record is not None or container.last_state]
+    for container in initial[: max(ran, default=0) + 1]:
+        container.unlocated = container.unlocated or is_waiting(container)
+    for container in containers:
+        if container.kind == MAIN and (initialized or not initial):
+            container.unlocated = container.unlocated or is_waiting(container)
+
+
+def _waits_for_restart(container: ContainerState, spec: Mapping[str, Any]) -> bool:
+    """Return whether a container that has ended is reported as waiting."""
+    return container.waiting is not None and not container.running and container.needs_start(spec)
 
 
 def status_changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
@@ -306,7 +374,8 @@ def terminated(record: ContainerRecord) -> Obj:
     return {"terminated": found}
 
 
-def _container_status(container: ContainerState, spec: Mapping[str, Any], has_init: bool, ended: bool) -> Obj:
+def _container_status(container: ContainerState, spec: Mapping[str, Any], has_init: bool, ending: bool) -> Obj:
+    """Return the status of a container; if its Pod is `ending`, it does not wait for its restart."""
     record, last = container.record, container.last_state or {}
     status: Obj = {"name": container.name, "state": {}, "lastState": last, "ready": container.ready}
     if record is None:
@@ -317,11 +386,11 @@ def _container_status(container: ContainerState, spec: Mapping[str, Any], has_in
     else:
         if record.running:
             status["state"] = {"running": {"startedAt": format_epoch(record.started_at)}}
-        elif container.waiting is not None and not ended and container.needs_start(spec):
+        elif container.waiting is not None and not ending and container.needs_start(spec):
             reason, message = container.waiting
             status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
             status["lastState"] = terminated(record)
-        elif container.replaced and not ended and not restarts_after_exit(container.spec, spec, record.exit_code):
+        elif container.replaced and not ending and not restarts_after_exit(container.spec, spec, record.exit_code):
             # The API does not accept that a terminated container runs again in spite of its restart policy.
             status["state"] = {"waiting": {"reason": "ContainerCreating"}}
             status["lastState"] = terminated(record)
@@ -333,6 +402,10 @@ def _container_status(container: ContainerState, spec: Mapping[str, Any], has_in
             "imageID": record.image_id,
             "containerID": record.id,
         }
+    if container.unlocated:
+        if record is not None:
+            status["lastState"] = terminated(record)
+        status["state"] = {"terminated": dict(UNLOCATED)}
     if container.kind != EPHEMERAL:
         status["started"] = container.started
     if record is not None:

@@ -13,10 +13,12 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.node.dependencies import PodWorkerDependencies
 from setpoint.node.node_state import NodeState
+from setpoint.node.observations import observation
 from setpoint.node.pod_status import status_changes, with_changes
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.simulation_annotations import RUNNING
 from setpoint.reconcile import Controller, Informer, Result, key_of
+from setpoint.reconcile.run import because, current_run
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -101,6 +103,7 @@ class PodSync:
     def update_worker(self, worker: PodWorker, pod: Pod) -> None:
         """Pass a new version of the Pod to its worker."""
         if worker.update(pod):
+            worker.trigger = int(pod["metadata"]["resourceVersion"])
             self.controller.enqueue(key_of(pod))
 
     def remove_worker(self, uid: str, node: NodeState) -> None:
@@ -120,6 +123,13 @@ class PodSync:
         worker = self.static.get(key.removeprefix(_STATIC)) if key.startswith(_STATIC) else self._api_worker(key)
         if worker is None:
             return None
+        run = current_run.get()
+        if run is not None and not run.triggers:
+            # A timer, or the runtime: what the agent does with the Pod is still due to the Pod's last change.
+            if worker.trigger:
+                run.act_on(worker.trigger)
+            elif not run.besides:
+                run.note("static")
         await self._prepare(worker)
         retry_after = float("inf")
         for _ in range(_MAX_STEPS_PER_SYNC):
@@ -159,6 +169,9 @@ class PodSync:
             worker.status_written(with_changes(worker.reported, status), worker.reported_version + 1)
             self.on_static_change(key_of(worker.pod))
             return
+        run, seen = current_run.get(), observation(worker.reported, new)
+        if run is not None and (seen.trigger or seen.reason):
+            run.note(seen.trigger or run.besides, seen.reason)
         meta, version = worker.pod["metadata"], 0
         observed_versions: list[int] = []
         worker.observed_versions = observed_versions
@@ -185,6 +198,7 @@ class PodSync:
             self.on_static_change(key_of(worker.pod))
             return
         meta = worker.pod["metadata"]
+        because("the containers have ended")
         with suppress(NotFound):
             await self._client_for(worker.node.name).delete(
                 _PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"]

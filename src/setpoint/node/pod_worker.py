@@ -22,9 +22,10 @@ from setpoint.node.container_state import (
 )
 from setpoint.node.dependencies import PodWorkerDependencies
 from setpoint.node.environment import build_environment
+from setpoint.node.image_pulls import ImageVolumes
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_setup import PodSetup
-from setpoint.node.pod_status import TERMINAL, PodState, pod_status, terminated
+from setpoint.node.pod_status import REJECTED, TERMINAL, PodState, mark_unlocated, pod_status, terminated
 from setpoint.node.prober import Prober
 from setpoint.node.recovery import recover
 from setpoint.node.runtime.files import Mount
@@ -48,6 +49,7 @@ class PodWorker:
         "containers",
         "dependencies",
         "eviction_grace",
+        "image_volumes",
         "initialized",
         "may_need_resize",
         "node",
@@ -57,6 +59,7 @@ class PodWorker:
         "reported",
         "reported_version",
         "terminating",
+        "trigger",
         "uid",
     )
 
@@ -70,16 +73,20 @@ class PodWorker:
         """The status as stored in the API."""
         self.reported_version = int(pod["metadata"].get("resourceVersion") or 0)
         """The resource version of `reported`; for a static Pod, which has none, the number of its changes."""
+        self.trigger = self.reported_version
+        """The last revision of the Pod that this agent did not write."""
         self.observed_versions: list[int] | None = None
         """Resource versions that were observed during a status write, one of which may be that of the write; None
         otherwise."""
-        self.pod_state = PodState(node.address)
+        self.pod_state = PodState(node.address, node.addresses)
         self.admission_done = False
         """Whether the node has admitted or rejected the Pod."""
         self.terminating = False
         """Whether all containers are being stopped for good."""
         self.eviction_grace: float | None = None
         """The grace period in seconds with which the node evicts the Pod; None if it does not."""
+        self.image_volumes = ImageVolumes(pod["spec"]) if _has_image_volumes(pod["spec"]) else None
+        """The images that the Pod mounts as volumes; None if it mounts none."""
         self.initialized = False
         """Whether the init containers have completed and the main containers may start."""
         self.allocated_resources: dict[str, int] = {}
@@ -132,7 +139,17 @@ class PodWorker:
         return build_environment(self.pod, container, self.pod_state, self.dependencies.lister)
 
     def container_config(self, container: ContainerState, image: Image) -> ContainerConfig:
-        return ContainerConfig(container.name, image.name, image.id, container.attempt, container.spec, self.pod, self)
+        volumes = self.image_volumes.images if self.image_volumes is not None else {}
+        return ContainerConfig(
+            container.name,
+            image.name,
+            image.id,
+            container.attempt,
+            container.spec,
+            self.pod,
+            self,
+            {name: each.id for name, each in volumes.items()},
+        )
 
     def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
         self.refresh_allocatable()
@@ -178,7 +195,7 @@ class PodWorker:
             if before is not None:
                 if before.spec.get("image") != container.spec.get("image"):
                     # The failed pulls were of another image.
-                    before.pull_backoff = before.pulling = before.image_lookup = None
+                    before.pull = None
                     before.start_retry_at = 0.0
                 before.spec = container.spec
         self.containers = [known.get(container.name, container) for container in fresh]
@@ -248,6 +265,9 @@ class PodWorker:
             return False
         if self.pod_state.failure is None:
             self.pod_state.failure = _DEADLINE
+            # A kubelet records it whenever it computes the status: now, when it begins and ends to stop the containers,
+            # and at the end.
+            self.event("Normal", *_DEADLINE)
             self.event("Normal", *_DEADLINE)
         return True
 
@@ -263,8 +283,8 @@ class PodWorker:
             return True
         reason, message = problem
         self.event("Warning", reason, message)
-        self.pod_state.failure = (reason, f"Pod was rejected: {message}")
-        self.pod_state.ended = True
+        self.pod_state.failure = (reason, REJECTED + message)
+        self.pod_state.ended = self.pod_state.rejected = True
         return False
 
     def sandbox_lost(self) -> None:
@@ -314,7 +334,7 @@ class PodWorker:
                 container.replaced = True
 
     def _must_replace(self, container: ContainerState) -> bool:
-        if self.terminating or container.kind not in (MAIN, SIDECAR):
+        if self.terminating or container.kind not in (MAIN, SIDECAR) or container.is_restarted_with_all:
             return False
         return container.running and container.termination is None and container.image != container.spec.get("image")
 
@@ -413,7 +433,11 @@ class PodWorker:
             return self._has_unreported_exit()
         if not self._setup.release(self, now):
             return False
+        if self.pod_state.failure == _DEADLINE:
+            self.event("Normal", *_DEADLINE)
+            self.event("Normal", *_DEADLINE)
         self.pod_state.ended = True
+        mark_unlocated(self.pod, self.containers, self.initialized)
         self.pod_state.sandbox_ready = False
         self.release_resources()
         return False
@@ -446,9 +470,15 @@ class PodWorker:
     def cancel(self) -> None:
         """Give up all operations that are in progress, because the Pod does not exist any more."""
         self._setup.cancel()
+        if self.image_volumes is not None:
+            self.image_volumes.cancel()
         for container in self.containers:
             container.cancel()
 
     def release_resources(self) -> None:
         """Release the resources that were allocated to the Pod."""
         self.node.release_resources(self.uid, self.allocated_resources)
+
+
+def _has_image_volumes(spec: Mapping[str, Any]) -> bool:
+    return any(each.get("image") is not None for each in spec.get("volumes") or ())

@@ -15,6 +15,7 @@ from setpoint.node.container_state import (
     restarts_when_killed,
 )
 from setpoint.node.runtime.interface import Operation, ProbeResult
+from setpoint.reconcile.run import current_run
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
@@ -36,6 +37,7 @@ class Prober:
                     probe.kind != READINESS
                     or probe.success
                     or probe.last_result is not None
+                    or probe.attempted
                     or probe.running is not None
                 ):
                     continue
@@ -71,6 +73,7 @@ class Prober:
         if probe.in_initial_delay(record.started_at, now) or container.started == (probe.kind == STARTUP):
             return changed
         ip = worker.pod_state.pod_ips[0] if worker.pod_state.pod_ips else ""
+        probe.attempted = True
         probe.running = worker.dependencies.runtime.probe(
             worker.uid, container.spec, probe.kind, probe.spec, worker.pod, ip
         )
@@ -86,6 +89,10 @@ class Prober:
             return False
         probe.running = None
         kind = probe.kind.capitalize()
+        if found.errored:
+            text = f"{kind} probe errored and resulted in unknown state: {found.output}"
+            worker.event("Warning", "Unhealthy", text, container)
+            return False
         if not found.success:
             worker.event("Warning", "Unhealthy", f"{kind} probe failed: {found.output}", container)
         elif found.output:
@@ -107,4 +114,7 @@ class Prober:
             if restarts_when_killed(container.spec, worker.spec):
                 message += ", will be restarted"
         grace = probe.spec.get("terminationGracePeriodSeconds")
+        run = current_run.get()
+        if run is not None:
+            run.note(f"probe:{probe.kind}", message)
         ContainerStopper(worker).stop(container, now, message, None if grace is None else float(grace))

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.times import parse_time
-from setpoint.node.container_state import MAIN, ContainerState, ProbeWorker
-from setpoint.node.pod_status import TERMINAL
+from setpoint.node.container_state import INIT, MAIN, SIDECAR, ContainerState, ProbeWorker
+from setpoint.node.pod_status import FAILED, REJECTED, TERMINAL, UNLOCATED, mark_unlocated
 from setpoint.node.runtime.interface import ContainerRecord, Image
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
 
-_LOST = {
-    "exitCode": 137,
-    "reason": "ContainerStatusUnknown",
-    "message": "The container could not be located when the pod was terminated",
-}
-"""The end of a run that the runtime does not know any more, and that was last reported as running."""
 _STATUS_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -43,6 +37,10 @@ def recover(worker: PodWorker, now: float) -> None:
         )
         if status.get("reason"):
             pod_state.failure = (status["reason"], status.get("message", ""))
+        rejected = status["phase"] == FAILED and (status.get("message") or "").startswith(REJECTED)
+        pod_state.rejected = rejected and not status.get("containerStatuses")
+        if pod_state.ended:
+            mark_unlocated(worker.pod, worker.containers, _was_initialized(worker.containers))
     else:
         worker.allocate_resources()
         ips = worker.dependencies.runtime.restore_sandbox(worker.pod, worker.node)
@@ -52,6 +50,17 @@ def recover(worker: PodWorker, now: float) -> None:
         worker.initialized = any(
             container.kind == MAIN and container.record is not None for container in worker.containers
         )
+
+
+def _was_initialized(containers: Sequence[ContainerState]) -> bool:
+    """Return whether the init containers of a Pod that has ended had completed."""
+    if any(container.kind == MAIN and (container.record or container.unlocated) for container in containers):
+        return True
+    return all(
+        container.ready if container.kind == INIT else container.record is not None
+        for container in containers
+        if container.kind in (INIT, SIDECAR)
+    )
 
 
 def restore_reported(worker: PodWorker, status: Mapping[str, Any]) -> None:
@@ -82,6 +91,8 @@ def _recover_container(worker: PodWorker, container: ContainerState, found: Mapp
     state = found.get("state") or {}
     container.attempt = found.get("restartCount", 0)
     container.last_state = found.get("lastState") or None
+    if "terminated" in state and worker.reported.get("phase") in TERMINAL:
+        container.unlocated = not state["terminated"].get("containerID")
     if found.get("resources") is not None:
         container.allocated = found["resources"]
     config = worker.container_config(container, Image(found.get("image", ""), found.get("imageID", ""), 0))
@@ -93,11 +104,14 @@ def _recover_container(worker: PodWorker, container: ContainerState, found: Mapp
     running = state.get("running")
     ended: Mapping[str, Any] | None
     if running is not None:
-        ended = {**_LOST, "startedAt": running.get("startedAt")}
+        # The runtime does not know the run any more.
+        ended = {**UNLOCATED, "startedAt": running.get("startedAt")}
     else:
         ended = state.get("terminated") or (found.get("lastState") or {}).get("terminated")
     if ended is None:
         return
+    if container.unlocated:
+        ended = (found.get("lastState") or {}).get("terminated") or ended
     container.attempt += 1
     if not container_id:
         return
@@ -127,7 +141,7 @@ def _adopt(container: ContainerState, record: ContainerRecord, found: Mapping[st
     """Continue with a run that outlived the agent, or that ended while the agent was away."""
     container.record = record
     container.attempt = record.attempt + 1
-    container.image = container.spec.get("image", "")
+    container.image = "" if record.outdated else container.spec.get("image", "")
     if record.id == found.get("containerID"):
         container.reported_run = (record.id, "terminated" in (found.get("state") or {}))
     for probe in container.probes if record.running else ():

@@ -107,6 +107,33 @@ class SimulatedNodeReporter:
         return ()
 
 
+class CopiedNodeReporter:
+    """Reports the nodes of a copied cluster: their conditions are good, and everything else stays as it was copied."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def node(self, node: NodeState, number: int, endpoint: Endpoint | None) -> Obj:
+        raise NotImplementedError("a copied cluster registers no nodes of its own")
+
+    def labels(self, node: NodeState) -> dict[str, str]:
+        return {}
+
+    def status(self, node: NodeState, current: ObjView, endpoint: Endpoint | None) -> Obj:
+        conditions = {found["type"]: found for found in current.get("conditions") or ()}
+        known = [each for each in CONDITIONS if each[0] in conditions or each[0] == "Ready"]
+        status: Obj = {"conditions": node_conditions(self._clock.now(), conditions, known)}
+        if not current.get("capacity"):
+            status["capacity"] = status["allocatable"] = dict(NodeTemplate().capacity)
+        return status
+
+    def start_events(self) -> tuple[str, ...]:
+        return ()
+
+    def transitions(self, node: NodeState, before: ObjView, after: ObjView) -> Iterable[NodeEvent]:
+        return ()
+
+
 def default_labels(name: str, architecture: str = "amd64") -> dict[str, str]:
     """Return the labels that a kubelet sets on its Node, also on one that another client created."""
     labels: dict[str, str] = {}

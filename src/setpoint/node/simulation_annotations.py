@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from setpoint.kinds.typed import Pod
     from setpoint.meta.objects import ObjView
-from setpoint.kinds.typed import Pod
 
 PREFIX = "simulate.setpoint.dev/"
 STATE, ADOPTED = PREFIX + "state", PREFIX + "node"

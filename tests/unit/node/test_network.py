@@ -369,9 +369,12 @@ async def test_dns_has_ready_endpoints_only(cluster: VirtualCluster) -> None:
     await cluster.sleep(1)
     full = "db.default.svc.cluster.local"
     assert await run(cluster, f"dig +short {full}") == "10.0.0.1\n10.0.0.3\n0"
-    assert await run(cluster, f"dig +short SRV _http._tcp.{full}") == (
-        f"0 100 80 one.{full}.\n0 100 80 three.{full}.\n0"
+    assert await run(cluster, f"dig +short SRV _http._tcp.{full}") == (f"0 50 80 one.{full}.\n0 50 80 three.{full}.\n0")
+    assert await run(cluster, "dig +short -x 10.0.0.3; dig +short -x 10.0.0.2") == f"three.{full}.\n0"
+    assert await run(cluster, "dig +short 10-0-0-9.default.pod.cluster.local; host -t AAAA db") == (
+        "10.0.0.9\ndb has no AAAA record\n0"
     )
+    assert "status: NXDOMAIN" in await run(cluster, "dig 10-0-0-9.nothing.pod.cluster.local")
     assert await run(cluster, f"dig +short three.{full}; dig +short two.{full}") == "10.0.0.3\n0"
     assert "status: NXDOMAIN" in await run(cluster, f"dig two.{full}")
 

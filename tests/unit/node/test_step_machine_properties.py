@@ -9,7 +9,7 @@ from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_pod import ScriptedPod
-from scripted_runtime import CANNOT_START, LOST_ANSWER
+from scripted_runtime import CANNOT_START, LOST_ANSWER, PROBE_ERROR
 
 from setpoint.meta.objects import Obj
 
@@ -46,12 +46,17 @@ def specs(draw: st.DrawFn) -> Obj:
         spec["initContainers"] = init
     if draw(st.integers(0, 5)) == 5:
         spec["activeDeadlineSeconds"] = 100
+    if draw(st.integers(0, 5)) == 5:
+        spec["volumes"] = [
+            {"name": "files", "image": {"reference": "example.com/files:1", "pullPolicy": "IfNotPresent"}}
+        ]
+        main[0]["volumeMounts"] = [{"name": "files", "mountPath": "/files"}]
     if draw(st.integers(0, 3)) == 3:
         main[0] |= {"restartPolicy": policy, "restartPolicyRules": RULES}
     return spec
 
 
-PROBLEMS = st.sampled_from(("", "", "", "it failed", CANNOT_START, LOST_ANSWER))
+PROBLEMS = st.sampled_from(("", "", "", "it failed", CANNOT_START, LOST_ANSWER, PROBE_ERROR))
 INDEX = st.integers(0, 5)
 EVENTS = st.one_of(
     st.tuples(st.just("complete"), st.tuples(INDEX, PROBLEMS)),

@@ -194,8 +194,11 @@ def is_fully_allocated(pod: Pod) -> bool:
     and its status adds nothing to its requests."""
     spec: ObjView = pod["spec"]
     status: ObjView = pod.get("status") or {}
-    if status.get("resources") or status.get("allocatedResources"):
-        return False
+    level = (status.get("allocatedResources"), (status.get("resources") or {}).get("requests"))
+    if any(level):
+        wanted = {} if spec.get("overhead") else pod_requests({"spec": spec})
+        if any(wanted.get(name) != amount for amounts in level for name, amount in (amounts or {}).items()):
+            return False
     for containers, statuses in _STATUSES:
         given = status.get(statuses)
         if not given:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from setpoint.node.cri.client import CriClient, CriError
 from setpoint.node.cri.enums import CgroupDriver
@@ -51,6 +53,9 @@ async def detect_features(client: CriClient, timeout: float = 10.0) -> RuntimeFe
     except CriError as error:
         if error.code is not Code.UNIMPLEMENTED:
             raise
+        # containerd before 2.0 shows its configuration instead.
+        info = (await client.call("Status", {"verbose": True}, timeout=timeout)).info
+        driver = _configured_driver(info.get("config", ""))
     except ValueError:  # a driver that is not known yet
         driver = None
     return RuntimeFeatures(
@@ -66,3 +71,26 @@ async def detect_features(client: CriClient, timeout: float = 10.0) -> RuntimeFe
             for one in status.runtime_handlers
         },
     )
+
+
+def cgroup_driver_problem(features: RuntimeFeatures) -> str:
+    """Return why the agent cannot use a runtime because of its cgroup driver; empty if it can, or if the driver is not
+    known."""
+    if features.cgroup_driver is not CgroupDriver.SYSTEMD:
+        return ""
+    return (
+        f"{features.name or 'the container runtime'} uses the cgroup driver systemd, and the agent needs cgroupfs: "
+        "set `SystemdCgroup = false` for its runtimes, and restart it"
+    )
+
+
+def _configured_driver(text: str) -> CgroupDriver | None:
+    """Return the cgroup driver in the configuration that containerd reports; None if there is none."""
+    try:
+        config: Any = json.loads(text)
+        runtimes = config["containerd"]
+        options = runtimes["runtimes"][runtimes["defaultRuntimeName"]].get("options") or {}
+        uses_systemd = options.get("SystemdCgroup") or config.get("systemdCgroup")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return CgroupDriver.SYSTEMD if uses_systemd else CgroupDriver.CGROUPFS

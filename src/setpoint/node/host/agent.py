@@ -15,7 +15,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.node.cri.client import CriClient, CriError
 from setpoint.node.cri.events import RuntimeEvents
-from setpoint.node.cri.features import detect_features
+from setpoint.node.cri.features import cgroup_driver_problem, detect_features
 from setpoint.node.dependencies import PodWorkerDependencies
 from setpoint.node.heartbeat import Heartbeat
 from setpoint.node.host.blocking import BlockingPool
@@ -28,7 +28,7 @@ from setpoint.node.host.eviction_signals import parse_thresholds
 from setpoint.node.host.housekeeping import Housekeeping, NodeParts
 from setpoint.node.host.logind import Logind
 from setpoint.node.host.machine import MachineFacts
-from setpoint.node.host.machine_settings import HostAdmission, has_image_volumes, read_pod_settings
+from setpoint.node.host.machine_settings import HostAdmission, read_pod_settings
 from setpoint.node.host.network.manager import NetworkSettings, NodeNetwork
 from setpoint.node.host.network.route_plan import RouteMode, RouteSettings
 from setpoint.node.host.node_config import NodeConfig
@@ -41,6 +41,7 @@ from setpoint.node.host.stats import StatsCollector
 from setpoint.node.host.volumes.builder import NodeIdentity
 from setpoint.node.host.volumes.container_mounts import VolumeFeatures
 from setpoint.node.host.volumes.manager import VolumeManager
+from setpoint.node.host.volumes.pod_certificates import PodCertificates
 from setpoint.node.mirror_pods import is_mirror
 from setpoint.node.node_state import NodeState
 from setpoint.node.options import NodeTemplate
@@ -88,6 +89,7 @@ class HostAgent:
     def __init__(self, services: HostServices) -> None:
         self._services = services
         self.node = NodeState(services.config.name, services.addresses[0])
+        self.node.addresses = services.addresses
         self.cri = CriClient(services.runtime_endpoint, services.clock)
         self.endpoint: tuple[str, int] | None = None
         """Address and port of the kubelet API; None if it is not served."""
@@ -180,6 +182,16 @@ class _Run:
         self._pods: Informer[Pod] = self._manager.informer(_PODS, field_selector=f"spec.nodeName={config.name}")
         self._nodes: Informer[Node] = self._manager.informer(_NODES, field_selector=f"metadata.name={config.name}")
         self._objects = ReferencedObjects(services.client, self._manager, clock, self._object_changed)
+        self._certificates = PodCertificates(
+            config.name,
+            lambda: agent.node.object,
+            services.client,
+            self._events,
+            services.pool,
+            clock,
+            services.ids,
+            self._object_changed,
+        )
         self._network: NodeNetwork | None = None
         """The network of the node; None if the administrator provides it."""
         if not config.cni_conf_dir:
@@ -207,6 +219,7 @@ class _Run:
             tasks.create_task(self._reporter.run())
             await self._prepare_node()
             tasks.create_task(self._manager.run())
+            tasks.create_task(self._certificates.run())
             if self._network is not None:
                 tasks.create_task(self._network.run())
             runtime = self._agent.runtime = await self._connect_runtime()
@@ -243,12 +256,15 @@ class _Run:
         while True:
             try:
                 features = await detect_features(self._agent.cri)
-                break
+                problem = cgroup_driver_problem(features)
             except CriError as error:
-                if not reported:
-                    log.warning("waiting for the container runtime: %s", error)
-                reported = True
-                await services.clock.sleep(_RUNTIME_RETRY)
+                problem = str(error)
+            if not problem:
+                break
+            if not reported:
+                log.warning("waiting for the container runtime: %s", problem)
+            reported = True
+            await services.clock.sleep(_RUNTIME_RETRY)
         settings = await services.pool.run(
             read_pod_settings, services.config, services.facts, features, (await services.cgroups.tree()).version
         )
@@ -259,8 +275,9 @@ class _Run:
             services.clock,
             self._objects,
             self._request_token,
+            self._certificates.credentials,
             NodeIdentity(services.config.name, self._labels),
-            lambda: VolumeFeatures(has_image_volumes(features), features.handler().recursive_read_only_mounts),
+            lambda: VolumeFeatures(features.handler().recursive_read_only_mounts),
         )
         return CriRuntime(
             self._agent.cri,
@@ -377,7 +394,10 @@ class _Run:
         if new is None:
             sync.remove_worker(uid, self._agent.node)
             self._objects.forget(uid)
-        elif uid not in sync.workers:
+            self._certificates.forget(uid)
+            return
+        self._certificates.track(new)
+        if uid not in sync.workers:
             sync.start_worker(new, self._agent.node)
         else:
             sync.update_worker(sync.workers[uid], new)

@@ -63,9 +63,14 @@ class PodVolumes(Protocol):
         ...
 
     async def container_mounts(
-        self, pod: Pod, container: Mapping[str, Any], environment: Mapping[str, str]
+        self,
+        pod: Pod,
+        container: Mapping[str, Any],
+        environment: Mapping[str, str],
+        image_volumes: Mapping[str, str],
     ) -> list[Obj]:
-        """Return CRI's Mounts of a container's volumeMounts. Raise ContainerConfigError."""
+        """Return CRI's Mounts of a container's volumeMounts. `image_volumes` are the ids of the images that are mounted
+        as volumes, by the name of the volume. Raise ContainerConfigError."""
         ...
 
     async def refresh(self, pod: Pod, provider: EnvironmentProvider) -> None:
@@ -176,7 +181,7 @@ class ContainerManager:
         """Create the files that the container needs, and return the request CreateContainer."""
         pod, spec, provider = config.pod, config.spec, config.provider
         environment = provider.environment(spec)
-        mounts = await self._volumes.container_mounts(pod, spec, environment)
+        mounts = await self._volumes.container_mounts(pod, spec, environment, config.image_volumes)
         user, image_ref = await self._image(config)
         ips = sandbox.ips or tuple(provider.pod_state.pod_ips)
         made = container_config(

@@ -27,6 +27,7 @@ from setpoint.node.host.observed_state import ObservedContainer
 from setpoint.node.host.pod_config import PodConfigSettings
 from setpoint.node.host.pod_executor import PodExecutor, concurrent_starts
 from setpoint.node.host.probes import HostProber
+from setpoint.node.host.runtime_labels import is_outdated
 from setpoint.node.host.runtime_observer import EventStream, RuntimeObserver
 from setpoint.node.host.sandbox_manager import PodCgroups, RuntimeHandler, SandboxManager
 from setpoint.node.host.termination_message import message_limit, truncate
@@ -180,7 +181,7 @@ class CriRuntime:
             sandbox = await self._sandboxes.ensure(pod)
             await self._network.connect(pod, sandbox.ips)
             warnings = (await self._sandboxes.dns(pod)).warnings
-            return SandboxResult(sandbox.ips or (node.address,), warnings=warnings)
+            return SandboxResult(sandbox.ips or node.addresses, warnings=warnings)
 
         return self._executor.run_in_order(uid, create, lambda error: SandboxResult((), _text(error)), is_start=True)
 
@@ -189,7 +190,7 @@ class CriRuntime:
 
     def restore_sandbox(self, pod: Pod, node: NodeState) -> Sequence[str] | None:
         sandbox = self.state.ready_sandbox(self._know(pod))
-        return None if sandbox is None else sandbox.ips or (node.address,)
+        return None if sandbox is None else sandbox.ips or node.addresses
 
     def stop_pod(self, uid: str) -> Operation[str]:
         async def stop() -> str:
@@ -324,6 +325,7 @@ class CriRuntime:
         container = self.state.current(uid, config.name)
         if container is None or container.record is None:
             return None
+        container.record.outdated = is_outdated(container.annotations, config.spec)
         container.record.message = truncate(container.record.message, self._message_limit(uid))
         return container.record
 
@@ -350,7 +352,7 @@ class CriRuntime:
         return self._executor.run(
             uid,
             lambda: self._prober.probe(container, spec, pod, ip, container_id),
-            lambda error: ProbeResult(False, _text(error)),
+            lambda error: ProbeResult(False, _text(error), errored=True),
         )
 
     def run_hook(

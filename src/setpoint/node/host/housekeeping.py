@@ -29,6 +29,7 @@ from setpoint.node.host.stats import Measurement, StatsCollector
 from setpoint.node.host.volumes.manager import VolumeManager
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_sync import PodSync
+from setpoint.node.runtime.images import parse_reference
 from setpoint.reconcile import EventRecorder
 
 log = logging.getLogger("setpoint.node")
@@ -82,6 +83,7 @@ class Housekeeping:
             config.image_gc_low_threshold,
             config.minimum_image_ttl_duration,
             parts.images_changed,
+            self._image_volumes,
         )
         hard = parse_thresholds(config.eviction_hard)
         soft = parse_soft_thresholds(config.eviction_soft, config.eviction_soft_grace_period)
@@ -133,6 +135,13 @@ class Housekeeping:
     def _is_gone(self, uid: str) -> bool:
         worker = self._parts.sync.workers.get(uid)
         return worker is None or worker.finished
+
+    def _image_volumes(self) -> set[str]:
+        """Return the names of the images that Pods mount as volumes."""
+        pods = [worker.pod for worker in self._parts.sync.workers.values() if not worker.finished]
+        images = [each.get("image") for pod in pods for each in pod["spec"].get("volumes") or ()]
+        found = [parse_reference(each.get("reference") or "") for each in images if each is not None]
+        return {each.name for each in found if each is not None}
 
     def _warn(self, reason: str, message: str) -> None:
         node = self._parts.node.object

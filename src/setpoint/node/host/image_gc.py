@@ -92,6 +92,8 @@ class GarbageCollector:
     min_age: float = 120.0
     """Seconds for which a new image is not removed."""
     on_images_removed: Callable[[], None] = lambda: None
+    image_volumes: Callable[[], Collection[str]] = tuple
+    """Returns the names of the images that Pods of this node mount as volumes; they are in use."""
     _images: dict[str, StoredImage] = field(default_factory=dict)
     """Images by id, as seen last."""
 
@@ -140,7 +142,7 @@ class GarbageCollector:
         # Images are listed before containers: one that is pulled and used in between is not seen as unused.
         images = (await self.client.call("ListImages", {}, timeout=_TIMEOUT)).images
         containers = (await self.client.call("ListContainers", {}, timeout=_TIMEOUT)).containers
-        used = {reference for each in containers for reference in _references(each)}
+        used = {reference for each in containers for reference in _references(each)} | {*self.image_volumes()}
         now, known = self.clock.monotonic(), self._images
         self._images = {}
         for each in images:

@@ -85,12 +85,6 @@ class NodeImages:
         waited = self._clock.monotonic() - began
         return result._replace(seconds=min(result.seconds, waited), waited_seconds=waited)
 
-    def missing_secrets(self, pod: Pod) -> list[str]:
-        """Return the names in the Pod's `imagePullSecrets` of Secrets that do not exist."""
-        namespace = pod["metadata"]["namespace"]
-        names = [each.get("name") or "" for each in pod["spec"].get("imagePullSecrets") or ()]
-        return [name for name in names if name and self._secrets.secret(namespace, name) is None]
-
     async def stop(self) -> None:
         await self._tasks.stop()
 

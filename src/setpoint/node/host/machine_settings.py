@@ -43,14 +43,6 @@ def read_pod_settings(
     )
 
 
-def has_image_volumes(features: RuntimeFeatures) -> bool:
-    """Return whether the runtime mounts images as volumes. It does not say so itself: containerd does since 2.1."""
-    numbers = features.version.lstrip("v").split(".")[:2]
-    if features.name != "containerd" or not all(each.isdigit() for each in numbers):
-        return False
-    return [int(each) for each in numbers] >= [2, 1]
-
-
 def _is_enabled(path: Path) -> bool:
     try:
         return path.read_text().strip() == "Y"

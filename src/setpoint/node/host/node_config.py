@@ -43,7 +43,8 @@ class NodeConfig:
     """The image of sandboxes; empty means one that the agent makes."""
     registry_mirrors: tuple[str, ...] = ()
     """HOST=URL of each mirror of a registry; `*` stands for all registries."""
-    cluster_dns: tuple[str, ...] = ("10.96.0.10",)
+    cluster_dns: tuple[str, ...] = ()
+    """The addresses of the DNS servers in Pods; empty means those of the Service `kube-dns`."""
     cluster_domain: str = "cluster.local"
     max_pods: int = 110
     pod_pids_limit: int = -1

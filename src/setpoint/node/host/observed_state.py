@@ -12,7 +12,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +20,7 @@ from typing import Any, Final
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 from setpoint.node.cri.enums import ContainerState, NamespaceMode, SandboxState
+from setpoint.node.host.runtime_labels import HASH, HASH_VERSION
 from setpoint.node.host.termination_message import truncate
 from setpoint.node.runtime.interface import START_ERROR, ContainerRecord, PodRecords
 
@@ -61,6 +62,8 @@ class ObservedContainer:
     interrupted: bool = False
     """Whether the start failed and this agent did not get that answer. The runtime gives a start up if the agent that
     requested it ends, so this is no run, unless it was reported as one."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """The annotations that identify what the container was created from; empty until it was started."""
     kill_reason: str = ""
     """The reason of the terminated state, if the agent killed the container for a reason of its own."""
     observed: int = 0
@@ -274,6 +277,7 @@ class ObservedState:
         record = container.record
         if record is None:
             container.interrupted = _start_failed(status)
+            container.annotations = {key: status.annotations.get(key, "") for key in (HASH, HASH_VERSION)}
             record = container.record = ContainerRecord(
                 name=container.name,
                 id=f"{self.runtime_name}://{container.id}",

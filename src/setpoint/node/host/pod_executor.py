@@ -19,13 +19,14 @@ from setpoint.tasks import TaskRegistry
 
 T = TypeVar("T")
 
-_MAX_STARTS = 8
+_STARTS_PER_CORE, _MAX_STARTS = 10, 40
+"""A start mostly waits: for the disk, the network of the Pod, and the programs that the container runtime runs."""
 log = logging.getLogger("setpoint.node")
 
 
 def concurrent_starts(cores: int) -> int:
     """Return how many sandboxes and containers are started at once on a machine with so many cores."""
-    return max(1, min(2 * cores, _MAX_STARTS))
+    return max(1, min(_STARTS_PER_CORE * cores, _MAX_STARTS))
 
 
 class KeyedLocks:

@@ -53,7 +53,7 @@ class HostProber:
                 return await self._probe(container, spec, pod, ip, container_id)
             except ProbeError as error:
                 problem = str(error)
-        return ProbeResult(False, problem)
+        return ProbeResult(False, problem, errored=True)
 
     async def _probe(
         self, container: ObjView, spec: ObjView, pod: Pod, ip: str, container_id: Callable[[], str]
@@ -78,7 +78,7 @@ class HostProber:
 
     async def _exec(self, container: ObjView, action: ObjView, timeout: float, container_id: str) -> ProbeResult:
         if not container_id:
-            return ProbeResult(False, f"container {container['name']} is not running")
+            raise ProbeError(f"container {container['name']} is not running")
         values = {each["name"]: each.get("value") or "" for each in container.get("env") or ()}
         command = [expand(each, values) for each in action.get("command") or ()]
         request = {"container_id": container_id, "cmd": command, "timeout": int(timeout)}

@@ -127,6 +127,8 @@ class ProbeResult(NamedTuple):
     output: str = ""
     """The text of the Event of a failed probe, or of one that succeeded with a warning, without its first words,
     "Liveness probe failed: "; empty if it succeeded without one."""
+    errored: bool = False
+    """Whether the probe could not be carried out; it then counts neither as a success nor as a failure."""
 
 
 class HookResult(NamedTuple):
@@ -171,6 +173,8 @@ class ContainerRecord:
     user: Obj | None = None
     """The user, group and further groups of the first process, as container statuses show them under `user.linux`; None
     if the runtime does not report them."""
+    outdated: bool = False
+    """Whether the run was restored, and was created with another image in the spec than the current one."""
 
     @property
     def running(self) -> bool:
@@ -249,6 +253,8 @@ class ContainerConfig:
     """The container in the Pod's spec."""
     pod: Pod
     provider: EnvironmentProvider
+    image_volumes: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the images that the Pod mounts as volumes, by the name of the volume."""
 
 
 @dataclass(slots=True)

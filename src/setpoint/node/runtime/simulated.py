@@ -25,7 +25,7 @@ from setpoint.node.runtime.container_behavior import (
 from setpoint.node.runtime.containers import KILLED, BoundedLog, Container, PodContainers, SimulatedExecution
 from setpoint.node.runtime.delayed import Delayed, HookExecution
 from setpoint.node.runtime.files import Volume
-from setpoint.node.runtime.images import SimulatedImageService, command_line
+from setpoint.node.runtime.images import SimulatedImageService, command_line, parse_reference
 from setpoint.node.runtime.interface import (
     STDOUT,
     ContainerConfig,
@@ -167,8 +167,13 @@ class SimulatedRuntime:
         if running is None or info is None:
             return None
         config.image, config.image_id = info.name, info.id
+        outdated = _is_other_image(reported.get("image") or "", info.name)
+        if outdated:
+            config.image, config.image_id = reported["image"], reported.get("imageID") or ""
         began = parse_time(running["startedAt"]).timestamp() if running.get("startedAt") else now
-        return self._start(uid, config, began, reported.get("containerID") or "")
+        record = self._start(uid, config, began, reported.get("containerID") or "")
+        record.outdated = outdated
+        return record
 
     def update_resources(self, uid: str, config: ContainerConfig) -> Operation[str]:
         run = self._container(uid, config.name)
@@ -461,3 +466,12 @@ class SimulatedRuntime:
 
     def _new_id(self) -> str:
         return sha256(self._ids.uid().encode()).hexdigest()
+
+
+def _is_other_image(reported: str, name: str) -> bool:
+    """Return whether the image of a reported status is another one than that with this full name. An id or a digest
+    says nothing about the name."""
+    found = parse_reference(reported)
+    if found is None or reported.startswith("sha256:") or "@" in reported + name:
+        return False
+    return found.name != name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ from fake_cri import FakeCri
 
 from setpoint.node.cri.client import CriClient, CriError
 from setpoint.node.cri.enums import CgroupDriver
-from setpoint.node.cri.features import HandlerFeatures, RuntimeFeatures, detect_features
+from setpoint.node.cri.features import HandlerFeatures, RuntimeFeatures, cgroup_driver_problem, detect_features
 from setpoint.system import SystemClock
 from setpoint.wire.grpc import Code
 
@@ -46,6 +47,28 @@ async def test_a_new_runtime_describes_its_handlers(cri: FakeCri) -> None:
     assert features.supplemental_groups_policy
     assert features.handler() == HandlerFeatures(True, True)
     assert features.handler("kata") == HandlerFeatures()
+
+
+async def test_the_cgroup_driver_must_not_be_systemd(cri: FakeCri) -> None:
+    assert cgroup_driver_problem(await detected(cri)) == "", "it is not known"
+    for options, top, driver in (
+        ({"SystemdCgroup": True}, False, CgroupDriver.SYSTEMD),
+        ({"SystemdCgroup": False}, False, CgroupDriver.CGROUPFS),
+        (None, False, CgroupDriver.CGROUPFS),
+        (None, True, CgroupDriver.SYSTEMD),
+    ):
+        runtimes = {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": options}}}
+        cri.info = {"config": json.dumps({"containerd": runtimes, "systemdCgroup": top})}
+        features = await detected(cri)
+        assert features.cgroup_driver is driver
+        problem = cgroup_driver_problem(features)
+        assert ("containerd uses the cgroup driver systemd" in problem) == (driver is CgroupDriver.SYSTEMD)
+    for text in ("{", "[]", "{}", '{"containerd": {"runtimes": []}}'):
+        cri.info = {"config": text}
+        assert (await detected(cri)).cgroup_driver is None
+    cri.unimplemented.clear()
+    cri.cgroup_driver = 0
+    assert "SystemdCgroup = false" in cgroup_driver_problem(await detected(cri))
 
 
 async def test_a_driver_that_is_not_known_is_none(cri: FakeCri) -> None:

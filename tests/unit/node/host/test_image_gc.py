@@ -44,6 +44,7 @@ class Harness:
         self.clock = StoppedClock()
         self.client = RuntimeAnswers(RemoveImage={}, RemoveContainer={}, ListContainers={"containers": []})
         self.available = 50 * GI
+        self.image_volumes: set[str] = set()
         self.warnings: list[tuple[str, str]] = []
         self.collector = GarbageCollector(
             "real-1",
@@ -53,6 +54,7 @@ class Harness:
             lambda: {"u-1"},
             lambda reason, message: self.warnings.append((reason, message)),
             sandbox_image="localhost/setpoint/pause:1",
+            image_volumes=lambda: self.image_volumes,
         )
 
     async def measure(self) -> Filesystem:
@@ -147,3 +149,13 @@ async def test_containers_of_others_are_not_touched() -> None:
     listed, removed = harness.client.calls
     assert listed[1]["filter"] == {"state": {"state": 2}, "label_selector": {"setpoint.dev/node": "real-1"}}
     assert removed == ("RemoveContainer", {"container_id": "c-a"})
+
+
+async def test_images_that_are_mounted_as_volumes_are_in_use() -> None:
+    harness = Harness()
+    harness.image_volumes = {"r/a:1"}
+    harness.set(image("a"), image("b"))
+    await harness.collector.reclaim()
+    await harness.clock.advance(200)
+    await harness.collector.reclaim()
+    assert harness.removed == ["sha256:b"]

@@ -114,4 +114,4 @@ async def test_keyed_locks_are_fair_and_take_no_memory_afterwards() -> None:
 
 
 def test_concurrent_starts_depend_on_the_machine() -> None:
-    assert [concurrent_starts(cores) for cores in (0, 1, 2, 4, 64)] == [1, 2, 4, 8, 8]
+    assert [concurrent_starts(cores) for cores in (0, 1, 2, 4, 64)] == [1, 10, 20, 40, 40]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import grpc
 import pytest
@@ -22,7 +22,7 @@ from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.hooks import HookRunner, HookTarget
 from setpoint.node.host.probes import HostProber
-from setpoint.node.runtime.interface import HookResult, ProbeResult
+from setpoint.node.runtime.interface import HookResult
 from setpoint.system import SystemClock
 from setpoint.wire.grpc import Code
 
@@ -57,8 +57,23 @@ def prober(client: ExecClient) -> HostProber:
     return HostProber(cast(CriClient, client), SystemClock())
 
 
-async def probe(prober: HostProber, spec: Obj, ip: str = "127.0.0.1") -> ProbeResult:
-    return await prober.probe(CONTAINER, spec, POD, ip, lambda: "id")
+class Outcome(NamedTuple):
+    success: bool
+    output: str
+
+
+async def probe(prober: HostProber, spec: Obj, ip: str = "127.0.0.1") -> Outcome:
+    """Run a probe that can be carried out."""
+    found = await prober.probe(CONTAINER, spec, POD, ip, lambda: "id")
+    assert not found.errored
+    return Outcome(found.success, found.output)
+
+
+async def error_of(prober: HostProber, spec: Obj) -> str:
+    """Return why a probe cannot be carried out."""
+    found = await prober.probe(CONTAINER, spec, POD, "127.0.0.1", lambda: "id")
+    assert found.errored and not found.success
+    return found.output
 
 
 Handler = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
@@ -128,14 +143,14 @@ async def test_exec_that_takes_too_long(prober: HostProber, client: ExecClient) 
 
 async def test_exec_that_cannot_be_carried_out_is_tried_three_times(prober: HostProber, client: ExecClient) -> None:
     client.answer = CriError(Code.UNKNOWN, "container is in CONTAINER_EXITED state")
-    found = await probe(prober, {"exec": {"command": ["a"]}})
-    assert found == (False, "rpc error: code = Unknown desc = container is in CONTAINER_EXITED state")
+    found = await error_of(prober, {"exec": {"command": ["a"]}})
+    assert found == "rpc error: code = Unknown desc = container is in CONTAINER_EXITED state"
     assert len(client.requests) == 3
 
 
 async def test_a_probe_without_an_action(prober: HostProber) -> None:
     name = f"web_default({POD['metadata']['uid']})"
-    assert await probe(prober, {}) == (False, f"missing probe handler for {name}:main")
+    assert await error_of(prober, {}) == f"missing probe handler for {name}:main"
 
 
 # -- HTTP ------------------------------------------------------------------------------------------------------------
@@ -232,8 +247,8 @@ async def test_http_reads_at_most_10_kibibytes(prober: HostProber) -> None:
 
 
 async def test_ports(prober: HostProber) -> None:
-    assert await probe(prober, {"httpGet": {"port": "none"}}) == (False, 'port "none" not found')
-    assert await probe(prober, {"tcpSocket": {"port": 0}}) == (False, "invalid port number: 0")
+    assert await error_of(prober, {"httpGet": {"port": "none"}}) == 'port "none" not found'
+    assert await error_of(prober, {"tcpSocket": {"port": 0}}) == "invalid port number: 0"
     found = await probe(prober, {"tcpSocket": {"port": "http"}})
     assert found == (False, "dial tcp 127.0.0.1:8080: connect: connection refused")
 

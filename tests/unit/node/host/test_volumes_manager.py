@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 from stopped_clock import StoppedClock
-from volume_objects import UID, Objects, Provider, claim, config_map, manager, persistent, pod_with, secret, tokens
+from volume_objects import (
+    UID,
+    Objects,
+    Provider,
+    claim,
+    config_map,
+    manager,
+    no_credentials,
+    persistent,
+    pod_with,
+    secret,
+    tokens,
+)
 
 from setpoint.kinds.typed import Pod
 from setpoint.meta.errors import Forbidden
@@ -80,7 +92,7 @@ async def test_mounted_volumes_are_not_checked_again(tmp_path: Path) -> None:
         (tmp_path / "host").rmdir()
         objects.claims["c"] = claim(phase="Lost")
         await volumes.mount(pod, Provider())
-        mounts = await volumes.container_mounts(pod, container_of(pod), {})
+        mounts = await volumes.container_mounts(pod, container_of(pod), {}, {})
         assert [each["host_path"] for each in mounts] == [str(tmp_path / "host")] * 2
     with manager(tmp_path, objects) as restarted:
         assert len(await messages_of(restarted, pod)) == 2
@@ -104,7 +116,7 @@ async def test_files_of_sources_and_their_modes() -> None:
         {"serviceAccountToken": {"path": "token"}},
     ]
     volume = {"name": "p", "projected": {"sources": sources, "defaultMode": 0o440}}
-    payload, problem = await contents_of(volume, pod_with(volume), Provider().pod_state, objects, cache)
+    payload, problem = await contents_of(volume, pod_with(volume), Provider().pod_state, objects, cache, no_credentials)
     assert problem == ""
     assert payload is not None
     assert {path: (file.content, file.mode, file.user) for path, file in payload.items()} == {
@@ -115,7 +127,7 @@ async def test_files_of_sources_and_their_modes() -> None:
     }
     for context, owner in (({"fsGroup": 5}, None), ({"runAsUser": 7}, 7)):
         pod = pod_with(volume, securityContext=context)
-        payload, _ = await contents_of(volume, pod, Provider().pod_state, objects, cache)
+        payload, _ = await contents_of(volume, pod, Provider().pod_state, objects, cache, no_credentials)
         assert payload is not None
         assert payload["token"][1:] == (0o600, owner)
         assert payload["k"][1:] == (0o440, None)
@@ -135,7 +147,9 @@ async def test_problems_of_several_sources_are_listed() -> None:
     ]
     volume = {"name": "p", "projected": {"sources": sources}}
     cache = TokenCache(refuse, clock)
-    payload, problem = await contents_of(volume, pod_with(volume), Provider().pod_state, Objects(), cache)
+    payload, problem = await contents_of(
+        volume, pod_with(volume), Provider().pod_state, Objects(), cache, no_credentials
+    )
     assert payload is None
     assert problem == ('[configmap "kube-root-ca.crt" not found, secret "s" not found, failed to fetch token: no]')
 
@@ -230,13 +244,13 @@ async def test_mounts_of_a_container(tmp_path: Path) -> None:
             "propagation": 0,
         },
     ]
-    features = VolumeFeatures(image_volumes=True, recursive_read_only=True)
+    features = VolumeFeatures(recursive_read_only=True)
     objects = Objects({"m": config_map(k="1")})
     with manager(tmp_path, objects, features=lambda: features) as volumes:
         await volumes.mount(pod, Provider())
-        assert await volumes.container_mounts(pod, container_of(pod), {}) == expected
+        assert await volumes.container_mounts(pod, container_of(pod), {}, {}) == expected
     with manager(tmp_path, objects, features=lambda: features) as restarted:
-        assert await restarted.container_mounts(pod, container_of(pod), {}) == expected
+        assert await restarted.container_mounts(pod, container_of(pod), {}, {}) == expected
 
 
 async def test_mounts_that_are_refused(tmp_path: Path) -> None:
@@ -256,7 +270,7 @@ async def test_mounts_that_are_refused(tmp_path: Path) -> None:
             pod = pod_with(EMPTY, mounts=[{"mountPath": "/x", **mount}])
             await volumes.mount(pod, Provider())
             with pytest.raises(ContainerConfigError) as error:
-                await volumes.container_mounts(pod, container_of(pod), {})
+                await volumes.container_mounts(pod, container_of(pod), {}, {})
             assert str(error.value) == problem
 
 
@@ -362,7 +376,6 @@ async def test_volumes_that_are_not_supported(tmp_path: Path) -> None:
             "CSI drivers are not supported on this node: driver name d not found in the list of registered CSI drivers",
         ),
         ({"nfs": {"server": "s"}}, "volumes of type nfs are not supported on this node"),
-        ({"image": {"reference": "i"}}, "image volumes are not supported by the container runtime"),
     ]
     for source, problem in cases:
         with manager(tmp_path) as volumes:

@@ -12,7 +12,6 @@ from setpoint.meta.objects import ObjView
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.volumes import empty_dir, local_volumes, projected
 from setpoint.node.host.volumes.claims import ClaimLister, bound_volume, check_node_affinity, claim_name
-from setpoint.node.host.volumes.container_mounts import VolumeFeatures
 from setpoint.node.host.volumes.host_path import HostPath
 from setpoint.node.host.volumes.interface import HostVolume, SetUpError
 from setpoint.node.host.volumes.ownership import fs_group_of
@@ -47,13 +46,11 @@ class VolumeBuilder:
         clock: Clock,
         lister: ClaimLister,
         node: NodeIdentity,
-        features: Callable[[], VolumeFeatures],
     ) -> None:
         self._directories = directories
         self._clock = clock
         self._lister = lister
         self._node = node
-        self._features = features
 
     def build(self, pod: Pod, spec: ObjView, contents: Contents, memory: str | None) -> HostVolume | None:
         """Return a volume of a Pod; None if it is an image, which the container runtime mounts. `contents` are the
@@ -66,8 +63,6 @@ class VolumeBuilder:
         if claim_name(pod, spec):
             return self._persistent(pod, spec)
         if spec.get("image") is not None:
-            if not self._features().image_volumes:
-                raise SetUpError("image volumes are not supported by the container runtime")
             return None
         kind = next((key for key in spec if key != "name" and spec[key] is not None), "emptyDir")
         if kind == "csi":

@@ -19,7 +19,6 @@ _PROPAGATIONS = {"None": 0, "HostToContainer": 1, "Bidirectional": 2}
 class VolumeFeatures(NamedTuple):
     """Features of the container runtime that mounts depend on."""
 
-    image_volumes: bool = False
     recursive_read_only: bool = False
 
 
@@ -40,13 +39,13 @@ class PlannedMount(NamedTuple):
 def plan_mounts(
     container: ObjView,
     volumes: Mapping[str, HostVolume],
-    images: Mapping[str, str],
+    images: Mapping[str, tuple[str, str]],
     environment: Mapping[str, str],
     features: VolumeFeatures,
     sub_paths: Path,
 ) -> list[PlannedMount]:
-    """Return the mounts of a container. `images` are the references of image volumes by name, `sub_paths` is the
-    directory for the sub-paths of the Pod. Raise ContainerConfigError if a mount is invalid."""
+    """Return the mounts of a container. `images` are the ids of image volumes and their references in the spec, by
+    name; `sub_paths` is the directory for the sub-paths of the Pod. Raise ContainerConfigError if one is invalid."""
     planned = []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         name, owner = mount["name"], container["name"]
@@ -65,7 +64,8 @@ def plan_mounts(
         if _recursive_read_only(mount, mode, features):
             made["recursive_read_only"] = True
         if volume is None:
-            made["image"] = {"image": images[name], "user_specified_image": images[name]}
+            identifier, reference = images[name]
+            made["image"] = {"image": identifier, "user_specified_image": reference}
             if path:
                 made["image_sub_path"] = path
         inner = volume.name if volume is not None else name

@@ -24,6 +24,7 @@ from setpoint.node.host.volumes.file_tree import remove_tree
 from setpoint.node.host.volumes.interface import HostVolume, ProcessingError, SetUpError, VolumeError, VolumeUsage
 from setpoint.node.host.volumes.local_volumes import reconcile_directories, unused_directories
 from setpoint.node.host.volumes.payload import Contents, contents_of
+from setpoint.node.host.volumes.pod_certificates import CredentialsReader
 from setpoint.node.host.volumes.projected import ProjectedVolume
 from setpoint.node.host.volumes.teardown import remove_volumes, unmount_below
 from setpoint.node.host.volumes.tokens import TokenCache, TokenRequester
@@ -59,6 +60,7 @@ class VolumeManager:
         clock: Clock,
         lister: VolumeLister,
         request_token: TokenRequester,
+        credentials: CredentialsReader,
         node: NodeIdentity,
         features: Callable[[], VolumeFeatures] = VolumeFeatures,
     ) -> None:
@@ -67,7 +69,8 @@ class VolumeManager:
         self._clock = clock
         self._lister = lister
         self._tokens = TokenCache(request_token, clock)
-        self._builder = VolumeBuilder(directories, clock, lister, node, features)
+        self._credentials = credentials
+        self._builder = VolumeBuilder(directories, clock, lister, node)
         self._features = features
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._mounted: dict[str, dict[str, HostVolume]] = {}
@@ -130,24 +133,27 @@ class VolumeManager:
     async def _volume(self, pod: Pod, spec: ObjView, pod_state: PodState) -> HostVolume | None:
         contents = Contents(None)
         if projection_of(spec) is not None:
-            contents = await contents_of(spec, pod, pod_state, self._lister, self._tokens)
+            contents = await contents_of(spec, pod, pod_state, self._lister, self._tokens, self._credentials)
         return self._builder.build(pod, spec, contents, pod_state.allocatable.get("memory"))
 
     # -- containers ----------------------------------------------------------------------------------------------------
 
-    async def container_mounts(self, pod: Pod, container: ObjView, environment: Mapping[str, str]) -> list[Obj]:
-        """Return the mounts of a container, as dicts of CRI's Mount, with all sub-paths prepared. Raise
-        ContainerConfigError if a mount is invalid."""
+    async def container_mounts(
+        self, pod: Pod, container: ObjView, environment: Mapping[str, str], image_volumes: Mapping[str, str]
+    ) -> list[Obj]:
+        """Return the mounts of a container, as dicts of CRI's Mount, with all sub-paths prepared. `image_volumes` are
+        the ids of images by the name of the volume. Raise ContainerConfigError if a mount is invalid."""
         uid = pod["metadata"]["uid"]
         names = {each["name"] for each in container.get("volumeMounts") or ()}
         if not names:
             return []
         volumes = dict(self._mounted.get(uid, {}))
-        images: dict[str, str] = {}
+        images: dict[str, tuple[str, str]] = {}
         for spec in pod["spec"].get("volumes") or ():
             image: ObjView | None = spec.get("image")
             if image is not None:
-                images[spec["name"]] = image.get("reference", "")
+                reference = image.get("reference", "")
+                images[spec["name"]] = image_volumes.get(spec["name"]) or reference, reference
             elif spec["name"] in names and spec["name"] not in volumes:
                 with suppress(SetUpError, ProcessingError):
                     volume = self._builder.build(pod, spec, Contents(None), None)

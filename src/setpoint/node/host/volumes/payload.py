@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from setpoint.meta.objects import ObjView
 from setpoint.node.host.volumes.interface import SetUpError
+from setpoint.node.host.volumes.pod_certificates import CredentialsReader
 from setpoint.node.host.volumes.projected import Payload, ProjectedFile
 from setpoint.node.host.volumes.tokens import TokenCache
 from setpoint.node.projection import (
@@ -33,7 +34,12 @@ class Contents(NamedTuple):
 
 
 async def contents_of(
-    volume: ObjView, pod: Pod, pod_state: PodState, lister: SourceLister, tokens: TokenCache
+    volume: ObjView,
+    pod: Pod,
+    pod_state: PodState,
+    lister: SourceLister,
+    tokens: TokenCache,
+    credentials: CredentialsReader,
 ) -> Contents:
     """Return the current files of a projected volume. Tokens that are due are requested."""
     default = (projection_of(volume) or {}).get("defaultMode", DEFAULT_MODE)
@@ -42,10 +48,8 @@ async def contents_of(
     private = (_PRIVATE_MODE if restricted else default, user)
     payload: dict[str, ProjectedFile] = {}
     problems: list[str] = []
-    for source in sources_of(volume):
+    for index, source in enumerate(sources_of(volume)):
         problem = missing_source(source, pod["metadata"]["namespace"], lister)
-        if source.get("podCertificate") is not None:
-            problem = "podCertificate sources are not supported on this node"
         if problem:
             problems.append(problem)
             continue
@@ -62,6 +66,15 @@ async def contents_of(
                 problems.append(str(error))
                 continue
             payload[wanted["path"]] = ProjectedFile(token.encode(), *private)
+        wanted = source.get("podCertificate")
+        if wanted is not None:
+            try:
+                key, chain = credentials(pod, volume["name"], index)
+            except SetUpError as error:
+                problems.append(str(error))
+                continue
+            files = (("credentialBundlePath", key + chain), ("keyPath", key), ("certificateChainPath", chain))
+            payload |= {wanted[at]: ProjectedFile(content, *private) for at, content in files if wanted.get(at)}
     if not problems:
         return Contents(payload)
     unique = [*dict.fromkeys(problems)]

@@ -26,12 +26,14 @@ _DNS_TIMEOUT = 15.0
 _DNS_TYPES = ("A", "AAAA", "SRV", "PTR", "CNAME", "ANY", "TXT", "MX", "NS", "SOA")
 _NSLOOKUP_FORMS = {
     "A": "Name:\t{0}\nAddress: {2}\n",
+    "AAAA": "Name:\t{0}\nAddress: {2}\n",
     "CNAME": "{0}\tcanonical name = {2}\n",
     "PTR": "{0}\tname = {2}\n",
     "SRV": "{0}\tservice = {2}\n",
 }
 _HOST_FORMS = {
     "A": "{0} has address {2}\n",
+    "AAAA": "{0} has IPv6 address {2}\n",
     "CNAME": "{0} is an alias for {2}.\n",
     "PTR": "{0} domain name pointer {2}\n",
     "SRV": "{0} has SRV record {2}\n",
