@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from itertools import chain, repeat
 from urllib.parse import unquote, urlsplit
 
@@ -157,16 +158,20 @@ class Channel:
         """Return whether this channel failed because the server did not even answer a ping."""
         return self._connection.unresponsive
 
+    def call(self, method: str, request: bytes, timeout: float, on_answer: Callable[[bytes | GrpcError], None]) -> None:
+        """Call `method` once and return; `on_answer` receives the answer or the error, later on the event loop.
+
+        The request is written at once, not at the end of this iteration of the event loop. Raise GrpcError."""
+        with self._connection.written_at_once():
+            stream = self._open(self._unary_head(method, timeout), _Answer(on_answer), self._loop.time() + timeout)
+            stream.send(_framed(request), end=True)
+
     async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes:
         """Call `method` ("/package.Service/Method") and return the answer. Raise GrpcError.
 
         A call that takes longer than `timeout` seconds, or is cancelled, is cancelled at the server too. A call that
         the server refuses without processing it, because it has too many at the moment, is repeated until then."""
-        head = self._unary_heads.get((method, timeout))
-        if head is None:
-            head = self._head(method) + _timeout(timeout)
-            if len(self._unary_heads) < _CACHED_HEADS:
-                self._unary_heads[method, timeout] = head
+        head = self._unary_head(method, timeout)
         deadline = self._loop.time() + timeout
         for pause in chain(_REFUSED_PAUSES, repeat(_REFUSED_PAUSE)):
             try:
@@ -180,9 +185,17 @@ class Channel:
             await asyncio.sleep(pause)
         raise AssertionError("the pauses never end")
 
+    def _unary_head(self, method: str, timeout: float) -> bytes:
+        head = self._unary_heads.get((method, timeout))
+        if head is None:
+            head = self._head(method) + _timeout(timeout)
+            if len(self._unary_heads) < _CACHED_HEADS:
+                self._unary_heads[method, timeout] = head
+        return head
+
     async def _call(self, head: bytes, request: bytes, deadline: float) -> bytes:
         answer: asyncio.Future[bytes] = self._loop.create_future()
-        stream = self._open(head, _OneMessage(answer), deadline)
+        stream = self._open(head, _Answer(partial(_resolve, answer)), deadline)
         stream.send(_framed(request), end=True)
         try:
             return await answer
@@ -311,14 +324,14 @@ class _AllMessages(_Messages):
         self._on_end(error)
 
 
-class _OneMessage(_Messages):
-    """Resolves a future with the only message of an answer."""
+class _Answer(_Messages):
+    """Passes the only message of an answer on, or the error."""
 
-    __slots__ = ("_answer", "_message")
+    __slots__ = ("_message", "_on_answer")
 
-    def __init__(self, answer: asyncio.Future[bytes]) -> None:
+    def __init__(self, on_answer: Callable[[bytes | GrpcError], None]) -> None:
         self._buffer = self._problem = None
-        self._answer = answer
+        self._on_answer = on_answer
         self._message: bytes | None = None
 
     def on_message(self, message: bytes) -> None:
@@ -328,14 +341,21 @@ class _OneMessage(_Messages):
             self._problem = GrpcError(Code.INTERNAL, "the server sent more than one message")
 
     def on_status(self, error: GrpcError | None) -> None:
-        if self._answer.done():
-            return
         if error is not None:
-            self._answer.set_exception(error)
+            self._on_answer(error)
         elif self._message is None:
-            self._answer.set_exception(GrpcError(Code.INTERNAL, "the server sent no message"))
+            self._on_answer(GrpcError(Code.INTERNAL, "the server sent no message"))
         else:
-            self._answer.set_result(self._message)
+            self._on_answer(self._message)
+
+
+def _resolve(future: asyncio.Future[bytes], answer: bytes | GrpcError) -> None:
+    if future.done():
+        return
+    if isinstance(answer, GrpcError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
 
 
 def _framed(message: bytes) -> bytes:

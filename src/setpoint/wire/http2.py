@@ -19,7 +19,8 @@ import asyncio
 import ssl
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from setpoint.wire.http2_frames import (
@@ -64,6 +65,10 @@ _MAX_STREAM_ID = 2**31 - 1
 _CACHED_BLOCKS = 256
 _REFUSALS = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED")
 """Alerts of TLS with which a peer refuses a client's certificate."""
+_DEFERRED_ACKS, _ACK_DELAY = 16, 0.01
+"""Pings of the peer, at most so many, are answered with the next data that is sent, and after so many seconds without
+any. gRPC's servers send a ping with nearly every answer, to measure the connection; each write costs both sides about
+as much as the call itself."""
 _TICK = 0.25
 """Seconds between checks of the deadlines and of the peer, while there are streams."""
 
@@ -104,6 +109,10 @@ class Http2Connection(asyncio.Protocol):
         """Stream, flags and content of a header block that continues in further frames."""
         self._blocks: dict[bytes, Mapping[str, str]] = {}
         self._out: list[bytes] = []
+        self._writes_at_once = False
+        self._acks: list[bytes] = []
+        """Answers to pings that wait for other data."""
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._keepalive, self._keepalive_timeout = keepalive, keepalive_timeout
         self._last_received = self._loop.time()
         self._last_ping = -keepalive
@@ -175,6 +184,16 @@ class Http2Connection(asyncio.Protocol):
             self._waiting.append(stream)
         return stream
 
+    @contextmanager
+    def written_at_once(self) -> Iterator[None]:
+        """Write what is sent in this block at its end, not at the end of this iteration of the event loop."""
+        self._writes_at_once = True
+        try:
+            yield
+        finally:
+            self._writes_at_once = False
+            self._flush()
+
     def close(self) -> None:
         """Close the connection; open streams fail."""
         if self._transport is not None:
@@ -245,12 +264,25 @@ class Http2Connection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         """Write at the end of this iteration of the loop, together with everything else of it."""
-        if not self._out:
+        if not self._out and not self._writes_at_once:
             self._loop.call_soon(self._flush)
         self._out.append(data)
 
+    def _acknowledge(self, data: bytes) -> None:
+        """Write with the next data, or after a short time."""
+        self._acks.append(data)
+        if len(self._acks) == _DEFERRED_ACKS:
+            self._flush()
+        elif self._ack_timer is None:
+            self._ack_timer = self._loop.call_later(_ACK_DELAY, self._on_ack_timer)
+
+    def _on_ack_timer(self) -> None:
+        self._ack_timer = None
+        self._flush()
+
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        out, self._out = self._out + self._acks, []
+        self._acks.clear()
         if out and self._transport is not None:
             self._transport.write(b"".join(out))
 
@@ -282,7 +314,7 @@ class Http2Connection(asyncio.Protocol):
                 self._on_settings(payload)
         elif kind == PING:
             if not flags & ACK:
-                self._write(frame(PING, ACK, 0, payload))
+                self._acknowledge(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
             self._on_goaway(payload)
         elif kind == PUSH_PROMISE:
@@ -419,8 +451,9 @@ class Http2Connection(asyncio.Protocol):
             transport.write(b"".join(self._out))
             self._out = []
         transport.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._ack_timer):
+            if timer is not None:
+                timer.cancel()
         self._drain(reason)
         if not self.ready.done():
             self.ready.set_exception(StreamFailed(reason, may_be_processed=False))

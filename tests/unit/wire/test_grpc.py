@@ -113,6 +113,26 @@ async def test_a_unary_call(channel: Channel) -> None:
     assert await channel.unary(ECHO, b"", timeout=10) == b""
 
 
+async def test_the_answer_to_a_call_is_passed_on(channel: Channel) -> None:
+    answers: list[bytes | GrpcError] = []
+    channel.call(ECHO, b"hello", 10, answers.append)
+    assert answers == []
+    await until(lambda: bool(answers))
+    channel.call(FAIL, b"", 10, answers.append)
+    await until(lambda: len(answers) == 2)
+    channel.call("/test.Service/Sleep", b"", 0.3, answers.append)
+    await until(lambda: len(answers) == 3)
+    channel.call("/test.Service/Sleep", b"", 10, answers.append)
+    channel.close()
+    assert len(answers) == 4
+    assert answers[0] == b"hello"
+    codes = [answer.code for answer in answers if isinstance(answer, GrpcError)]
+    assert codes == [Code.FAILED_PRECONDITION, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE]
+    with pytest.raises(GrpcError):
+        channel.call(ECHO, b"hello", 10, answers.append)
+    assert len(answers) == 4
+
+
 async def test_messages_larger_than_frames_and_windows(channel: Channel) -> None:
     large = bytes(range(256)) * 40_000
     answers = await asyncio.gather(*(channel.unary(ECHO, large[:size], timeout=30) for size in (16_379, 70_000, 10**7)))

@@ -249,6 +249,46 @@ async def test_a_peer_of_another_protocol_is_an_error(begin: bytes, what: str) -
     assert recorder.calls == [(f"the peer violated HTTP/2: it sent {what}", True)]
 
 
+def test_pings_are_answered_with_other_data_or_soon() -> None:
+    def ping(number: int) -> bytes:
+        return frame(PING, 0, 0, b"%08d" % number)
+
+    async def receive() -> None:
+        peer, stream, _ = await opened()
+        await asyncio.sleep(1)
+        peer.frames()
+        assert await peer.receive(ping(1), ping(2)) == []
+        stream.send(b"x")
+        await asyncio.sleep(0)
+        answers = [(PING, ACK, 0, b"00000001"), (PING, ACK, 0, b"00000002")]
+        assert peer.frames() == [(DATA, 0, 1, b"x"), *answers]
+        assert await peer.receive(ping(3)) == []
+        await asyncio.sleep(0.02)
+        assert peer.frames() == [(PING, ACK, 0, b"00000003")]
+        assert len(await peer.receive(*map(ping, range(100)))) >= 90, "only a few wait"
+        await asyncio.sleep(0.02)
+        peer.frames()
+        await peer.receive(ping(4))
+        peer.connection.close()
+        await asyncio.sleep(1)
+
+    run_virtual(receive)
+
+
+async def test_a_request_can_be_written_at_once() -> None:
+    peer, _, recorder = await opened()
+    await asyncio.sleep(0)
+    peer.frames()
+    with peer.connection.written_at_once():
+        peer.connection.open(HEAD, recorder).send(b"x", end=True)
+        assert peer.frames() == []
+    assert peer.frames() == [(HEADERS, END_HEADERS, 3, HEAD), (DATA, END, 3, b"x")]
+    peer.connection.open(HEAD, recorder)
+    assert peer.frames() == []
+    await asyncio.sleep(0)
+    assert [sent[0] for sent in peer.frames()] == [HEADERS]
+
+
 def test_a_silent_peer_is_pinged_and_disconnected() -> None:
     async def wait() -> None:
         peer, recorder = Peer(keepalive=30, keepalive_timeout=10), Recorder()

@@ -23,6 +23,8 @@ _METADATA = {service: {"hasleader": "true"} for service in ("etcdserverpb.KV", "
 
 _TXN, _RANGE, _COMPACT = (f"/etcdserverpb.KV/{name}" for name in ("Txn", "Range", "Compact"))
 _WATCH, _STATUS = "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"
+_REVISION_QUERY: bytes = messages.RangeRequest(key=b"\0", keys_only=True, limit=1).SerializeToString()
+"""Reads a key that does not exist; the answer has the revision in its header."""
 _REPEATED = (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.UNKNOWN, Code.CANCELLED, Code.ABORTED)
 """Codes that may be others if the call is repeated."""
 _REFUSED = (Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.ALREADY_EXISTS, Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE)
@@ -74,6 +76,34 @@ class EtcdClient:
         """Commit a transaction. Raises NotProcessed; Unavailable if it is unknown whether it happened; StoreError."""
         return self.call(_TXN, request, messages.TxnResponse, repeatable=False)
 
+    def deadline(self) -> float:
+        """Return the time of the event loop at which a call that begins now fails."""
+        return self._loop.time() + CALL_TIMEOUT
+
+    def query_revision(self, on_answer: Callable[[int | StoreError | None], None]) -> None:
+        """Ask for etcd's revision once, on the present connection, and return. `on_answer` receives it, or the error,
+        or None if there is no connection."""
+        channel = self._calls
+        if channel is None or channel.failure is not None:
+            return on_answer(None)
+
+        def received(answer: bytes | GrpcError) -> None:
+            if not isinstance(answer, GrpcError):
+                return on_answer(int(messages.RangeResponse.FromString(answer).header.revision))
+            if channel is self._calls:
+                self._reconsider(channel, answer)
+            return on_answer(_translated(answer))
+
+        try:
+            return channel.call(_RANGE, _REVISION_QUERY, CALL_TIMEOUT, received)
+        except GrpcError:
+            return on_answer(None)
+
+    async def revision(self, deadline: float | None = None) -> int:
+        """Return etcd's revision, as of a moment after the call. Raises Unavailable, StoreError."""
+        answer = await self.call(_RANGE, _REVISION_QUERY, messages.RangeResponse, deadline=deadline)
+        return int(answer.header.revision)
+
     def range(self, request: Any) -> Coroutine[Any, Any, Any]:
         """Read keys. Raises EtcdCompacted, Unavailable, StoreError."""
         return self.call(_RANGE, request, messages.RangeResponse)
@@ -87,11 +117,17 @@ class EtcdClient:
     async def status(self) -> Any:
         return await self.call(_STATUS, messages.StatusRequest(), messages.StatusResponse)
 
-    async def call(self, method: str, request: Any, answer: Any, *, repeatable: bool = True) -> Any:
-        """Call a method, and again while etcd certainly has not processed it or if it is `repeatable`. Raises
-        NotProcessed, Unavailable, StoreError."""
-        data = request.SerializeToString()
-        deadline, remaining, pause = self._loop.time() + CALL_TIMEOUT, CALL_TIMEOUT, _FIRST_PAUSE
+    async def call(
+        self, method: str, request: Any, answer: Any, *, repeatable: bool = True, deadline: float | None = None
+    ) -> Any:
+        """Call a method, and again while etcd certainly has not processed it or if it is `repeatable`, until `deadline`
+        or for CALL_TIMEOUT. Raises NotProcessed, Unavailable, StoreError."""
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        remaining, pause = CALL_TIMEOUT, _FIRST_PAUSE
+        if deadline is None:
+            deadline = self.deadline()
+        else:
+            remaining = max(_FIRST_PAUSE, deadline - self._loop.time())
         while True:
             channel = self._calls
             try:

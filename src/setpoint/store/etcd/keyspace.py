@@ -66,10 +66,9 @@ class Keyspace:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def revision(self) -> int:
+    async def revision(self, deadline: float | None = None) -> int:
         """Return the current revision of etcd, as of a moment after the call. Raises Unavailable."""
-        answer = await self.client.range(messages.RangeRequest(key=b"\0", keys_only=True, limit=1))
-        return int(answer.header.revision) + self.offset
+        return await self.client.revision(deadline) + self.offset
 
     async def get(self, key: str, revision: int) -> KeyValue | None:
         """Return the entry as of a past revision. Raises EtcdCompacted, Unavailable."""
