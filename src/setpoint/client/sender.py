@@ -10,6 +10,7 @@ import orjson
 
 from setpoint.client.failures import failure, failure_of
 from setpoint.client.kubeconfig import Impersonation
+from setpoint.client.run import current_run
 from setpoint.client.transport import (
     EventStream,
     Headers,
@@ -25,6 +26,7 @@ from setpoint.client.transport import (
     takes_objects,
 )
 from setpoint.client.watch import event_lines
+from setpoint.meta.cause import CAUSE_HEADER
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term
@@ -159,8 +161,8 @@ class Sender:
         raise _refusal(reply)
 
     def _headers(self, method: str, body: bool, accept: str, content_type: str) -> list[tuple[str, str]]:
-        """Return the headers of a request. The lists are cached and must not be changed. Raise Conflict for a write
-        that the fence refuses."""
+        """Return the headers of a request: a write has the claim of the current run. The lists are cached and must not
+        be changed. Raise Conflict for a write that the fence refuses."""
         term = None if self.fence is None or method == "GET" else self.fence.term()
         key = (accept, content_type if body else "", term)
         headers = self._known.get(key)
@@ -171,6 +173,11 @@ class Sender:
             if term is not None:
                 headers.append((TERM_HEADER, str(term)))
             self._known[key] = headers
+        if method != "GET":
+            run = current_run.get()
+            if run is not None:
+                run.writes += 1
+                return [*headers, (CAUSE_HEADER, run.header(self._objects is not None))]
         return headers
 
     def _warn(self, headers: Headers) -> None:

@@ -87,6 +87,7 @@ CONTROLLERS: dict[str, Build] = {
     "resourcequota-controller": _lazy("setpoint.controllers.resourcequota", "resourcequota_controller"),
     "root-ca-certificate-publisher-controller": _lazy("setpoint.controllers.ca_publishers", "root_ca_controller"),
     "service-cidr-controller": _lazy("setpoint.controllers.service_cidr", "service_cidr_controller"),
+    "service-lb-controller": _lazy("setpoint.controllers.service_load_balancer", "service_load_balancer_controller"),
     "serviceaccount-controller": _lazy("setpoint.controllers.serviceaccount", "service_account_controller"),
     "serviceaccount-token-controller": _lazy("setpoint.controllers.serviceaccount", "service_account_token_controller"),
     "setpoint-local-provisioner-controller": _lazy("setpoint.controllers.local_provisioner", "local_provisioner"),
@@ -144,6 +145,7 @@ ALIASES = {
     "resource-claim-controller": "resourceclaim-controller",
     "resourcequota": "resourcequota-controller",
     "root-ca-cert-publisher": "root-ca-certificate-publisher-controller",
+    "service": "service-lb-controller",
     "serviceaccount": "serviceaccount-controller",
     "serviceaccount-token": "serviceaccount-token-controller",
     "statefulset": "statefulset-controller",
@@ -169,6 +171,11 @@ def _has_ephemeral_volume(pod: dict[str, Any]) -> bool:
 
 def _uses_devices(pod: dict[str, Any]) -> bool:
     return bool(pod["spec"].get("resourceClaims") or (pod.get("status") or {}).get("extendedResourceClaimStatus"))
+
+
+def _has_load_balancer(service: dict[str, Any]) -> bool:
+    finalizers = service["metadata"].get("finalizers") or ()
+    return service["spec"].get("type") == "LoadBalancer" or "service.kubernetes.io/load-balancer-cleanup" in finalizers
 
 
 def _is_disruption_target(pod: dict[str, Any]) -> bool:
@@ -202,6 +209,7 @@ DEFERRED_UNTIL: dict[str, tuple[FirstObject, ...]] = {
         _any_object("resourceclaims", "resource.k8s.io"),
     ),
     "resourcequota-controller": (_any_object("resourcequotas"),),
+    "service-lb-controller": ((builtin("services"), _has_load_balancer),),
     "setpoint-local-provisioner-controller": (_CLAIMS, _VOLUMES),
     "statefulset-controller": (_any_object("statefulsets", "apps"),),
     "storage-version-migrator-controller": (_any_object("storageversionmigrations", "storagemigration.k8s.io"),),

@@ -22,6 +22,7 @@ from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_time, parse_time
 from setpoint.reconcile import Controller, Informer, Manager, RateLimitingQueue, Result, key_of
 from setpoint.reconcile.manager import ControllerGroup, Runnable
+from setpoint.reconcile.run import because, current_run, periodic_run
 from setpoint.reconcile.workqueue import Bucket, ExponentialBackoff
 
 if TYPE_CHECKING:
@@ -249,6 +250,9 @@ class SigningRequestCleaner:
         self._clock = clock
 
     async def run(self) -> None:
+        name, besides = "certificatesigningrequest-cleaner-controller", f"timer:{_SIGNING_REQUESTS_EVERY:g}"
+        current_run.set(periodic_run(name, self._clock.now(), besides))
+        because("the request has ended or expired")
         while True:
             for csr in tuple(self._requests.items.values()):
                 if is_over(csr, self._clock.now()):
@@ -307,6 +311,9 @@ class PodRequestCleaner:
         self._clock = manager.clock
 
     async def run(self) -> None:
+        name, besides = "podcertificaterequest-cleaner-controller", f"timer:{_POD_REQUESTS_EVERY:g}"
+        current_run.set(periodic_run(name, self._clock.now(), besides))
+        because("the request is too old")
         while True:
             for request in tuple(self._requests.items.values()):
                 meta = request["metadata"]

@@ -23,6 +23,7 @@ from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_time, parse_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Job
@@ -383,6 +384,7 @@ class CronJobs:
     async def _create(self, cron_job: Obj, scheduled: datetime) -> None:
         wanted = _job_from(cron_job, scheduled)
         meta = wanted["metadata"]
+        because(f"the schedule {cron_job['spec']['schedule']} was due at {format_time(scheduled)}")
         try:
             job = await self._client.create(wanted)
         except AlreadyExists:

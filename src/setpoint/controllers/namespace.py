@@ -18,6 +18,7 @@ from setpoint.meta.errors import ApiError, Conflict, MethodNotAllowed, NotFound
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Controller, Informer, Manager, RateLimitingQueue, Result
+from setpoint.reconcile.run import because
 from setpoint.reconcile.workqueue import Bucket, ExponentialBackoff
 
 log = logging.getLogger("setpoint.controllers")
@@ -251,12 +252,14 @@ class NamespaceDeletion:
             namespace = await self._client.get(_NAMESPACES, name)
             if "deletionTimestamp" not in namespace["metadata"]:
                 return None
+            because(f"namespace {name} is being deleted")
             namespace = await self._write(namespace, self._mark)
             if not namespace["spec"].get("finalizers"):
                 return None
             found = await self._content.delete(name, namespace["metadata"]["deletionTimestamp"])
             namespace = await self._report(namespace, found)
             if found.done:
+                because(f"nothing is left in namespace {name}")
                 await self._write(namespace, self._finalize)
                 return None
         except NotFound:

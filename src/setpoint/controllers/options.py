@@ -44,6 +44,10 @@ class ControllerOptions:
     node_cidr_mask_size_ipv4: int = 24
     node_cidr_mask_size_ipv6: int = 64
 
+    load_balancer_pool: str = ""
+    """Addresses for Services of type LoadBalancer: CIDRs, or first and last address with a dash, separated by commas;
+    empty means that no addresses are assigned."""
+
     pvclaimbinder_sync_period: float = 15.0
 
     concurrent_job_syncs: int = 5

@@ -18,6 +18,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.node_labels import TAINT_OUT_OF_SERVICE
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager
+from setpoint.reconcile.run import because, current_run, periodic_run
 from setpoint.tasks import run_all
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class PodGc:
         missed."""
 
     async def run(self) -> None:
+        current_run.set(periodic_run("pod-garbage-collector-controller", self._clock.now(), f"timer:{_EVERY:g}"))
         while True:
             try:
                 await self.collect()
@@ -67,11 +69,15 @@ class PodGc:
     async def collect(self) -> None:
         pods = list(self._pods.items.values())
         if self._threshold > 0:
+            because(f"more than {self._threshold} Pods have ended")
             await self._delete(surplus_finished(pods, self._threshold))
+        because("its node is out of service")
         await self._delete(pod for pod in pods if self._is_out_of_service(pod))
         gone = await self._gone_nodes(pods)
         if gone:
+            because("its node does not exist")
             await self._delete((pod for pod in pods if pod["spec"].get("nodeName") in gone), orphaned=True)
+        because("it is being deleted and was never bound to a node")
         await self._delete(
             pod for pod in pods if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
         )

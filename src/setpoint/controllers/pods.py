@@ -231,3 +231,9 @@ def has_released_volumes(pod: Pod) -> bool:
         for part in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
         for found in status.get(part) or ()
     )
+
+
+def pods_and_wanted(existing: int, wanted: int) -> str:
+    """Return the reason why Pods are created or deleted: `2 Pods exist, 3 are wanted`."""
+    exist = "1 Pod exists" if existing == 1 else f"{existing} Pods exist"
+    return f"{exist}, {wanted} {'is' if wanted == 1 else 'are'} wanted"

@@ -22,6 +22,7 @@ from setpoint.controllers.pods import (
     deletion_order,
     is_active,
     phase,
+    pods_and_wanted,
     ready_condition,
     requeue_when_available,
 )
@@ -33,6 +34,7 @@ from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.selectors import Selector, from_map
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod, ReplicaSet
@@ -201,6 +203,7 @@ class ReplicaSets:
         reported = terminating if self._workload_type.reports_terminating else None
         status: ObjView = _status_of(replica_set, counted, reported, failure, now)
         if status != (replica_set.get("status") or {}):
+            because("")
             await write_status(self._client, self._workload_type.resource, replica_set, status)
         if failure is not None:
             raise failure
@@ -217,6 +220,8 @@ class ReplicaSets:
 
     async def _manage(self, key: str, replica_set: ReplicaSet, active: list[Pod]) -> Exception | None:
         missing = _size_of(replica_set) - len(active)
+        if missing:
+            because(pods_and_wanted(len(active), _size_of(replica_set)))
         if missing > 0:
             return await self._create(key, replica_set, min(missing, _BURST))
         if missing < 0:

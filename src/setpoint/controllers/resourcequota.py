@@ -22,6 +22,7 @@ from setpoint.meta.quantity import DECIMAL, Quantity, compare, of_value, parse
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Controller, Informer, Manager, key_of
 from setpoint.reconcile.manager import ControllerGroup
+from setpoint.reconcile.run import triggered
 
 Amounts = dict[str, str]
 Key = tuple[str, str]
@@ -303,7 +304,8 @@ class Resync:
             await self._clock.sleep(_NEW_KINDS)
             if (now := self._clock.monotonic()) >= due:
                 due = now + self._period
-                self._quotas.enqueue_all()
+                with triggered(besides=f"timer:{self._period:g}"):
+                    self._quotas.enqueue_all()
             elif self._quotas.unmeasured or self._quotas.followers.custom:
                 await self._discover_kinds()
 
@@ -312,11 +314,12 @@ class Resync:
             known = await self._quotas.followers.measured(fresh=True)
         except (ApiError, Unreachable):
             return
-        if self._quotas.followers.drop_unserved(known):
-            self._quotas.enqueue_all()
-        for key, names in tuple(self._quotas.unmeasured.items()):
-            if any(its_meter.measures(name) for _, its_meter in known.values() for name in names):
-                self._quotas.recompute(key)
+        with triggered(besides="discovery"):
+            if self._quotas.followers.drop_unserved(known):
+                self._quotas.enqueue_all()
+            for key, names in tuple(self._quotas.unmeasured.items()):
+                if any(its_meter.measures(name) for _, its_meter in known.values() for name in names):
+                    self._quotas.recompute(key)
 
 
 def _hard(quota: Obj) -> dict[str, str]:

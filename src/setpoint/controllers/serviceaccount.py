@@ -20,6 +20,7 @@ from setpoint.meta.jose import TokenKey
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Controller, Informer, Manager, key_of, split_key
+from setpoint.reconcile.run import current_run, periodic_run
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -239,6 +240,8 @@ class UnusedTokens:
         self._period = period
 
     async def run(self) -> None:
+        name = "legacy-serviceaccount-token-cleaner-controller"
+        current_run.set(periodic_run(name, self._clock.now(), f"timer:{_EVERY:g}"))
         while True:
             await self.check_all()
             await self._clock.sleep(_EVERY)

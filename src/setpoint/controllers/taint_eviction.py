@@ -18,6 +18,7 @@ from setpoint.meta.node_fit import NO_EXECUTE, tolerates
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of, split_key
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Node, Pod
@@ -150,6 +151,8 @@ class TaintEviction:
             return Result(requeue_after=(until - now).total_seconds())
         if until is AT_ONCE:
             self._cancel(key)
+        tolerated = "which the Pod does not tolerate" if until is AT_ONCE else "which the Pod tolerates only for a time"
+        because(f"{node} has the NoExecute taint {taints[0]['key']}, {tolerated}")
         await self._evict(key, pod)
         return None
 

@@ -14,6 +14,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import NotFound
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of, split_key
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Job
@@ -59,6 +60,7 @@ class FinishedJobs:
                 return None
             if left > 0:
                 return Result(requeue_after=left)
+            because(f"the Job ended {fresh['spec'].get('ttlSecondsAfterFinished')} s ago, its ttlSecondsAfterFinished")
             uid = fresh["metadata"]["uid"]
             await self._client.delete(_JOBS, name, namespace, propagation="Foreground", uid=uid)
         return None

@@ -16,7 +16,7 @@ import orjson
 from setpoint.meta.caching import memoized
 
 CAUSE_HEADER = "setpoint-cause"
-MAX_HEADER_LENGTH = 512
+MAX_HEADER_LENGTH = 1024
 MAX_TRIGGERS = 8
 """Number of triggers that are listed. Of more, the first three and the last five are, and `count` says how many there
 were."""
@@ -24,12 +24,15 @@ _FIRST, _LAST = 3, 5
 MAX_REASON_LENGTH = 160
 MAX_AGENT_LENGTH = 64
 _MAX_NAME_LENGTH = 128
+_MAX_KEY_LENGTH = 320
+"""A namespace and a name, of 63 and 253 characters."""
 _MAX_REVISION = 2**63 - 1
-_FORMAT = 1
+FORMAT = 1
+"""The number of the recorded form, its first position."""
 
 
 class Claim(NamedTuple):
-    """What the client of a write says about its reason."""
+    """The reason for a write as its client states it."""
 
     reconcile: str = ""
     """The reconcile that made the write: `<controller>/<process>.<number>`."""
@@ -37,7 +40,7 @@ class Claim(NamedTuple):
     """The key that the reconcile was called with, usually `namespace/name`."""
     triggers: tuple[int, ...] = ()
     """The revisions that triggered the reconcile, in ascending order, at most `MAX_TRIGGERS`."""
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]
     """How many triggers there were, if more than are listed; else 0."""
     besides: str = ""
     """A trigger that is not a revision: `retry:3`, `timer:600`, `start`, `resync`, `relist`, `exit:137`, `probe`."""
@@ -84,7 +87,7 @@ def claim_header(claim: Claim) -> str:
     if claim.reconcile:
         parts.append(f"r={_quoted(claim.reconcile)}")
     if claim.key:
-        parts.append(f"k={_quoted(claim.key)}")
+        parts.append(f"k={_quoted(claim.key, _MAX_KEY_LENGTH)}")
     if claim.triggers:
         parts.append("t=" + ",".join(map(str, claim.triggers)))
     if claim.count:
@@ -105,8 +108,8 @@ def claim_header(claim: Claim) -> str:
 _SAFE = " /:.<>()+-_=,'!?*@#$&"
 
 
-def _quoted(text: str) -> str:
-    return quote(text[:_MAX_NAME_LENGTH], safe="/:.-_")
+def _quoted(text: str, length: int = _MAX_NAME_LENGTH) -> str:
+    return quote(text[:length], safe="/:.-_")
 
 
 @memoized(maxsize=4096)
@@ -130,7 +133,7 @@ def parse_claim(header: str) -> Claim | None:
     triggers, counted = merged((), 0, tuple(revisions), 0)
     return Claim(
         _clean(found.get("r", ""), _MAX_NAME_LENGTH),
-        _clean(found.get("k", ""), 2 * _MAX_NAME_LENGTH),
+        _clean(found.get("k", ""), _MAX_KEY_LENGTH),
         triggers,
         max(count, counted) if max(count, counted) > len(triggers) else 0,
         _clean(found.get("b", ""), _MAX_NAME_LENGTH),
@@ -153,17 +156,60 @@ def product_of(user_agent: str) -> str:
 
 
 def encode(cause: WriteCause) -> bytes:
-    """Return the recorded form: a JSON array with fixed positions, without the empty ones at its end."""
-    return b"[%d,%d%s" % (_FORMAT, cause.at, encoded_rest(*cause[1:]))
+    """Return the recorded form: a JSON array with fixed positions."""
+    return joined(
+        cause.at,
+        encoded_writer(cause.verb, cause.user, cause.agent),
+        encoded_claim(cause.claim),
+        encoded_end(cause.trace, cause.term),
+    )
 
 
-def encoded_rest(verb: str, user: str, agent: str, claim: Claim, trace: str, term: str) -> bytes:
-    """Return what follows the time in the recorded form. It is the same for all writes of a reconcile, so the server
-    caches it."""
-    values: list[Any] = [verb, user, agent, *claim, trace, term]
-    while values and not values[-1]:
-        values.pop()
-    return b"," + orjson.dumps(values)[1:] if values else b"]"
+def joined(at: int, writer: bytes, claim: bytes, end: bytes) -> bytes:
+    """Return the recorded form from its encoded parts, without empty values at its end. The last three parts are the
+    same for many writes, so the server caches them."""
+    if len(end) > 1:
+        claim = claim or _NO_CLAIM
+    elif claim.endswith(b',0,"",""'):
+        claim = claim[:-8]
+    elif claim.endswith(b',""'):
+        claim = claim[:-3]
+    return b"[%d,%d%b%b%b" % (FORMAT, at, writer, claim, end)
+
+
+def encoded_writer(verb: str, user: str, agent: str) -> bytes:
+    return b"," + orjson.dumps([verb, user, agent])[1:-1]
+
+
+def encoded_claim(claim: Claim) -> bytes:
+    """Return the encoded claim; empty if it is empty."""
+    return b"," + orjson.dumps(list(claim))[1:-1] if any(claim) else b""
+
+
+def encoded_end(trace: str, term: str) -> bytes:
+    return b"," + orjson.dumps([trace, term])[1:] if trace or term else b"]"
+
+
+_NO_CLAIM = b"," + orjson.dumps(list(Claim()))[1:-1]
+
+
+class CarriedClaim(str):
+    """The value of the header between two parts of one process: it carries the encoded claim instead of its text."""
+
+    __slots__ = ("encoded",)
+    encoded: bytes
+
+    @property
+    def claim(self) -> Claim:
+        reconcile, key, triggers, count, besides, reason = orjson.loads(b"[" + self.encoded[1:] + b"]")
+        return Claim(reconcile, key, tuple(triggers), count, besides, reason)
+
+
+def claim_of(header: str) -> Claim | None:
+    """Return the claim of a header, carried or as text; None if it has none."""
+    if isinstance(header, CarriedClaim):
+        return header.claim if header.encoded else None
+    return parse_claim(header) if header else None
 
 
 def decode(recorded: bytes) -> WriteCause:
@@ -177,7 +223,7 @@ def decode(recorded: bytes) -> WriteCause:
         texts = {name: value for name, value in found.items() if isinstance(value, str)}
         agent, term = product_of(texts.get("agent", "")), texts.get("lease", "")
         return WriteCause(0, texts.get("verb", ""), texts.get("user", ""), agent, term=term)
-    if not isinstance(found, list) or len(found) < 2 or found[0] != _FORMAT:
+    if not isinstance(found, list) or len(found) < 2 or found[0] != FORMAT:
         return WriteCause(0, "", "")
     at, verb, user, agent, reconcile, key, triggers, count, besides, reason, trace, term = (
         found[1:] + _EMPTY[len(found) :]
@@ -186,4 +232,4 @@ def decode(recorded: bytes) -> WriteCause:
     return WriteCause(at, verb, user, agent, claim, trace, term)
 
 
-_EMPTY: list[Any] = [_FORMAT, 0, "", "", "", "", "", (), 0, "", "", "", ""]
+_EMPTY: list[Any] = [FORMAT, 0, "", "", "", "", "", (), 0, "", "", "", ""]

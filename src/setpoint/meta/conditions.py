@@ -8,6 +8,10 @@ from datetime import datetime
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_time
 
+ADDRESS_FROM_POOL = "setpoint.dev/AddressFromPool"
+"""The condition of a Service of type LoadBalancer whose addresses are of the cluster's own pool. Its nodes announce
+them."""
+
 
 def conditions_of(obj: ObjView) -> Sequence[ObjView]:
     """Return the conditions in the object's status; empty if there are none."""

@@ -6,6 +6,7 @@ HOSTNAME = "kubernetes.io/hostname"
 OS, ARCH = "kubernetes.io/os", "kubernetes.io/arch"
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+EXCLUDE_FROM_LOAD_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 DEPRECATED = {
     "beta.kubernetes.io/arch": ARCH,

@@ -1,16 +1,18 @@
-"""Release of the frames that tracebacks of handled exceptions reference."""
+"""Release of large objects, and of the frames that tracebacks of handled exceptions reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from gc import get_referents
 from sys import getrefcount
-from types import NoneType
+from types import CellType, FunctionType, NoneType
 from typing import Any
 
 _MAX_CHAIN_LENGTH = 32
 _UNSHARED = 4
-"""Reference count of an item of `release_frames` that only its container holds besides: that of the container, of the
+"""Reference count of an item of `release_parts` that only its container holds besides: that of the container, of the
 list, of the local variable and of the count's argument."""
+_CONTAINERS = (dict, list, tuple, FunctionType, CellType)
 _ATOMS = frozenset({str, bytes, int, float, bool, NoneType})
 
 
@@ -27,10 +29,7 @@ def drop_traceback(error: BaseException) -> None:
 def release_frames(error: BaseException) -> None:
     """Do what `drop_traceback` does, for frames whose local variables hold large objects. Call it on a worker thread.
 
-    Releasing a list of 50,000 dicts is a single step of the interpreter, which blocks all threads for milliseconds.
-    Here the parts of large objects are collected first and released one by one, so that other threads can run in
-    between. The parts of shared objects, which other references keep, are not collected. Nothing is changed. The frame
-    that handles the exception, which the traceback starts with, is left alone."""
+    Nothing is changed. The frame that handles the exception, which the traceback starts with, is left alone."""
     objects: dict[int, Any] = {}
     for each in _chain(error):
         frames, each.__traceback__ = each.__traceback__, None
@@ -38,9 +37,18 @@ def release_frames(error: BaseException) -> None:
             objects |= {id(value): value for value in frames.tb_frame.f_locals.values()}
     held = [value for value in objects.values() if type(value) in (dict, list)]
     objects.clear()
+    release_parts(held)
+
+
+def release_parts(held: list[Any]) -> None:
+    """Empty a list of large objects, and release those that nothing else references. Call it on a worker thread.
+
+    Releasing a list of 50,000 dicts is a single step of the interpreter, which blocks all threads for milliseconds.
+    Here the parts of large objects are collected first and released one by one, so that other threads can run in
+    between. The parts of shared objects, which other references keep, are not collected."""
     for item in held:  # the list grows meanwhile
-        if type(item) in (dict, list) and getrefcount(item) <= _UNSHARED:
-            parts = list(item.values()) if type(item) is dict else item
+        if isinstance(item, _CONTAINERS) and getrefcount(item) <= _UNSHARED:
+            parts = list(item.values()) if isinstance(item, dict) else get_referents(item)
             held += [part for part in parts if type(part) not in _ATOMS]
             del parts
     held.reverse()  # containers are released before their parts

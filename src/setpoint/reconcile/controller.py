@@ -13,6 +13,7 @@ from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Histogram, exponential
+from setpoint.reconcile.run import RecentRuns, Run, current_run, process_of
 from setpoint.reconcile.workqueue import RateLimitingQueue, ShutDown
 
 log = logging.getLogger("setpoint.reconcile")
@@ -21,6 +22,7 @@ T = TypeVar("T")
 _WORK_SECONDS = exponential(1e-8, 10, 12)
 _THROTTLE_FACTOR = 3.0
 _THROTTLE_THRESHOLD, _MAX_THROTTLE = 0.001, 1.0
+_MAX_ERRORS, _MAX_ERROR_LENGTH = 1000, 1000
 
 
 class LoopTimer(Generic[T]):
@@ -111,6 +113,12 @@ class Controller:
         """Reconciles per key; None (the default) disables counting. Tests install a counter here."""
         self.work_seconds = Histogram(_WORK_SECONDS)
         """Durations of reconciles in seconds, including the time they were suspended."""
+        self.recent = RecentRuns()
+        """The latest reconciles, including those that run."""
+        self.errors: dict[str, str] = {}
+        """The last error of keys whose last reconcile failed; bounded."""
+        self._process = ""
+        self._number = 0
 
     def enqueue(self, key: str) -> None:
         """Add a key to the queue."""
@@ -119,6 +127,8 @@ class Controller:
     async def run(self) -> None:
         """Run the queue and the workers until cancelled."""
         log.info("starting controller %s with %d workers", self.name, self._workers)
+        self._process = process_of(self.name, self._clock.now())
+        current_run.set(None)  # a reconcile may have started this task
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.queue.run())
             for _ in range(self._workers):
@@ -131,31 +141,53 @@ class Controller:
             except ShutDown:
                 return
             started = self._clock.monotonic()
+            run = self._begin(key, started)
             reconciling = LoopTimer(self._reconcile(key), self._clock)
             try:
-                await self._attempt(key, reconciling)
+                await self._attempt(key, reconciling, run)
             finally:
+                current_run.set(None)
                 self.counts.done += 1
                 if self.by_key is not None:
                     self.by_key[key] += 1
-                duration = self._clock.monotonic() - started
+                run.ended = self._clock.monotonic()
+                duration = run.ended - started
                 self.counts.seconds += duration
                 self.work_seconds.observe(duration)
                 self.queue.done(key)
                 if reconciling.seconds > _THROTTLE_THRESHOLD:
                     self.queue.throttle(key, min(_THROTTLE_FACTOR * reconciling.seconds, _MAX_THROTTLE))
 
-    async def _attempt(self, key: str, reconciling: Awaitable[Result | None]) -> None:
+    def _begin(self, key: str, started: float) -> Run:
+        """Make the run for the key that was just dequeued the current one, and return it."""
+        self._number += 1
+        trigger = self.queue.taken
+        if trigger is None:
+            run = Run(self.name, self._process, self._number, key, began=started)
+        elif isinstance(trigger, int):
+            run = Run(self.name, self._process, self._number, key, (trigger,), began=started)
+        else:
+            listed = tuple(trigger.revisions)
+            run = Run(
+                self.name, self._process, self._number, key, listed, trigger.unlisted, trigger.besides, began=started
+            )
+        current_run.set(run)
+        self.recent.add(run)
+        return run
+
+    async def _attempt(self, key: str, reconciling: Awaitable[Result | None], run: Run) -> None:
         try:
             result = await reconciling
         except (ApiError, Unreachable) as error:
             # Conflicts and other API errors are expected between concurrent writers: log them without a traceback.
             log.info("%s: reconcile of %s failed: %s", self.name, key, error)
-            self._failed(key)
-        except Exception:
+            self._failed(run, error)
+        except Exception as error:
             log.exception("%s: reconcile of %s failed; requeueing with backoff", self.name, key)
-            self._failed(key)
+            self._failed(run, error)
         else:
+            if self.errors:
+                self.errors.pop(key, None)
             if result is not None and result.retry:
                 self.counts.retried += 1
                 self.queue.add_rate_limited(key)
@@ -168,7 +200,11 @@ class Controller:
                     # A reconcile that only reads its cache never suspends: yield, or other tasks would starve.
                     await asyncio.sleep(0)
 
-    def _failed(self, key: str) -> None:
+    def _failed(self, run: Run, error: Exception) -> None:
         self.counts.failed += 1
         self.counts.retried += 1
-        self.queue.add_rate_limited(key)
+        run.error = (str(error) or type(error).__name__)[:_MAX_ERROR_LENGTH]
+        if len(self.errors) >= _MAX_ERRORS:
+            self.errors.pop(next(iter(self.errors)))
+        self.errors[run.key] = run.error
+        self.queue.add_rate_limited(run.key)

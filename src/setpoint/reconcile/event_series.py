@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from setpoint.client import Writer
+from setpoint.client.run import Run, current_run
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.objects import Obj
@@ -130,6 +131,7 @@ class SeriesRecorder:
 
     async def _refresh(self) -> None:
         refreshed = self._clock.monotonic()
+        current_run.set(Run(self._controller, "events", 0, "", besides=f"timer:{_SERIES_TIMEOUT:g}"))
         while True:
             await self._clock.sleep(_SERIES_TIMEOUT)
             now = self._clock.monotonic()

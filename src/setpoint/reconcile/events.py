@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 from setpoint.client import Unreachable, Writer
+from setpoint.client.run import Run, current_run
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
 from setpoint.meta.objects import Obj
@@ -176,8 +177,12 @@ def _aggregate_key(identity: EventIdentity) -> tuple[object, ...]:
     return ("aggregate", identity.source, identity.about, identity.field_path, identity.type, identity.reason)
 
 
+_Queued = tuple[float, Write, Run | None]
+"""The time at which a write was queued, the write, and the run that recorded the Event."""
+
+
 class EventWriteQueue:
-    """Queues writes of Events without blocking.
+    """Queues writes of Events without blocking. Each is made on behalf of the run that recorded the Event.
 
     Writes with the same key never run concurrently, and of several queued writes with one key only the last is made.
     Sources are served round-robin, so that one busy source does not delay the others. When the queue is full, the
@@ -189,9 +194,8 @@ class EventWriteQueue:
         self.component = component
         self.dropped = 0
         self._clock = clock
-        self._queued: dict[str, dict[Hashable, tuple[float, Write]]] = {}
-        """Queued writes by source, in round-robin order, then by key, with the time at which they were queued. A source
-        without writes has no entry."""
+        self._queued: dict[str, dict[Hashable, _Queued]] = {}
+        """Queued writes by source, in round-robin order, then by key. A source without writes has no entry."""
         self._count = 0
         self._woken = asyncio.Event()
 
@@ -206,7 +210,8 @@ class EventWriteQueue:
             waiting = self._queued[source] = {}
         before = waiting.get(key)
         since = self._clock.monotonic() if before is None else before[0]
-        waiting[key] = (since, write)
+        run = current_run.get()
+        waiting[key] = (since, write, None if run is None else run.for_events())
         if before is None:
             self._count += 1
             if self._count > _MAX_QUEUED:
@@ -222,32 +227,32 @@ class EventWriteQueue:
                 began = self._clock.monotonic()
                 batch, late = self._batch(began)
                 if len(batch) == 1:
-                    await self._attempt(batch[0])
+                    await self._attempt(*batch[0])
                 elif batch:
                     async with asyncio.TaskGroup() as tasks:
-                        for number, write in enumerate(batch, 1):
-                            tasks.create_task(self._attempt(write))
+                        for number, (write, run) in enumerate(batch, 1):
+                            tasks.create_task(self._attempt(write, run))
                             if number % _BATCH_SIZE == 0:
                                 await asyncio.sleep(0)
                 took = self._clock.monotonic() - began
                 if took > 0 and not late:
                     await self._clock.sleep(min(_PAUSE_FACTOR * took, _MAX_PAUSE))
 
-    def _batch(self, now: float) -> tuple[list[Write], bool]:
+    def _batch(self, now: float) -> tuple[list[tuple[Write, Run | None]], bool]:
         """Return the next batch of writes, and whether any of them is late."""
-        batch: list[Write] = []
+        batch: list[tuple[Write, Run | None]] = []
         late = False
         while self._queued and len(batch) < (_LATE_BATCH_SIZE if late else _BATCH_SIZE):
-            since, write = self._dequeue(next(iter(self._queued)))
+            since, write, run = self._dequeue(next(iter(self._queued)))
             if now - since > _DROP_AFTER:
                 self.dropped += 1
                 late = True
                 continue
             late = late or now - since > _LATE_AFTER
-            batch.append(write)
+            batch.append((write, run))
         return batch, late
 
-    def _dequeue(self, source: str) -> tuple[float, Write]:
+    def _dequeue(self, source: str) -> _Queued:
         """Remove the oldest write of a source and move the source to the end of the round-robin order."""
         waiting = self._queued.pop(source)
         oldest = waiting.pop(next(iter(waiting)))
@@ -256,7 +261,8 @@ class EventWriteQueue:
             self._queued[source] = waiting
         return oldest
 
-    async def _attempt(self, write: Write) -> None:
+    async def _attempt(self, write: Write, run: Run | None) -> None:
+        current_run.set(run)
         try:
             await write()
         except (ApiError, Unreachable) as error:

@@ -13,6 +13,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Expired
 from setpoint.meta.objects import ObjView
 from setpoint.reconcile.keys import controller_of, key_of
+from setpoint.reconcile.run import Trigger, Triggers, current_run, delivery
 
 log = logging.getLogger("setpoint.reconcile")
 
@@ -82,6 +83,9 @@ class Informer(Generic[T]):
         called."""
         self.resource_version = ""
         """The revision up to which the cache is complete; empty means that the first list is still to be made."""
+        self.first_list = "start"
+        """The trigger, besides the revisions, of keys that handlers add for the objects of the first list; empty if the
+        component runs already and requested this informer later."""
         self._expired = False
         self._handlers: list[Handler[T]] = []
         self._relist_callbacks: list[Callable[[], None]] = []
@@ -122,7 +126,7 @@ class Informer(Generic[T]):
     def add_handler(self, handler: Handler[T]) -> None:
         self._handlers.append(handler)
         for obj in tuple(self.items.values()):
-            self._call(handler, None, obj)
+            self._call_all((handler,), None, obj, _revision_of(obj))
 
     def remove_handler(self, handler: Handler[T]) -> None:
         # A new list: a handler may remove itself while the list is iterated.
@@ -138,13 +142,15 @@ class Informer(Generic[T]):
 
     def resync(self) -> None:
         """Call every handler for every cached object, as if it had just been added."""
+        trigger = Triggers((), "resync")
         for obj in tuple(self.items.values()):
-            self._notify(None, obj)
+            self._call_all(self._handlers, None, obj, trigger)
 
     # -- list and watch --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """List and watch until cancelled. Errors of the server are retried."""
+        current_run.set(None)  # a reconcile may have started this task
         pause = _INITIAL_BACKOFF
         while True:
             started = self._clock.monotonic()
@@ -167,7 +173,7 @@ class Informer(Generic[T]):
         # Any revision will do at first, but never one older than what was seen; if that one is compacted, the newest.
         at_least = "" if self._expired else self.resource_version or "0"
         found = await self._reader.list(self._resource, **self._list_options, resource_version=at_least)
-        self._replace(found.items)
+        self._replace(found.items, "relist" if self.synced.is_set() else self.first_list)
         self.resource_version = found.resource_version
         self._expired = False
         if self.synced.is_set():
@@ -187,14 +193,14 @@ class Informer(Generic[T]):
 
     # -- cache -----------------------------------------------------------------------------------------------------
 
-    def _replace(self, items: Iterable[Any]) -> None:
+    def _replace(self, items: Iterable[Any], besides: str) -> None:
         listed = {key_of(obj): obj for obj in items}
         for key in [key for key in self.items if key not in listed]:
-            self._remove(key, self.items[key])
+            self._remove(key, self.items[key], Triggers((), besides))  # the revision of the deletion is not known
         for key, obj in listed.items():
-            self._put(key, obj)
+            self._put(key, obj, besides)
 
-    def _put(self, key: str, obj: Any) -> None:
+    def _put(self, key: str, obj: Any, besides: str = "") -> None:
         if self._transform is not None:
             obj = self._transform(obj)
         old = self.items.get(key)
@@ -202,7 +208,7 @@ class Informer(Generic[T]):
             before, after = old["metadata"], obj["metadata"]
             if before["uid"] != after["uid"]:
                 # Deleted and recreated between two lists: two objects, two notifications.
-                self._remove(key, old)
+                self._remove(key, old, _trigger_of(obj, besides))
                 old = None
             elif before["resourceVersion"] == after["resourceVersion"]:
                 return
@@ -211,13 +217,17 @@ class Informer(Generic[T]):
         self.items[key] = obj
         for name in self._indexes:
             self._add_to_index(name, key, obj)
-        self._notify(old, obj)
+        if self._handlers:
+            self._call_all(self._handlers, old, obj, _trigger_of(obj, besides))
 
-    def _remove(self, key: str, last: Any) -> None:
+    def _remove(self, key: str, last: Any, trigger: Trigger | None = None) -> None:
+        """Remove an object. `last` is its last state, with the revision of the deletion unless `trigger` is given."""
         old = self.items.pop(key, None)
         if old is not None:
             self._remove_from_indexes(key, old)
-            self._notify(last if self._transform is None else self._transform(last), None)
+            if trigger is None:
+                trigger = _revision_of(last)
+            self._call_all(self._handlers, last if self._transform is None else self._transform(last), None, trigger)
 
     def _add_to_index(self, name: str, key: str, obj: T) -> None:
         values_of, index = self._indexes[name]
@@ -233,12 +243,27 @@ class Informer(Generic[T]):
                     if not held:
                         del index[value]
 
-    def _notify(self, old: T | None, new: T | None) -> None:
-        for handler in self._handlers:
-            self._call(handler, old, new)
-
-    def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
+    def _call_all(self, handlers: Iterable[Handler[T]], old: T | None, new: T | None, trigger: Trigger | None) -> None:
+        """Call handlers; `trigger` is that of the keys which they add to queues."""
+        before, delivery.cause = delivery.cause, trigger
         try:
-            handler(old, new)
-        except Exception:  # an exception in one handler must not affect the others
-            log.exception("an event handler of %s failed", self._resource)
+            for handler in handlers:
+                try:
+                    handler(old, new)
+                except Exception:  # an exception in one handler must not affect the others
+                    log.exception("an event handler of %s failed", self._resource)
+        finally:
+            delivery.cause = before
+
+
+def _trigger_of(obj: ObjView, besides: str) -> Trigger | None:
+    revision = _revision_of(obj)
+    return revision if not besides else Triggers((revision,) if revision else (), besides)
+
+
+def _revision_of(obj: ObjView) -> int | None:
+    """Return the revision of an object; None if it is not a number, which other servers may send."""
+    try:
+        return int(obj["metadata"]["resourceVersion"]) or None
+    except (KeyError, ValueError):
+        return None

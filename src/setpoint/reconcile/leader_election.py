@@ -23,6 +23,7 @@ from setpoint.meta.lease_term import Term
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_micro
 from setpoint.reconcile.events import Recorder
+from setpoint.reconcile.run import current_run, periodic_run
 from setpoint.tasks import within
 
 log = logging.getLogger("setpoint.reconcile")
@@ -73,6 +74,8 @@ class LeaderElection:
         self._times = times or ElectionTimes()
         self._recorder = recorder
         self.identity = identity
+        self._run = periodic_run("leader-election", clock.now(), f"timer:{self._times.retry_period:g}")
+        """The run that the writes of the Lease belong to."""
         self.leading = asyncio.Event()
         self.standing_by = asyncio.Event()
         """Set while another candidate is known to lead."""
@@ -153,7 +156,9 @@ class LeaderElection:
 
     def _announce(self, what: str) -> None:
         if self._recorder is not None and self._lease is not None:
+            before = current_run.set(self._run)
             self._recorder.normal(self._lease, "LeaderElection", f"{self.identity} {what}")
+            current_run.reset(before)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
@@ -161,6 +166,7 @@ class LeaderElection:
         """Return whether the Lease is held now. A server that does not respond within `timeout` seconds counts as
         no."""
         started = self._clock.monotonic()
+        before = current_run.set(self._run)
         try:
             await within(self._clock, timeout, self._acquire_or_renew(started))
         except (ApiError, Unreachable, TimeoutError) as error:
@@ -168,6 +174,8 @@ class LeaderElection:
             level = logging.INFO if lost_a_race else logging.WARNING
             log.log(level, "cannot acquire or renew the lease %s: %s", self.name, str(error) or "timed out")
             return False
+        finally:
+            current_run.reset(before)
         return self.holder == self.identity
 
     async def _acquire_or_renew(self, started: float) -> None:
@@ -230,6 +238,10 @@ class LeaderElection:
             return
         spec = self._claimed(lease, self._clock.now())["spec"]
         spec |= {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": spec["renewTime"]}
-        with suppress(ApiError, Unreachable, TimeoutError):
-            await within(self._clock, _RELEASE_TIMEOUT, self._client.update({**lease, "spec": spec}))
+        before = current_run.set(self._run)
+        try:
+            with suppress(ApiError, Unreachable, TimeoutError):
+                await within(self._clock, _RELEASE_TIMEOUT, self._client.update({**lease, "spec": spec}))
+        finally:
+            current_run.reset(before)
         self._lease = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from setpoint.client import Client, Resource
@@ -80,6 +80,8 @@ class Manager:
                 label_selector=label_selector,
                 field_selector=field_selector,
             )
+            if self.ready.is_set():
+                found.first_list = ""
             self._unstarted.append(found)
         return found
 
@@ -147,6 +149,16 @@ class Manager:
         return [each for each in self._runnables if isinstance(each, Controller)]
 
     @property
+    def runnables(self) -> list[Runnable]:
+        """Everything that runs in this manager besides informers and recorders."""
+        return [*self._runnables]
+
+    @property
+    def all_controllers(self) -> list[Controller]:
+        """The controllers that run in this manager, including those in groups."""
+        return [each for runnable in self._runnables for each in _controllers_of(runnable)]
+
+    @property
     def due_within(self) -> float:
         """Seconds until every delayed key known now has been added to its queue; 0 if there is none."""
         return max((each.queue.due_within for each in self.controllers), default=0.0)
@@ -198,6 +210,14 @@ def _on_first(matches: Callable[[Obj], bool] | None, trigger: Callable[[], None]
             trigger()
 
     return changed
+
+
+def _controllers_of(runnable: Runnable) -> Iterator[Controller]:
+    if isinstance(runnable, Controller):
+        yield runnable
+    elif isinstance(runnable, ControllerGroup):
+        for part in runnable.parts:
+            yield from _controllers_of(part)
 
 
 class ControllerGroup:

@@ -2,7 +2,9 @@
 
 A `WorkQueue` is fair (first in, first out), stingy (a key that is added several times before it is dequeued is
 processed once) and exclusive (a key that is being processed is not given to a second worker; if it is added meanwhile,
-it is queued again when it is done). A `DelayingQueue` also adds keys after a delay, and a `RateLimitingQueue` delays
+it is queued again when it is done). It keeps what triggered each key until the key is dequeued, and merges the triggers
+of a key that is added several times (`reconcile/run.py`); what is added while a key is being processed belongs to the
+next time. A `DelayingQueue` also adds keys after a delay, and a `RateLimitingQueue` delays
 failed keys with exponential backoff.
 """
 
@@ -17,9 +19,12 @@ from typing import Protocol
 from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import Histogram, exponential
 from setpoint.meta.token_bucket import TokenBucket
+from setpoint.reconcile.run import Trigger, Triggers, delivery, trigger_later, trigger_now, trigger_of_retry
 
 _SECONDS = exponential(1e-8, 10, 12)
 _PRUNE_THRESHOLD = 1000
+_COALESCING = 1.0
+"""Delays of up to this many seconds coalesce changes, and are not mentioned as a trigger of their own."""
 INITIAL_BACKOFF, MAX_BACKOFF = 0.005, 1000.0
 
 
@@ -39,6 +44,11 @@ class WorkQueue:
         done."""
         self._processing: set[str] = set()
         """Keys that were dequeued and are not done."""
+        self._triggers: dict[str, Trigger] = {}
+        """The triggers of the keys in `_dirty`, as far as they are known."""
+        self.taken: Trigger | None = None
+        """The trigger of the key that was dequeued last; None if it is not known. Valid until the next await after
+        `get`."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
@@ -52,9 +62,25 @@ class WorkQueue:
         return len(self._queue)
 
     def add(self, key: str) -> None:
-        """Add the key, unless it is queued already."""
-        if self._closed or key in self._dirty:
+        """Add the key, unless it is queued already. What triggers it is noted in any case."""
+        if self._closed:
             return
+        trigger = delivery.cause
+        if trigger is None:
+            trigger = trigger_now()
+        if trigger is not None:
+            known = self._triggers.get(key)
+            if known is None and isinstance(trigger, int):
+                self._triggers[key] = trigger
+            elif isinstance(known, Triggers):
+                known.add(trigger)
+            else:
+                _note(self._triggers, key, trigger)
+        if key not in self._dirty:
+            self._enqueue(key)
+
+    def _enqueue(self, key: str) -> None:
+        """Add a key that is not in `_dirty`."""
         self._dirty.add(key)
         self.added += 1
         if self._monotonic is not None:
@@ -81,6 +107,7 @@ class WorkQueue:
         key = self._queue.popleft()
         self._dirty.discard(key)
         self._processing.add(key)
+        self.taken = self._triggers.pop(key, None)
         if self._monotonic is not None:
             self.waited.observe(self._monotonic() - self._since.pop(key))
         return key
@@ -101,6 +128,13 @@ class WorkQueue:
         self._since.pop(key, None)
         return True
 
+    def position(self, key: str) -> int | None:
+        """Return the number of keys before this one, or None if it is not queued."""
+        return next((place for place, queued in enumerate(self._queue) if queued == key), None)
+
+    def is_processing(self, key: str) -> bool:
+        return key in self._processing
+
     def shut_down(self) -> None:
         """Accept no more keys; those that are queued can still be dequeued."""
         self._closed = True
@@ -115,6 +149,18 @@ class WorkQueue:
                 return
 
 
+def _note(triggers: dict[str, Trigger], key: str, trigger: Trigger) -> None:
+    """Merge a trigger into those of a key."""
+    known = triggers.get(key)
+    if isinstance(known, Triggers):
+        known.add(trigger)
+    elif known is None:
+        triggers[key] = trigger if isinstance(trigger, int) else trigger.copy()
+    elif known != trigger:
+        merged = triggers[key] = Triggers((known,))
+        merged.add(trigger)
+
+
 class DelayingQueue(WorkQueue):
     """Adds delayed keys while `run` runs. A key that is scheduled twice is added at the earlier time."""
 
@@ -123,6 +169,8 @@ class DelayingQueue(WorkQueue):
         self._clock = clock
         self._due: dict[str, float] = {}
         """The time at which each delayed key is added. A heap entry with another time is stale."""
+        self._delayed_triggers: dict[str, Trigger] = {}
+        """The triggers of the keys in `_due`."""
         self._heap: list[tuple[float, str]] = []
         self._woken = asyncio.Event()
         self._throttled: dict[str, float] = {}
@@ -132,10 +180,10 @@ class DelayingQueue(WorkQueue):
         if self._throttled and key in self._throttled:
             left = self._throttled[key] - self._clock.monotonic()
             if left > 0:
-                self.add_after(key, left)
+                self._delay(key, left, trigger_now())
                 return
             del self._throttled[key]
-        super().add(key)
+        WorkQueue.add(self, key)  # faster than super(), and called for every change
 
     def throttle(self, key: str, seconds: float) -> None:
         """Do not dequeue the key for this many seconds; a key that is queued already is delayed as well."""
@@ -144,15 +192,21 @@ class DelayingQueue(WorkQueue):
             self._throttled = {other: until for other, until in self._throttled.items() if until > now}
         self._throttled[key] = now + seconds
         if self._remove_queued(key):
-            self.add_after(key, seconds)
+            self._delay(key, seconds, self._triggers.pop(key, None))
 
     def add_after(self, key: str, seconds: float) -> None:
         """Add the key after this many seconds, unless it is scheduled earlier already."""
-        if self._closed:
-            return
         if seconds <= 0:
             self.add(key)
+        else:
+            self._delay(key, seconds, trigger_later(seconds, _COALESCING))
+
+    def _delay(self, key: str, seconds: float, trigger: Trigger | None) -> None:
+        """Add the key after this many seconds, or at the earlier time for which it is scheduled already."""
+        if self._closed:
             return
+        if trigger is not None:
+            _note(self._delayed_triggers, key, trigger)
         at = self._clock.monotonic() + seconds
         if at >= self._due.get(key, float("inf")):
             return
@@ -160,6 +214,11 @@ class DelayingQueue(WorkQueue):
         heappush(self._heap, (at, key))
         if self._heap[0] == (at, key):
             self._woken.set()
+
+    def due_in(self, key: str) -> float | None:
+        """Return the seconds until a delayed key is added; None if it is not delayed."""
+        at = self._due.get(key)
+        return None if at is None else max(0.0, at - self._clock.monotonic())
 
     @property
     def delayed(self) -> int:
@@ -190,10 +249,14 @@ class DelayingQueue(WorkQueue):
             at, key = heappop(self._heap)
             if self._due.get(key) == at:
                 del self._due[key]
+                trigger = self._delayed_triggers.pop(key, None)
                 if self._throttled.get(key, now) > now:
-                    self.add_after(key, self._throttled[key] - now)
-                else:
-                    super().add(key)
+                    self._delay(key, self._throttled[key] - now, trigger)
+                elif not self._closed:
+                    if trigger is not None:
+                        _note(self._triggers, key, trigger)
+                    if key not in self._dirty:
+                        self._enqueue(key)
 
     async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
@@ -253,10 +316,24 @@ class RateLimitingQueue(DelayingQueue):
         bursts of 100 overall."""
         super().__init__(clock)
         self._limiters: tuple[Limiter, ...] = limiters or (ExponentialBackoff(), Bucket(clock))
+        self._failures: dict[str, int] = {}
+        """The number of times that a key was added with a delay since it was forgotten."""
 
     def add_rate_limited(self, key: str) -> None:
-        self.add_after(key, max(limiter.when(key) for limiter in self._limiters))
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        seconds = max(limiter.when(key) for limiter in self._limiters)
+        trigger = trigger_of_retry(failures) if delivery.cause is None else trigger_later(seconds, _COALESCING)
+        if seconds <= 0:
+            _note(self._triggers, key, trigger)
+            self.add(key)
+        else:
+            self._delay(key, seconds, trigger)
+
+    def failures(self, key: str) -> int:
+        """Return how often the key was requeued since it was last forgotten."""
+        return self._failures.get(key, 0)
 
     def forget(self, key: str) -> None:
+        self._failures.pop(key, None)
         for limiter in self._limiters:
             limiter.forget(key)

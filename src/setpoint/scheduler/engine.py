@@ -12,7 +12,7 @@ from setpoint.meta.clock import Ids
 from setpoint.reconcile.keys import key_of
 from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import Configuration, ProfileConfig
-from setpoint.scheduler.framework import Cycle, Diagnosis, FitError, Handle, NoNodes, Plugin
+from setpoint.scheduler.framework import Cycle, Diagnosis, FitError, Handle, NoNodes, Plugin, Rejected
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.plugins.image_locality import ImageLocality
 from setpoint.scheduler.plugins.inter_pod_affinity import InterPodAffinity
@@ -143,6 +143,22 @@ class Engine:
         cycle = Cycle(pod, self.snapshot.demands.of(pod), self.snapshot)
         profile = self.profiles[pod["spec"]["schedulerName"]]
         return cycle, profile.choose(cycle, self._nominations, self._ids.below)
+
+    def verdicts(self, pod: Pod, limit: int) -> list[tuple[str, str]]:
+        """Return why the Pod does not fit on each of the first nodes by name, in the present state; empty if it fits.
+        A Pod that fits nowhere for a reason of its own has one verdict, without a node."""
+        cycle = Cycle(pod, self.snapshot.demands.of(pod), self.snapshot)
+        profile = self.profiles[pod["spec"]["schedulerName"]]
+        try:
+            limits = profile.prefilter(cycle)
+        except Rejected as rejection:
+            return [("", str(rejection))]
+        found = []
+        for name, slot in sorted(cycle.table.slots.items())[:limit]:
+            outside = [plugin for plugin, nodes in limits.items() if name not in nodes]
+            reasons = profile.why_not(cycle, slot, self._nominations)
+            found.append((name, f"not accepted by {outside[0]}" if outside else ", ".join(reasons)))
+        return found
 
     def preempt(self, pod: Pod, diagnosis: Diagnosis) -> Victims | None:
         """Return the Pods to evict so that the Pod fits, or None if no eviction would help. Records the result in the

@@ -26,6 +26,21 @@ class Choice(NamedTuple):
     node: str
     feasible: int
     """The number of feasible nodes."""
+    score: int | None = None
+    """The score of the node; None if no other one was feasible, or nothing distinguishes them."""
+    nominated: bool = False
+    """Whether the node was nominated for the Pod, so that no other one was considered."""
+
+    def reason(self, nodes: int) -> str:
+        """Return why this node was chosen out of so many, in a sentence."""
+        if self.nominated:
+            return f"{self.node} is nominated for the Pod, and it fits there"
+        if self.feasible == 1:
+            return (
+                f"1 of {nodes} nodes fits: {self.node}" if nodes > 1 else f"{self.node} is the only node, and it fits"
+            )
+        scored = f"; {self.node} has the highest score, {self.score}" if self.score is not None else ""
+        return f"{self.feasible} of {nodes} nodes fit{scored}"
 
 
 class Profile:
@@ -61,7 +76,7 @@ class Profile:
             # The nominated node is used without considering others if the Pod fits there now.
             slot = cycle.table.slots.get(nominated)
             if slot is not None and (only is None or only[slot]) and self.fits(cycle, slot, nominations):
-                return Choice(nominated, 1)
+                return Choice(nominated, 1, nominated=True)
         feasible = self._feasible(cycle, only, nominations)
         number = int(np.count_nonzero(feasible))
         if not number:
@@ -73,7 +88,7 @@ class Profile:
             best = scores == scores.max()
         slots = best.nonzero()[0]
         pick = slots[below(len(slots)) if len(slots) > 1 else 0]
-        return Choice(cycle.table.name(int(pick)), number)
+        return Choice(cycle.table.name(int(pick)), number, None if scores is None else int(scores[pick]))
 
     # -- filters --------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import ObjView
 from setpoint.reconcile.keys import key_of
+from setpoint.reconcile.run import Triggers, delivery
 from setpoint.scheduler.cluster_events import (
     TARGET_POD,
     Action,
@@ -53,6 +54,7 @@ class QueueEntry:
         "flushed",
         "gated",
         "key",
+        "message",
         "missed",
         "pod",
         "queued_priority",
@@ -61,6 +63,7 @@ class QueueEntry:
         "sequence",
         "since",
         "ticket",
+        "triggers",
         "where",
     )
 
@@ -88,6 +91,17 @@ class QueueEntry:
         """Distinguishes its current heap entry from stale ones."""
         self.bucket: tuple[str, frozenset[str], bool] | None = None
         self.queued_priority = 0
+        self.triggers = Triggers()
+        """The triggers of the next attempt: the revision of the Pod and, if it was rejected before, the event that made
+        it ready again."""
+        self.message = ""
+        """The result of the last attempt; empty before the first."""
+
+    def note(self, besides: str = "") -> None:
+        """Note that the change which an informer delivers now triggers the next attempt."""
+        if (cause := delivery.cause) is not None:
+            self.triggers.add(cause)
+        self.triggers.besides = self.triggers.besides or besides
 
     @property
     def scheduler(self) -> str:
@@ -113,6 +127,11 @@ class QueueEntry:
     def leave(self) -> None:
         self.where = ""
         self.ticket = 0
+
+
+def _own_trigger(entry: QueueEntry) -> Triggers:
+    """Return the first trigger of an entry, without the events that made it ready again."""
+    return Triggers(tuple(entry.triggers.revisions[:1]))
 
 
 _Bucket = tuple[str, frozenset[str], bool]
@@ -152,6 +171,7 @@ class SchedulingQueue:
     def add(self, pod: Pod) -> None:
         entry = QueueEntry(pod, key_of(pod), self._clock.monotonic(), self._next())
         self._entries[entry.key] = entry
+        entry.note()
         self._to_active(entry)
 
     def update(self, old: Pod, new: Pod) -> None:
@@ -167,6 +187,7 @@ class SchedulingQueue:
         elif was == _UNSCHEDULABLE:
             for action in pod_changes(old, new):
                 if self._could_help(entry, ClusterEvent(TARGET_POD, action), old, new):
+                    entry.note()
                     self._leave_pool(entry)
                     self._requeue(entry)
                     break
@@ -213,6 +234,7 @@ class SchedulingQueue:
         if self._entries.get(entry.key) is not entry:
             return
         entry.pod = pod
+        entry.triggers = _own_trigger(entry)
         entry.rejectors = frozenset(rejectors or ())
         entry.since = self._clock.monotonic()
         if entry.rejectors:
@@ -221,6 +243,7 @@ class SchedulingQueue:
             self._to_pool(entry)
         else:
             entry.errors += 1
+            entry.triggers.besides = f"retry:{entry.errors}"
             self._requeue(entry)
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -239,6 +262,7 @@ class SchedulingQueue:
                 continue
             for entry in list(entries.values()):
                 if (only is None or only(entry.pod)) and self._could_help(entry, event, old, new):
+                    entry.note(f"event:{event.label()}")
                     self._leave_pool(entry)
                     self._requeue(entry)
 
@@ -246,6 +270,7 @@ class SchedulingQueue:
         """Make a Pod ready at once."""
         entry = self._entries.get(key)
         if entry is not None and entry.where in (_UNSCHEDULABLE, _BACKOFF, _ERROR_BACKOFF):
+            entry.note("preemption")
             self._leave_pool(entry)
             self._to_active(entry)
 
@@ -254,6 +279,7 @@ class SchedulingQueue:
         entry = self._entries.get(key)
         if entry is not None and entry.missed:
             entry.missed = False
+            entry.note("preemption")
             self._leave_pool(entry)
             self._requeue(entry)
 
@@ -371,6 +397,7 @@ class SchedulingQueue:
                 over = max(entry.since, entry.flushed) + MAX_SECONDS_IN_POOL
                 if now >= over:
                     entry.flushed = now
+                    entry.note(f"timer:{MAX_SECONDS_IN_POOL:g}")
                     self._leave_pool(entry)
                     self._requeue(entry)
                 else:

@@ -12,6 +12,8 @@ from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager, key_of
+from setpoint.reconcile.loop_state import SchedulingAttempt
+from setpoint.reconcile.run import RecentRuns, Run, because, current_run, process_of
 from setpoint.scheduler.binding import Binder, Eviction
 from setpoint.scheduler.cluster_events import (
     ASSIGNED_POD,
@@ -54,8 +56,10 @@ _ACTIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Selects Pods that have not ended; ended ones use no resources and are treated as deleted."""
 _STORAGE = "storage.k8s.io"
 NAME = "default-scheduler"
+_LOOP = "kube-scheduler"
 NODES = builtin("nodes")
 _WARM_UP_DELAY = 1.0
+_MAX_VERDICTS = 8
 _BATCH_SECONDS, _MAX_BATCH = 0.008, 32
 _ADDED, _DELETED = ClusterEvent(ASSIGNED_POD, Action.ADD), ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
@@ -128,6 +132,10 @@ class Scheduler:
         self._binder = Binder(self._client, self._clock, self._listers)
         _watch_others(manager, self._listers, self.queue, self._binder)
         self._engine: Engine | None = None
+        self._process = ""
+        self._number = 0
+        self.recent = RecentRuns()
+        """The latest attempts."""
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
 
@@ -213,12 +221,23 @@ class Scheduler:
         priority = _priority(pod)
         self.queue.move_on_event(_DELETED, pod, None, lambda other: _priority(other) <= priority)
 
+    def last_attempt(self, key: str) -> SchedulingAttempt | None:
+        """Return the last attempt for a Pod that waits; None if it does not wait, or was not tried."""
+        entry, run = self.queue.entry(key), self.recent.last(key)
+        if entry is None or not entry.message:
+            return None
+        verdicts = self._engine.verdicts(entry.pod, _MAX_VERDICTS) if self._engine is not None else []
+        ago = 0.0 if run is None else self._clock.monotonic() - run.began
+        at = int((self._clock.now().timestamp() - ago) * 1000)
+        return SchedulingAttempt(entry.attempts, at, entry.message, verdicts)
+
     def families(self) -> list[Family]:
         return self.metrics.families(self.queue.sizes())
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
+        self._process = process_of(NAME, self._clock.now())
         async with asyncio.TaskGroup() as tasks:
             self._binder.tasks = tasks
             tasks.create_task(self.queue.run())
@@ -238,12 +257,25 @@ class Scheduler:
     def _schedule_batch(self, first: QueueEntry) -> None:
         """Decide about a batch of Pods: on a busy loop iterations are rare, and what is decided together is written
         together."""
-        self._attempt(first)
+        self._run_attempt(first)
         ends = self._clock.monotonic() + _BATCH_SECONDS
         for _ in range(_MAX_BATCH - 1):
             if self._clock.monotonic() >= ends or (entry := self.queue.pop_nowait()) is None:
                 return
+            self._run_attempt(entry)
+
+    def _run_attempt(self, entry: QueueEntry) -> None:
+        self._number += 1
+        found, now = entry.triggers, self._clock.monotonic()
+        triggers = tuple(found.revisions)
+        run = Run(_LOOP, self._process, self._number, entry.key, triggers, found.unlisted, found.besides, now)
+        current_run.set(run)
+        self.recent.add(run)
+        try:
             self._attempt(entry)
+        finally:
+            current_run.set(None)
+            run.ended = self._clock.monotonic()
 
     def _attempt(self, entry: QueueEntry) -> None:
         pod, start = entry.pod, self._clock.monotonic()
@@ -287,6 +319,7 @@ class Scheduler:
             plugins = tuple(error.diagnosis.plugins)
             self._failed(entry, UNSCHEDULABLE, error.diagnosis.message(), plugins, nominate=nominate)
         else:
+            because(choice.reason(len(cycle.table)))
             engine.assume(cycle, choice.node)
             self.nominations.remove(pod)
             self._bind(entry, cycle, choice.node, start)
@@ -349,6 +382,8 @@ class Scheduler:
             if self.queue.entry(entry.key) is entry:
                 self.queue.remove(entry.key)
             return
+        because(message)
+        entry.message = message
         self.queue.add_unschedulable(entry, current, rejectors)
         self.nominations.put(current, nominate)
         self._record_failure(current, truncate_note(message))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.client.run import Run, current_run
 from setpoint.meta.clock import Clock
 from setpoint.meta.conditions import changed_condition
 from setpoint.meta.objects import Obj
@@ -60,19 +61,21 @@ async def write_status(
 log = logging.getLogger("setpoint.scheduler")
 
 Write = Callable[[], Awaitable[None]]
+_Write = tuple[Write, Run | None]
+"""A write, and the run that it belongs to."""
 
 
 class WriteQueue:
     def __init__(self) -> None:
-        self._queued: deque[tuple[str, Write]] = deque()
-        self._queued_by_key: dict[str, deque[Write]] = {}
+        self._queued: deque[tuple[str, _Write]] = deque()
+        self._queued_by_key: dict[str, deque[_Write]] = {}
         """Queued writes by key behind a running one; a key has an entry while one of its writes runs."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._capacity: asyncio.Future[None] | None = None
 
     def submit(self, key: str, write: Write) -> None:
-        """Queue a write without blocking. Exceptions of the write are logged."""
-        self._queued.append((key, write))
+        """Queue a write of the current run without blocking. Exceptions of the write are logged."""
+        self._queued.append((key, (write, current_run.get())))
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -109,7 +112,9 @@ class WriteQueue:
             finally:
                 del self._queued_by_key[key]
 
-    async def _do(self, write: Write) -> None:
+    async def _do(self, submitted: _Write) -> None:
+        write, run = submitted
+        current_run.set(run)
         try:
             await write()
         except Exception:  # an exception in one write must not end the others

@@ -15,6 +15,7 @@ from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.patch.merge_patch import merge_patch_between
 from setpoint.reconcile import EventRecorder, Informer
+from setpoint.reconcile.run import because
 from setpoint.sdk import models
 from setpoint.sdk.kind import Kind, Object, Spec, Status
 from setpoint.sdk.metrics import Counter, Gauge, Histogram, Measurements
@@ -82,6 +83,13 @@ class Context(Generic[Spec, Status]):
         self._status: Obj = dict(obj.raw.get("status") or {})
         self._revision: str = obj.raw["metadata"].get("resourceVersion", "")
         self._noted: Obj = obj.raw.get("status") or {}
+
+    def because(self, reason: str) -> None:
+        """Set the reason of the next writes of this reconcile, in one short sentence: `the backup is due`.
+
+        A Setpoint API server records it with each write, beside the changes that triggered the reconcile, and
+        `setpoint why` shows it. Other servers ignore it."""
+        because(reason)
 
     # -- children -----------------------------------------------------------------------------------------------------
 

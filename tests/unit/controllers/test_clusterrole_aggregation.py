@@ -68,5 +68,6 @@ async def test_default_roles_are_those_of_upstream(cluster: VirtualCluster) -> N
         ("view", 12, "20e82fa0b312ea29"),
     ):
         rules = (await cluster.client.get(ROLES, name))["rules"]
+        rules.remove({"verbs": ["get"], "nonResourceURLs": ["/setpoint/v1/why"]})  # our own
         digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
         assert (len(rules), digest) == (count, expected), name

@@ -83,7 +83,7 @@ async def test_missing_pods_are_created_once_even_with_a_stale_cache(local_serve
         await loop.client.create(a_set(3))
         await settle()
         pods = loop.manager.informer(PODS)
-        put, pods._put = pods._put, lambda key, obj: None  # type: ignore[method-assign]
+        put, pods._put = pods._put, lambda key, obj, besides="": None  # type: ignore[method-assign]
         await loop.reconcile()
         assert len(await loop.pods()) == 3
         await loop.reconcile(stale=True)

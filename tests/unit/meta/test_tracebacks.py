@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.meta.tracebacks import drop_traceback, release_frames
+from setpoint.meta.tracebacks import drop_traceback, release_frames, release_parts
 
 
 class Part:
@@ -78,6 +78,20 @@ def test_parts_of_large_objects_are_released_one_by_one() -> None:
     assert len(log) == 151
     assert len(set(log)) == 151
     assert log == sorted(log, reverse=True)
+
+
+def test_parts_of_any_container_are_released_one_by_one() -> None:
+    log: list[int] = []
+
+    def returning(value: Any) -> Callable[[], Any]:
+        return lambda: value
+
+    functions = returning([returning(Part(log)) for _ in range(50)])
+    objects: list[Any] = [(*(Part(log) for _ in range(50)), "text"), functions, [{"a": Part(log)}]]
+    del functions
+    release_parts(objects)
+    assert objects == []
+    assert len(set(log)) == 101
 
 
 def test_shared_objects_stay_as_they_are() -> None:

@@ -80,7 +80,7 @@ async def test_no_event_is_delayed_for_more_than_30_seconds(written: WriteRecord
 
 async def test_events_that_wait_too_long_are_dropped_and_counted(written: WriteRecorder) -> None:
     written.put(1)
-    written.writing._queued[""][1] = (written.clock.monotonic() - 31, written.writing._queued[""][1][1])
+    written.writing._queued[""][1] = (written.clock.monotonic() - 31, *written.writing._queued[""][1][1:])
     await written.pass_time(1)
     assert written.numbers == [] and written.writing.dropped == 1
 

@@ -39,6 +39,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Node, Pod
@@ -253,7 +254,12 @@ class DaemonSets:
             to_delete, empty = next_step(daemon_set, by_node, wanted, revision, now)
         if not empty and not to_delete:
             return None, wait
+        if empty:
+            more = f" and {len(empty) - 1} more nodes need" if len(empty) > 1 else " needs"
+            because(f"{empty[0]}{more} a Pod of the DaemonSet and {'have' if len(empty) > 1 else 'has'} none")
         created = await self._create(daemon_set, empty[:_BURST], revision)
+        if to_delete:
+            because("the Pod has ended, is outdated, or is on a node that needs none")
         deleted = await self._delete(daemon_set, to_delete[:_BURST])
         return created or deleted, wait
 

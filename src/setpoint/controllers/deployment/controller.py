@@ -40,11 +40,13 @@ from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods import phase
 from setpoint.meta.clock import Clock
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import ObjView
 from setpoint.meta.selectors import from_label_selector
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Deployment, Pod, ReplicaSet
@@ -226,6 +228,7 @@ class Deployments:
         if new is not None and annotations_of(new).get(REVISION):
             noted[REVISION] = annotations_of(new)[REVISION]
         if status != (stored.get("status") or {}) or noted != annotations_of(stored):
+            because(_progress(stored, status))
             changed = {**stored, "metadata": {**stored["metadata"], "annotations": noted}, "status": status}
             await self._client.update(changed, subresource="status")
 
@@ -240,3 +243,10 @@ def _is_scaled(deployment: Deployment, new: ReplicaSet | None, old: list[Replica
 def _is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
     desired = size(deployment)
     return size(new) == desired == desired_before(new) and count([new], "availableReplicas") == desired
+
+
+def _progress(stored: Deployment, status: ObjView) -> str:
+    """Return the message of the Progressing condition if this status changes its reason, else an empty string."""
+    conditions = {"status": status}
+    before, after = condition_of(stored, "Progressing"), condition_of(conditions, "Progressing")
+    return str(after.get("message") or "") if after and after.get("reason") != (before or {}).get("reason") else ""

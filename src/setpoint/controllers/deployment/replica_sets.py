@@ -16,6 +16,7 @@ from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.reconcile import EventRecorder
 from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Deployment, ReplicaSet
@@ -238,6 +239,7 @@ class DeploymentSets:
         """Return the set of the current template and whether it was just created. Raise HashTaken or CreationFailed."""
         made = _new_set(deployment, old, number)
         name, namespace = made["metadata"]["name"], made["metadata"]["namespace"]
+        because("the Deployment's Pod template has no ReplicaSet" if old else "the Deployment has no ReplicaSet")
         try:
             created = cast("ReplicaSet", await self._client.create(made))
         except AlreadyExists:
@@ -283,6 +285,7 @@ class DeploymentSets:
             "metadata": {**found["metadata"], "annotations": noted},
             "spec": {**found["spec"], "replicas": to},
         }
+        because(f"this ReplicaSet gets {to} of {size(deployment)} wanted replicas")
         # An update, not a patch: it must fail if the set was changed meanwhile.
         await self._client.update(changed)
         if to != before:
@@ -298,6 +301,7 @@ class DeploymentSets:
             settled = status.get("observedGeneration", 0) >= meta["generation"]
             if size(found) or status.get("replicas", 0) or not settled:
                 continue
+            because(f"{len(not_deleted)} old ReplicaSets exist, {limit} are retained")
             with suppress(NotFound):
                 await self._client.delete(REPLICA_SETS, meta["name"], meta["namespace"], uid=meta["uid"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ from setpoint.reconcile.workqueue import Bucket, ExponentialBackoff
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Node, Pod, Service
+
+log = logging.getLogger("setpoint.controllers")
 
 _GONE = -1
 SLICES = builtin("endpointslices", "discovery.k8s.io")
@@ -208,10 +211,6 @@ def _stamped(found: Obj, since: str) -> Obj:
 # -- controller -------------------------------------------------------------------------------------------------------
 
 
-class Incomplete(Exception):
-    """Some endpoints could not be added to the slices yet."""
-
-
 def endpointslice_controller(manager: Manager, options: ControllerOptions) -> Controller:
     name = "endpointslice-controller"
     slices = EndpointSlices(
@@ -312,7 +311,8 @@ class EndpointSlices:
             problem = problems[0] if len(problems) == 1 else f"[{', '.join(dict.fromkeys(problems))}]"
             message = f"Error updating Endpoint Slices for Service {key}: {problem}"
             self._recorder.warning(service, "FailedToUpdateEndpointSlices", message)
-            raise Incomplete(problem)
+            log.info("updating the EndpointSlices of Service %s is retried: %s", key, problem)
+            return Result(retry=True)
         return None
 
     def _hint(self, result: Plan, service: Service, key: str, family: str) -> list[Any]:

@@ -22,6 +22,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Conflict, NotFound, UnsupportedMediaType
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Result
+from setpoint.reconcile.run import because
 
 log = logging.getLogger("setpoint.controllers")
 
@@ -224,16 +225,19 @@ class Deleting:
             gone = [reference["uid"] for reference in (*owners.dangling, *owners.waiting)]
             if gone:
                 # Unblock the waiting owners: this object stays, so they would wait forever.
+                because("some of its owners are gone")
                 await self._live.drop_owners(identity, gone)
         elif owners.waiting and self._graph.dependents(identity.uid):
             await self._delete_in_foreground(node, identity, seen)
         else:
             log.info("garbage collector: deleting %s, whose owners are gone", identity)
+            because(f"its owner {references[0].get('kind', '').lower()}/{references[0].get('name')} is gone")
             await self._live.delete(identity, seen, _propagation(seen))
 
     async def _await_dependents(self, node: Node, identity: Identity) -> None:
         blocking = self._graph.blocking(identity.uid)
         if not blocking:
+            because("its dependents are gone")
             await self._live.drop_finalizer(identity, FOREGROUND)
         for dependent in blocking:
             if not dependent.deleting_dependents:
@@ -247,6 +251,7 @@ class Deleting:
             if _uids(now) != _uids(seen):
                 raise Conflict(f"the owners of {identity} have changed")
             seen = now
+        because("its owner is being deleted, in the foreground")
         await self._live.delete(identity, seen, "Foreground")
 
     async def _classified(self, dependent: Identity, references: Iterable[Obj]) -> Owners:

@@ -33,6 +33,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Informer
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Job, Pod
@@ -201,6 +202,7 @@ class JobPods:
         else:
             to_delete = too_many(job, seen.active, max(0, active - _wanted_active(seen)))[:_MAX_AT_ONCE]
         if to_delete or job["spec"].get("suspend"):
+            because("the Job is suspended" if job["spec"].get("suspend") else f"{active} Pods are active, too many")
             removed, failure = await self._remove(key, seen, to_delete)
             return active - removed, 0.0, failure
         count = missing(seen)
@@ -217,6 +219,7 @@ class JobPods:
                 if wait > 0:
                     return active, wait, None
             count = len(indexes)
+        because(f"{'1 Pod is' if active == 1 else f'{active} Pods are'} active, {active + count} needed")
         made, failure = await self._create(key, seen, count, iter(indexes))
         return active + made, 0.0, failure
 

@@ -38,6 +38,7 @@ from setpoint.meta.objects import ObjView
 from setpoint.meta.times import format_time, parse_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.manager import ControllerGroup, Runnable
+from setpoint.reconcile.run import Run, act_on, because, current_run, periodic_run, process_of
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Lease, Node, Pod
@@ -55,7 +56,7 @@ _MAX_CONCURRENT = 8
 _ATTEMPTS, _PAUSE = 5, 0.02
 _YIELD_EVERY = 500
 """The number of nodes after which the loop yields to other tasks."""
-_ACCOUNT = "node-controller"
+_ACCOUNT, _NAME = "node-controller", "node-lifecycle-controller"
 _NODE_WORKERS, _POD_WORKERS = 8, 4
 
 
@@ -177,8 +178,12 @@ class NodeMonitor:
         """Nodes some of whose Pods may still be marked as ready."""
         self._leases_until = 0
         """The revision that the cache of Leases must have reached."""
+        self._process = ""
+        self._runs = 0
 
     async def run(self) -> None:
+        current_run.set(periodic_run(_NAME, self._clock.now(), self._timer))
+        self._process = process_of(_NAME, self._clock.now())
         while True:
             try:
                 await self.check_nodes()
@@ -189,6 +194,23 @@ class NodeMonitor:
             except Exception:
                 log.exception("node lifecycle: the check of the nodes failed; retrying in the next period")
             await self._clock.sleep(self._options.node_monitor_period)
+
+    @property
+    def _timer(self) -> str:
+        return f"timer:{self._options.node_monitor_period:g}"
+
+    def _run_for(self, node: Node) -> Run:
+        """Return a run for one node. It is triggered by the Node as it is cached, or by the absence of heartbeats after
+        the last one."""
+        self._runs += 1
+        name = node["metadata"]["name"]
+        health, last = self.health.get(name), self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        if health is None or self.ready(name) == "True" or last is None:
+            trigger, besides = node["metadata"]["resourceVersion"], self._timer
+        else:
+            silent = self._clock.monotonic() - health.last_heartbeat
+            trigger, besides = last["metadata"]["resourceVersion"], f"silent:{silent:.0f}"
+        return Run(_NAME, self._process, self._runs, name, (int(trigger),), besides=besides)
 
     def ready(self, name: str) -> str:
         """Return the status of the node's Ready condition as last seen or written; empty if there is none."""
@@ -234,6 +256,7 @@ class NodeMonitor:
         limit, failed = asyncio.Semaphore(_MAX_CONCURRENT), set()
 
         async def one(node: Node) -> None:
+            current_run.set(self._run_for(node))
             async with limit:
                 try:
                     await do(node)
@@ -278,8 +301,11 @@ class NodeMonitor:
         return at > health.last_heartbeat + grace and self.ready(name) != "Unknown"
 
     async def _mark_unknown(self, node: Node) -> None:
-        name = node["metadata"]["name"]
+        name, run = node["metadata"]["name"], current_run.get()
         await self._check_lease(name)
+        if run is not None:
+            silent = self._clock.monotonic() - self.health[name].last_heartbeat
+            run.note(f"silent:{silent:.0f}", f"{name} has sent no heartbeat for {silent:.0f} s")
         for attempt in range(_ATTEMPTS):
             conditions = unknown_conditions(node, self._clock.now())
             if conditions is None:
@@ -327,6 +353,7 @@ class NodeMonitor:
             self._recorder.normal(about, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
             self._unmarked.add(name)
         if ready == "Unknown" and name in self._unmarked:
+            because(f"{name} is not ready, so its Pods are not")
             await mark_not_ready(self._client, self._clock, self._recorder, self._pods.on(name))
         self._unmarked.discard(name)
 
@@ -369,7 +396,7 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
     monitor = NodeMonitor(client, clock, recorder, nodes, leases, by_node, zones, options, queues.add)
     queues.monitor = monitor
     marks = NodeTaints(client, clock, nodes)
-    following = Controller("node-lifecycle-controller", marks.reconcile, clock, workers=_NODE_WORKERS)
+    following = Controller(_NAME, marks.reconcile, clock, workers=_NODE_WORKERS)
 
     async def pod_bound(key: str) -> None:
         pod = pods.get(key)
@@ -450,6 +477,7 @@ class ZoneQueues:
             node, wanted = self._nodes.get(name), evicting_taint(self.monitor.ready(name))
             if node is not None and wanted is not None and zone_of(node) == zone:
                 opposite = [each for each in EVICTING if each != wanted]
+                act_on(node, f"{name} is not ready")
                 if await self._taint(node, wanted, opposite):
                     self._zones.limiter(zone).take()
             waiting.pop(name, None)

@@ -32,6 +32,7 @@ from setpoint.kinds.storage.storageclass import default_class, is_default
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
+from setpoint.reconcile.run import triggered
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -398,12 +399,13 @@ class Binder:
         """Enqueue all objects that are not in a final state, because what they wait for may appear without an event."""
         while True:
             await self._clock.sleep(self._sync_period)
-            for key, claim in tuple(self._claims.items.items()):
-                if _phase(claim) != "Bound":
-                    self._claim_loop.enqueue(key)
-            for name, volume in tuple(self._volumes.items.items()):
-                if _phase(volume) not in ("Available", "Bound"):
-                    self._volume_loop.enqueue(name)
+            with triggered(besides=f"timer:{self._sync_period:g}"):
+                for key, claim in tuple(self._claims.items.items()):
+                    if _phase(claim) != "Bound":
+                        self._claim_loop.enqueue(key)
+                for name, volume in tuple(self._volumes.items.items()):
+                    if _phase(volume) not in ("Available", "Bound"):
+                        self._volume_loop.enqueue(name)
 
     def _claim_changed(self, old: Obj | None, new: Obj | None) -> None:
         claim = new or old or {}

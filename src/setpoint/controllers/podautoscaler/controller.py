@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from setpoint.meta.quantity import parse
 from setpoint.meta.selectors import Selector, SelectorError, parse_labels
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.reconcile.run import because
 from setpoint.reconcile.workqueue import RateLimitingQueue
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def autoscaler(manager: Manager, options: ControllerOptions, metrics: Metrics) -
     )
     queue = RateLimitingQueue(manager.clock, (_FixedInterval(options.horizontal_pod_autoscaler_sync_period),))
     workers = options.concurrent_horizontal_pod_autoscaler_syncs
-    controller = Controller(name, reconciler.reconcile, manager.clock, workers=workers, queue=queue)
+    controller = Controller(f"{name}-controller", reconciler.reconcile, manager.clock, workers=workers, queue=queue)
     reconciler.watch(controller)
     return controller
 
@@ -269,6 +271,7 @@ class Autoscalers:
         self, hpa: Obj, resource: Resource, scale: Obj, desired: int, reason: str, status: Status, statuses: Any
     ) -> None:
         current, meta = replicas_of(scale), scale["metadata"]
+        because(_explained(hpa["spec"], statuses or (), reason, desired))
         for attempt in range(_ATTEMPTS):
             try:
                 wanted = {**scale, "spec": {**(scale.get("spec") or {}), "replicas": desired}}
@@ -400,3 +403,19 @@ def _tolerances(hpa: Obj, default: float) -> Tolerances:
 
 def _has_outside_metrics(spec: Obj) -> bool:
     return any(metric["type"] in ("Object", "External") for metric in spec.get("metrics") or ())
+
+
+def _explained(spec: Obj, statuses: Sequence[Obj], reason: str, desired: int) -> str:
+    """Return why the target gets this size, with the measured values: `cpu is 91%, its target 70%: 5 replicas`."""
+    found = []
+    for metric, status in zip(spec.get("metrics") or (), statuses, strict=False):
+        kind = metric["type"][:1].lower() + metric["type"][1:]
+        source, current = metric.get(kind) or {}, (status.get(kind) or {}).get("current") or {}
+        target, name = source.get("target") or {}, source.get("name") or (source.get("metric") or {}).get("name")
+        for field, unit in (("averageUtilization", "%"), ("averageValue", ""), ("value", "")):
+            if field in current and field in target:
+                found.append(f"{name} is {current[field]}{unit}, its target {target[field]}{unit}")
+                break
+    least, most = spec.get("minReplicas", 1), spec["maxReplicas"]
+    bound = " (minReplicas)" if desired == least else " (maxReplicas)" if desired == most else ""
+    return f"{'; '.join(found) or reason}: {desired} replicas{bound}"

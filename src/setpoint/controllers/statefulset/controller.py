@@ -38,6 +38,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.selectors import NOTHING, from_label_selector
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -248,6 +249,7 @@ class StatefulSets:
             if await self._fill_and_empty(stateful_set, layout, now):
                 if stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate":
                     for pod in to_replace(stateful_set, layout.replicas, names[1], now):
+                        because(f"{pod['metadata']['name']} is not of the update revision {names[1]}")
                         await self._replicas.delete(stateful_set, pod)
                         counts["currentReplicas"] -= 1
         except Exception as error:  # returned, because the caller writes the status before it raises
@@ -281,10 +283,12 @@ class StatefulSets:
         if phase(pod) in ("Failed", "Succeeded"):
             # Recreate it after its deletion, whether it succeeded or failed.
             if not _is_leaving(pod):
+                because(f"{pod['metadata']['name']} has ended and is replaced")
                 await self._replicas.delete(stateful_set, pod)
             return False
         if not _is_created(pod):
             if not self._replicas.claims_are_stale(stateful_set, pod):
+                because(f"of {size(stateful_set)} wanted replicas, {pod['metadata']['name']} does not exist")
                 await self._replicas.create(stateful_set, pod)
             return not ordered
         if phase(pod) == "Pending":
@@ -309,12 +313,14 @@ class StatefulSets:
         is_well = _is_running_and_ready(pod) and is_available(pod, min_ready, now)
         if ordered and not is_well and pod is not first_unavailable:
             return False
+        because(f"{pod['metadata']['name']} is beyond the {size(stateful_set)} wanted replicas")
         await self._replicas.delete(stateful_set, pod)
         return False
 
     async def _write_status(self, stateful_set: Obj, status: Obj) -> None:
         if not _differs(stateful_set, status):
             return
+        because("")
         written = await write_status(self._client, _STATEFUL_SETS, stateful_set, status)
         if written is not None:
             self._writes.wrote(key_of(stateful_set), self._sets, written)

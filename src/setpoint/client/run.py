@@ -1,0 +1,134 @@
+"""The reconcile on whose behalf the current task sends its requests.
+
+`current_run` is set by the control loop that runs, for as long as one reconcile takes; tasks that the reconcile starts
+inherit it. A client adds the claim of the current run to each of its writes (`meta/cause.py`).
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+import orjson
+
+from setpoint.meta.cause import MAX_REASON_LENGTH, CarriedClaim, Claim, claim_header
+
+_MAX_KEY_LENGTH = 320
+
+
+class Run:
+    """One reconcile: its key and triggers, what it says about its writes, and its outcome."""
+
+    __slots__ = (
+        "_carried",
+        "_for_events",
+        "_text",
+        "began",
+        "besides",
+        "controller",
+        "count",
+        "ended",
+        "error",
+        "key",
+        "number",
+        "process",
+        "reason",
+        "triggers",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        controller: str,
+        process: str,
+        number: int,
+        key: str,
+        triggers: tuple[int, ...] = (),
+        count: int = 0,
+        besides: str = "",
+        began: float = 0.0,
+    ) -> None:
+        self.controller = controller
+        self.process = process
+        """Distinguishes runs of this process from those of an earlier one."""
+        self.number = number
+        """The running number in the controller and process."""
+        self.key = key
+        self.triggers = triggers
+        """The revisions that triggered the run, ascending."""
+        self.count = count
+        """How many triggers there were, if more than are listed; else 0."""
+        self.besides = besides
+        """A trigger that is not a revision (`Claim.besides`); empty if there is none."""
+        self.reason = ""
+        """The controller's own sentence about its next writes."""
+        self.began = began
+        """When it began, in seconds of the monotonic clock."""
+        self.ended: float | None = None
+        """When it ended, in seconds of the monotonic clock; None while it runs."""
+        self.error = ""
+        """The error with which it ended; empty if it succeeded."""
+        self.writes = 0
+        """The number of writes that it has sent."""
+        self._carried: CarriedClaim | None = None
+        self._text: str | None = None
+        self._for_events: Run | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.controller}/{self.process}.{self.number}"
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.id, self.key[:_MAX_KEY_LENGTH], self.triggers, self.count, self.besides, self.reason)
+
+    def because(self, reason: str) -> None:
+        """Set the reason of the next writes, in one short sentence."""
+        reason = reason[:MAX_REASON_LENGTH]
+        if reason != self.reason:
+            self.reason = reason
+            self._carried = self._text = None
+
+    def act_on(self, revision: int) -> None:
+        """Set the revision that triggers the next writes, if the queue does not know it."""
+        self.triggers, self.count = (revision,), 0
+        self._carried = self._text = self._for_events = None
+
+    def note(self, besides: str, reason: str = "") -> None:
+        """Set the trigger that is not a revision, and the reason of the next writes."""
+        if besides != self.besides:
+            self.besides = besides
+            self._carried = self._text = self._for_events = None
+        self.because(reason)
+
+    def for_events(self) -> Run:
+        """Return this run without its reason, for the Events that it records: they have messages of their own."""
+        if self._for_events is None:
+            same = Run(self.controller, self.process, self.number, self.key, self.triggers, self.count, self.besides)
+            self._for_events = same
+        return self._for_events
+
+    def header(self, within_process: bool) -> str:
+        """Return the value of the header of a write, as text or in the form for a server of this process."""
+        if within_process:
+            if self._carried is None:
+                # Without a Claim, because most runs make one write and this is done for each.
+                self._carried = CarriedClaim()
+                name = f"{self.controller}/{self.process}.{self.number}"
+                values = [name, self.key, self.triggers, self.count, self.besides, self.reason]
+                self._carried.encoded = b"," + orjson.dumps(values)[1:-1]
+            return self._carried
+        if self._text is None:
+            self._text = claim_header(self.claim)
+        return self._text
+
+
+current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
+"""The run that the current task belongs to; None if it belongs to none."""
+
+
+def because(reason: str) -> None:
+    """Set the reason of the next writes of the current run, in one short sentence: `2 Pods exist, 3 are wanted`. It has
+    no effect outside of a run."""
+    run = current_run.get()
+    if run is not None:
+        run.because(reason)
