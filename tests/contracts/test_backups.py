@@ -232,6 +232,16 @@ async def test_a_restore_refuses_a_store_that_servers_use(
         assert len(await contents(store)) == 1
 
 
+async def test_large_values_are_sent_in_slices() -> None:
+    store = MemoryStore()
+    await store.txn([put("core/things/huge", "x" * 3_000_000), put("core/things/small", "y")])
+    await store.txn([Put("core/things/empty", b""), put("core/things/large", "z" * 300_000)])
+    decoder = Decoder()
+    found = [item async for chunk in encoded(store, "") if len(chunk) <= 512 << 10 for item in decoder.feed(chunk)]
+    decoder.finish()
+    assert found == await contents(store)
+
+
 @pytest.mark.parametrize("size", [7, 1000, 1 << 20])
 async def test_a_backup_may_arrive_in_chunks_of_any_size(tmp_path: Path, size: int) -> None:
     store = MemoryStore()

@@ -926,6 +926,33 @@ async def test_causes(store: Store) -> None:
     assert store.size() > 0
 
 
+async def test_changes_of_one_key(store: Store) -> None:
+    assert await store.changes_of("pods/a/x") == []
+    first = await put(store, "pods/a/x", b"1")
+    await put(store, "pods/a/y", b"1")
+    await put(store, "nodes/x", b"1")
+    second = await put(store, "pods/a/x", b"2")
+    assert await store.changes_of("pods/a/x") == [
+        Event(second.mod_revision, "pods/a/x", second, first),
+        Event(first.mod_revision, "pods/a/x", first, None),
+    ]
+    gone, _ = await store.txn([Delete("pods/a/x"), Put("pods/a/y", b"2")])
+    deletion = Event(gone, "pods/a/x", None, second)
+    assert await store.changes_of("pods/a/x", limit=1) == [deletion]
+    assert [each.revision for each in await store.changes_of("pods/a/x", before=gone)] == [
+        second.mod_revision,
+        first.mod_revision,
+    ]
+    assert [each.revision for each in await store.changes_of("pods/a/x", gone, 1)] == [second.mod_revision]
+    await store.compact(second.mod_revision)
+    assert await store.changes_of("pods/a/x") == [deletion]
+    assert await store.changes_of("pods/a/x", before=gone) == []
+    again = await put(store, "pods/a/x", b"3")
+    assert await store.changes_of("pods/a/x") == [Event(again.mod_revision, "pods/a/x", again, None), deletion]
+    await store.compact(store.revision)
+    assert await store.changes_of("pods/a/x") == await store.changes_of("pods/a/y") == []
+
+
 async def test_operations_on_a_closed_store_fail(store: Store) -> None:
     assert store.failure is None
     pending = asyncio.create_task(put(store, "accepted"))
@@ -945,6 +972,7 @@ async def test_operations_on_a_closed_store_fail(store: Store) -> None:
         store.wait_for_revision(1),
         store.replay("", 0, 1),
         store.causes(0),
+        store.changes_of("a"),
     ):
         with pytest.raises(StoreError, match="closed"):
             await call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -186,6 +186,52 @@ async def test_revisions_before_the_replica_are_read_from_etcd(
     with pytest.raises(Compacted):
         await store.get("a/b/c", revisions[5])
     await store.close()
+
+
+async def test_only_callers_before_a_question_for_the_revision_share_its_answer(
+    etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = await opened(etcd.endpoint), await opened(etcd.endpoint)
+    ask = store._keyspace.client.query_revision
+    answers: list[Callable[[], None]] = []
+    monkeypatch.setattr(
+        store._keyspace.client,
+        "query_revision",
+        lambda on_answer: ask(lambda answer: answers.append(partial(on_answer, answer))),
+    )
+
+    async def asked(count: int) -> None:
+        async with asyncio.timeout(15):
+            while len(answers) < count:  # noqa: ASYNC110 (the answer arrives on a connection)
+                await asyncio.sleep(0.001)
+
+    early = [asyncio.ensure_future(store.sync()) for _ in range(50)]
+    await asked(1)
+    revision, _ = await other.txn([Put("a", b"1")])
+    late = [asyncio.ensure_future(store.sync()) for _ in range(50)]
+    await asked(2)
+    answers[0]()
+    assert max(await asyncio.gather(*early)) < revision
+    assert not any(each.done() for each in late)
+    answers[1]()
+    assert min(await asyncio.gather(*late)) >= revision
+    assert len(answers) == 2
+    await asyncio.gather(store.close(), other.close())
+
+
+async def test_an_unanswered_question_for_the_revision_fails_with_the_store(etcd: EtcdProcess) -> None:
+    store = await opened(etcd.endpoint)
+    etcd.process.send_signal(signal.SIGSTOP)
+    try:
+        callers = [asyncio.ensure_future(store.sync())]
+        await asyncio.sleep(0.02)
+        callers += [asyncio.ensure_future(store.sync())]
+        await asyncio.sleep(0)
+        await store.close()
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
+        assert [str(each) for each in outcomes] == ["the store is closed"] * 2
+    finally:
+        etcd.process.send_signal(signal.SIGCONT)
 
 
 async def test_foreign_keys_count_as_revisions_and_are_not_seen(etcd: EtcdProcess) -> None:

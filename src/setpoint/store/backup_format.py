@@ -32,7 +32,7 @@ _DIGEST_LENGTH = 32
 _MAX_KEY, _MAX_VALUE = 1 << 16, 1 << 30
 """Lengths beyond which a record is taken for damaged instead of waited for."""
 _SLICE = 256 << 10
-"""Bytes that are encoded in one iteration of the event loop, except for larger values."""
+"""Bytes of values after which a slice ends, so that one iteration of the event loop encodes less than twice as many."""
 
 
 class InvalidBackup(StoreError):
@@ -62,13 +62,22 @@ class Encoder:
         line = json.dumps(self._header._asdict(), separators=(",", ":")).encode()
         return self._hashed(b"%b%b\n" % (_MAGIC, line))
 
-    def records(self, items: Iterable[KeyValue]) -> bytes:
-        parts: list[bytes] = []
+    def records(self, items: Iterable[KeyValue]) -> Iterator[bytes]:
+        """Yield the bytes of records in slices; a large value is divided."""
+        parts, size = list[bytes](), 0
         for name, value, created, modified in items:
             key = name.encode()
-            parts += (_RECORD.pack(len(key), len(value), created, modified), key, value)
+            parts += (_RECORD.pack(len(key), len(value), created, modified), key)
             self._count += 1
-        return self._hashed(b"".join(parts))
+            for at in range(0, len(value), _SLICE):
+                part = value[at : at + _SLICE]
+                parts.append(part)
+                size += len(part)
+                if size >= _SLICE:
+                    yield self._hashed(b"".join(parts))
+                    parts, size = [], 0
+        if parts:
+            yield self._hashed(b"".join(parts))
 
     def end(self) -> bytes:
         if self._count != self._header.keys:
@@ -92,8 +101,8 @@ async def encoded(store: Store, created: str) -> AsyncGenerator[bytes, None]:
         encoder = Encoder(header)
         yield encoder.start()
         async for page in snapshot.pages():
-            for items in _slices(page):
-                yield encoder.records(items)
+            for data in encoder.records(page):
+                yield data
                 await asyncio.sleep(0)
         yield encoder.end()
 
@@ -105,18 +114,6 @@ async def cluster_of(store: Store) -> str:
         return str(json.loads(found.value)["metadata"]["uid"]) if found is not None else ""
     except (ValueError, LookupError, TypeError):
         return ""  # encrypted or damaged
-
-
-def _slices(items: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
-    part, size = list[KeyValue](), 0
-    for item in items:
-        part.append(item)
-        size += len(item.value)
-        if size >= _SLICE:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 class Decoder:

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from setpoint.meta.goformat import aggregate
 from setpoint.store.interface import (
+    Archive,
     Cause,
     CompareFailed,
     Event,
@@ -36,6 +37,7 @@ from setpoint.store.interface import (
     Store,
     Subscription,
     Unreadable,
+    Version,
 )
 from setpoint.store.transaction import stamped, with_stamp_prefix, without_stamp_prefix
 
@@ -295,6 +297,11 @@ class EncryptedStore:
     def shared(self) -> bool:
         return self._backend.shared
 
+    @property
+    def archive(self) -> Archive | None:
+        archive = self._backend.archive
+        return _DecryptedArchive(archive, self._decrypt) if archive is not None else None
+
     async def sync(self) -> int:
         return await self._backend.sync()
 
@@ -334,6 +341,9 @@ class EncryptedStore:
     async def replay(self, prefix: str, after: int, limit: int) -> Replay:
         events, revision = await self._backend.replay(prefix, after, min(limit, _REPLAY_BATCH))
         return Replay(self._decrypt_events(events), revision)
+
+    async def changes_of(self, key: str, before: int = 0, limit: int = 0) -> Sequence[Event]:
+        return self._decrypt_events(await self._backend.changes_of(key, before, limit))
 
     def _decrypt_events(self, events: Sequence[Event]) -> Sequence[Event]:
         decrypt = self._decrypt_optional
@@ -406,6 +416,45 @@ class EncryptedStore:
             item._replace(value=_stamped(plain[at], item.mod_revision)) if item is not None and at in plain else item
             for at, item in enumerate(answers)
         ]
+
+
+class _DecryptedArchive:
+    """The archive of a backend, with its versions decrypted."""
+
+    def __init__(self, archive: Archive, decrypt: Callable[[KeyValue], KeyValue]) -> None:
+        self._archive = archive
+        self._decrypt = decrypt
+        self.append = archive.append
+        self.excludes = archive.excludes
+        self.transactions = archive.transactions
+        self.revision_at = archive.revision_at
+        self.time_of = archive.time_of
+        self.close = archive.close
+
+    @property
+    def oldest(self) -> int:
+        return self._archive.oldest
+
+    @property
+    def newest(self) -> int:
+        return self._archive.newest
+
+    async def get(self, key: str, revision: int) -> Version | None:
+        found = await self._archive.get(key, revision)
+        return self._decrypted(found) if found is not None else None
+
+    async def list(self, prefix: str, revision: int) -> dict[str, Version]:
+        found = await self._archive.list(prefix, revision)
+        return {key: self._decrypted(version) for key, version in found.items()}
+
+    async def versions(self, key: str, before: int, limit: int) -> Sequence[Version]:
+        return [self._decrypted(each) for each in await self._archive.versions(key, before, limit)]
+
+    def _decrypted(self, version: Version) -> Version:
+        if version.value is None:
+            return version
+        stored = KeyValue(version.key, version.value, version.created, version.revision)
+        return version._replace(value=self._decrypt(stored).value)
 
 
 def _stamped(op: Put, revision: int) -> bytes:

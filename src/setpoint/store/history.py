@@ -34,11 +34,23 @@ class _ChangesSince:
         self.values: dict[str, KeyValue | None] = {}
 
 
+class _KeyIndex:
+    """The events of one resource by key, built when a key is first asked for and extended by later questions."""
+
+    __slots__ = ("events", "scanned_through")
+
+    def __init__(self, compacted: int) -> None:
+        self.scanned_through = compacted
+        """Revision up to which the log was scanned: `events` holds every event of the resource until then."""
+        self.events: dict[str, list[Event]] = {}
+
+
 class History:
     __slots__ = (
         "_causes",
         "_changes_since",
         "_index",
+        "_key_indexes",
         "_keys",
         "_last_change",
         "_log",
@@ -61,6 +73,8 @@ class History:
         self._causes: list[tuple[int, bytes]] = []  # same range of revisions as the log
         # Caches the values for lists of the past, by prefix and revision, in LRU order.
         self._changes_since: dict[tuple[str, int], _ChangesSince] = {}
+        # By resource; only for the resources of which single keys were asked for. Writes do not update it.
+        self._key_indexes: dict[str, _KeyIndex] = {}
 
     def fork(self) -> History:
         """Return an independent copy. The two share every value: only the containers are copied."""
@@ -156,9 +170,7 @@ class History:
             raise Compacted(after, self.compacted + 1)
         events, exclusive = self._indexed(prefix)
         start = _index_after(events, after)
-        end = start + limit
-        while 0 < end < len(events) and events[end].revision == events[end - 1].revision:
-            end += 1
+        end = _whole_transactions(events, start, limit)
         reached = events[end - 1].revision if end < len(events) else max(after, self.revision)
         return Replay(_with_prefix(prefix, events[start:end], exclusive), reached)
 
@@ -167,6 +179,37 @@ class History:
             raise Compacted(after, self.compacted + 1)
         place = bisect_right(self._causes, after, key=_revision_of_cause)
         return [Cause(*each) for each in self._causes[place : place + limit if limit else None]]
+
+    def index_key(self, key: str, limit: int) -> bool:
+        """Prepare `changes_of` for the key by scanning at most about `limit` events; return whether it is complete."""
+        resource = _resource_of(key)
+        events = self._index.get(resource, [])
+        index = self._key_indexes.get(resource)
+        if index is None:
+            index = self._key_indexes[resource] = _KeyIndex(self.compacted)
+        start = _index_after(events, index.scanned_through)
+        end = _whole_transactions(events, start, limit)
+        by_key = index.events
+        for event in events[start:end]:
+            if event.key in by_key:
+                by_key[event.key].append(event)
+            else:
+                by_key[event.key] = [event]
+        if end < len(events):
+            index.scanned_through = events[end - 1].revision
+            return False
+        index.scanned_through = self.revision
+        return True
+
+    def changes_of(self, key: str, before: int, limit: int) -> list[Event]:
+        """Return the events of an indexed key, newest first."""
+        index = self._key_indexes.get(_resource_of(key))
+        events = index.events.get(key, []) if index is not None else []
+        start = _index_after(events, self.compacted)
+        end = _index_after(events, before - 1) if before else len(events)
+        if limit:
+            start = max(start, end - limit)
+        return events[start:end][::-1] if start < end else []
 
     def _is_historical(self, revision: int) -> bool:
         """Return whether the state at `revision` is another than the current one, which is always readable. Raises
@@ -194,6 +237,19 @@ class History:
             return self._log, False
         return (self._index[found[0]], found[0].startswith(prefix)) if found else ((), True)
 
+    def transactions(self, after: int, limit: int) -> tuple[list[Event], list[Cause], int]:
+        """Return about `limit` events after `after`, with their causes and the revision up to which they are complete.
+
+        Unlike `replay` it returns events that are compacted and have not been dropped yet."""
+        start = _index_after(self._log, after)
+        events = self._log[start : _whole_transactions(self._log, start, limit)]
+        if not events or start + len(events) >= len(self._log):
+            reached = max(after, self.revision)
+        else:
+            reached = events[-1].revision
+        first, last = (bisect_right(self._causes, each, key=_revision_of_cause) for each in (after, reached))
+        return events, [Cause(*each) for each in self._causes[first:last]], reached
+
     # -- compaction ---------------------------------------------------------------------------------------------------
 
     def compactable(self, revision: int) -> bool:
@@ -212,6 +268,8 @@ class History:
         self._changes_since = {key: changes for key, changes in self._changes_since.items() if key[1] > self.compacted}
         for resource, event_count in Counter(_resource_of(event.key) for event in self._log[:count]).items():
             events = self._index[resource]
+            if (index := self._key_indexes.get(resource)) is not None:
+                _drop_until(index.events, {event.key for event in events[:event_count]}, reached)
             del events[:event_count]
             if not events:
                 del self._index[resource]
@@ -228,6 +286,23 @@ def _resource_of(key: str) -> str:
 def _index_after(events: Sequence[Event], revision: int) -> int:
     """Return the index of the first event after `revision`."""
     return bisect_right(events, revision, key=_revision_of_event)
+
+
+def _whole_transactions(events: Sequence[Event], start: int, limit: int) -> int:
+    """Return the index after about `limit` events from `start` on, so that no transaction is split."""
+    end = start + limit
+    while 0 < end < len(events) and events[end].revision == events[end - 1].revision:
+        end += 1
+    return end
+
+
+def _drop_until(by_key: dict[str, list[Event]], keys: Iterable[str], revision: int) -> None:
+    """Drop the events of these keys up to `revision`, and the keys that have no others."""
+    for key in keys:
+        if key in by_key:
+            del by_key[key][: _index_after(by_key[key], revision)]
+            if not by_key[key]:
+                del by_key[key]
 
 
 def _with_prefix(prefix: str, events: Sequence[Event], exclusive: bool) -> list[Event]:

@@ -11,12 +11,15 @@ import logging
 from collections.abc import Sequence
 
 from setpoint.store.history import History
-from setpoint.store.interface import Cause, Event, KeyValue, Limits, Page, Replay, Sink, StoreError
+from setpoint.store.interface import Archive, Cause, Event, KeyValue, Limits, Page, Replay, Sink, StoreError
 from setpoint.store.transaction import MAX_OPS
 
 _log = logging.getLogger(__name__)
 
 _MAX_ROUTES = 8_192
+_INDEX_BATCH = 5_000
+"""Number of events that are indexed in one iteration of the event loop: about a millisecond."""
+_ARCHIVE_BATCH = 1_000
 _LIMITS = Limits(MAX_OPS, 1 << 30)
 
 
@@ -106,7 +109,7 @@ class Subscriptions:
 
 
 class InMemoryReads:
-    """Read methods over a History. None of them ever suspends, except `wait_for_revision`.
+    """Read methods over a History. None of them ever suspends, except `wait_for_revision` and `changes_of`.
 
     A backend applies a change to the history, publishes it to the subscriptions and calls `_wake_waiters`, all in one
     iteration of the event loop."""
@@ -119,6 +122,29 @@ class InMemoryReads:
         # Callers that wait for a revision to become visible: a heap of (revision, tie breaker, future).
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_serial = 0
+        self._archive: Archive | None = None
+
+    def attach(self, archive: Archive) -> None:
+        """Hand over to `archive` what is compacted from now on."""
+        self._archive = archive
+
+    @property
+    def archive(self) -> Archive | None:
+        return self._archive
+
+    async def archive_until(self, revision: int) -> None:
+        """Hand over the transactions up to the first one after `revision`, which can be read after the compaction.
+
+        Then a key of which the archive has no change has the value that it has in the first revision that the history
+        can read."""
+        archive, history = self._archive, self._history
+        if archive is None:
+            return
+        after = max(archive.newest, history.compacted)
+        while after <= revision and after < history.revision:
+            events, causes, reached = history.transactions(after, _ARCHIVE_BATCH)
+            await archive.append(after, events, causes, reached)
+            after = reached
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -224,6 +250,13 @@ class InMemoryReads:
     async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]:
         self._check()
         return self._history.causes(after, limit)
+
+    async def changes_of(self, key: str, before: int = 0, limit: int = 0) -> Sequence[Event]:
+        self._check()
+        while not self._history.index_key(key, _INDEX_BATCH):
+            await asyncio.sleep(0)
+            self._check()
+        return self._history.changes_of(key, before, limit)
 
     def watch(self, prefix: str, after: int, sink: Sink) -> PrefixSubscription:
         """Subscribe to events after `after`. Past events are delivered before this returns.

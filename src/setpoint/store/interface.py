@@ -167,6 +167,82 @@ class Cause(NamedTuple):
     cause: bytes
 
 
+class Version(NamedTuple):
+    """One key at one revision."""
+
+    key: str
+    revision: int
+    """Revision at which it got this value."""
+    created: int
+    """Revision at which the key was created; 0 for a deletion."""
+    value: bytes | None
+    """The value; None if the key was deleted at this revision."""
+
+
+class PastTransaction(NamedTuple):
+    """A transaction that an archive keeps."""
+
+    revision: int
+    cause: bytes
+    keys: tuple[str, ...]
+
+
+class Archive(Protocol):
+    """The changes that a store has compacted, kept for as long as the archive is configured to.
+
+    An archive may lose what it keeps, and never shows a wrong state: what is not known is outside of its range."""
+
+    @property
+    def oldest(self) -> int:
+        """Return the oldest revision whose state is known."""
+        ...
+
+    @property
+    def newest(self) -> int:
+        """Return the revision up to which changes are known; 0 if the archive is empty."""
+        ...
+
+    def excludes(self, key: str) -> bool:
+        """Return whether changes of this key are not kept."""
+        ...
+
+    async def append(self, after: int, events: Sequence[Event], causes: Sequence[Cause], through: int) -> None:
+        """Keep the changes with revisions greater than `after` up to `through`, of which nothing is missing.
+
+        It does not raise if the medium fails: the changes are then missing from the archive."""
+        ...
+
+    async def get(self, key: str, revision: int) -> Version | None:
+        """Return the version of a key at a revision, or None if the archive has no change of the key.
+
+        A version without a value, whose revision may be 0, says that the key did not exist."""
+        ...
+
+    async def list(self, prefix: str, revision: int) -> dict[str, Version]:
+        """Return the same as `get` for every key under `prefix` of which the archive has a change."""
+        ...
+
+    async def versions(self, key: str, before: int, limit: int) -> Sequence[Version]:
+        """Return the versions of a key with revisions smaller than `before`, newest first, at most `limit` (0: all).
+
+        The last one may be older than `oldest`: it is the one that was valid when the archive began."""
+        ...
+
+    async def transactions(self, after: int, limit: int) -> Sequence[PastTransaction]:
+        """Return the transactions with revisions greater than `after`, oldest first, at most `limit`."""
+        ...
+
+    async def revision_at(self, at: int) -> int:
+        """Return the last revision written at or before a time in milliseconds since the epoch; 0 if none is known."""
+        ...
+
+    async def time_of(self, revision: int) -> int:
+        """Return when the last transaction up to `revision` was written, in milliseconds; 0 if it is not known."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 Sink = Callable[[Sequence[Event], int], None]
 """Callback that receives the events of one or more transactions in order, and the revision reached.
 
@@ -212,6 +288,11 @@ class Store(Protocol):
     @property
     def shared(self) -> bool:
         """Return whether other processes may use the same medium at the same time."""
+        ...
+
+    @property
+    def archive(self) -> Archive | None:
+        """Return what keeps the changes that are compacted, or None if nothing does."""
         ...
 
     async def sync(self) -> int:
@@ -265,6 +346,13 @@ class Store(Protocol):
         """Return the recorded causes of the revisions greater than `after`, oldest first, at most `limit` (0: all).
 
         Revisions without a cause are omitted. Raises Compacted as `watch` does."""
+        ...
+
+    async def changes_of(self, key: str, before: int = 0, limit: int = 0) -> Sequence[Event]:
+        """Return the changes of one key that are in the history, newest first, at most `limit` (0: all).
+
+        With `before`, only changes with a smaller revision are returned. The cost does not depend on changes of other
+        keys, except for the first call, which builds an index in steps between which others run."""
         ...
 
     async def compact(self, revision: int) -> None:

@@ -41,6 +41,11 @@ class MemoryStore(InMemoryReads):
         self._check()
         return self._history.fork()
 
+    def entries(self) -> dict[str, KeyValue]:
+        """Return the current entries by key."""
+        self._check()
+        return self._history.state.copy()
+
     def cause_of(self, revision: int) -> bytes:
         """Return the cause of a revision, or b"" if it has none."""
         found = self._history.causes(revision - 1, 1)
@@ -61,7 +66,8 @@ class MemoryStore(InMemoryReads):
         self._check()
         if not self._history.compactable(revision):
             return
-        self._history.compacted = revision
+        await self.archive_until(revision)
+        self._history.compacted = max(revision, self._history.compacted)
         for listener in self.compaction_listeners:
             listener(revision)
         while events := self._history.compacted_events(_DROP_BATCH):

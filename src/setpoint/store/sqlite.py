@@ -186,6 +186,7 @@ class SqliteStore(InMemoryReads):
         async with self._compacting:
             self._check()
             if self._history.compactable(revision):
+                await self.archive_until(revision)
                 await self._run_in_writer(lambda file: file.set_compacted(revision))
                 self._history.compacted = revision
             while self._leftover_rows:

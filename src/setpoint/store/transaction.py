@@ -8,6 +8,7 @@ from setpoint.store.interface import Check, CompareFailed, Event, KeyValue, Op, 
 
 MAX_OPS = 65_536
 _MAX_STAMP_DIGITS = 12
+_LARGE = 64 << 10
 
 
 def plan(
@@ -57,6 +58,9 @@ def check_key(key: str) -> None:
 def stamped(value: bytes, offset: int, revision: int) -> bytes:
     if not 0 <= offset <= len(value):
         raise ValueError(f"the stamp at {offset} is outside of a value of {len(value)} bytes")
+    if len(value) > _LARGE:  # one copy instead of three
+        whole = memoryview(value)
+        return b"".join((whole[:offset], b"%d" % revision, whole[offset:]))
     return b"%b%d%b" % (value[:offset], revision, value[offset:])
 
 

@@ -242,14 +242,23 @@ class Replica(InMemoryReads):
                 self._subscriptions.publish(published, history.revision)
             self._wake_waiters()
         if compacted > history.compacted:
-            self._mark_compacted(compacted)
-            self._tasks.start(self._drop_compacted())
+            if self._archive is None:
+                self._mark_compacted(compacted)
+                self._tasks.start(self._drop_compacted())
+            else:
+                self._tasks.start(self._archive_and_drop(compacted))
 
     def _mark_compacted(self, revision: int) -> None:
         """Make the revisions up to this one unreadable."""
         history = self._history
         history.compacted = max(history.compacted, min(revision, history.revision))
         self._compacted = max(self._compacted, history.compacted)
+
+    async def _archive_and_drop(self, revision: int) -> None:
+        """Compact the replica as another server has compacted etcd."""
+        await self.archive_until(revision)
+        self._mark_compacted(revision)
+        await self._drop_compacted()
 
     async def _drop_compacted(self) -> None:
         """Drop the unreadable revisions from memory."""

@@ -41,9 +41,12 @@ _REPLAYED = 5_000
 about ten thousand past revisions a second."""
 _LIMITS = Limits(operations=127, size=(3 << 20) // 2 - (64 << 10))
 """The defaults of etcd, less the cause: 128 operations, and 1.5 MiB for a request."""
-_QUERY_INTERVAL = 0.002
-"""Least time in seconds between two questions for etcd's revision. A request to an idle server does not wait; on a busy
-one, many share a question, which costs etcd a multiple of what the request costs here."""
+_MIN_QUERY_INTERVAL, _MAX_QUERY_INTERVAL = 0.0005, 0.002
+"""Least time in seconds between two questions for etcd's revision: twice the time of an answer, within these limits. A
+request to an idle server does not wait; on a busy one, many share a question, which costs etcd a multiple of what the
+request costs here."""
+_QUERY_TIME_WEIGHT = 1 / 16
+"""Weight of the last answer in the average time of an answer."""
 _RESOLVE_TIMEOUT = 10.0
 _CLOSE_TIMEOUT = 5.0
 _MAX_ATTEMPTS = 1_000
@@ -63,8 +66,10 @@ class EtcdStore(Replica):
         self._under_way: set[asyncio.Future[None]] = set()
         self._next_query: _Callers | None = None
         """The callers of `sync` whose question for etcd's revision has not been sent yet; None without any."""
-        self._queried_at = -_QUERY_INTERVAL
+        self._queried_at = -_MAX_QUERY_INTERVAL
         """When etcd was last asked for its revision, in the time of the event loop."""
+        self._query_time = 0.0
+        """The average time in seconds until etcd has answered."""
         self._compaction_version = 0
         """The number of compactions of etcd that were announced when this store last tried to announce one."""
 
@@ -151,27 +156,54 @@ class EtcdStore(Replica):
             raise error from None
 
     async def sync(self) -> int:
-        """Ask etcd for its current revision and wait for it. Callers of two milliseconds share one question."""
+        """Ask etcd for its current revision and wait for it. Callers at about the same time share one question."""
         self._check()
         if self._problem == CORRUPT:
             raise NotProcessed(CORRUPT)  # some releases of etcd still answer reads
         callers = self._next_query
         if callers is None:
             callers = self._next_query = []
-            self._tasks.start(self._query_revision(callers))
+            interval = min(max(2 * self._query_time, _MIN_QUERY_INTERVAL), _MAX_QUERY_INTERVAL)
+            pause = self._queried_at + interval - self._loop.time()
+            if pause > 0:
+                self._loop.call_later(pause, self._send_query)
+            else:
+                self._loop.call_soon(self._send_query)
         caller: asyncio.Future[int] = self._loop.create_future()
         callers.append(caller)
         return await caller
 
-    async def _query_revision(self, callers: _Callers) -> None:
-        """Ask for the revision, wait until it is visible, and resume the callers, who may have been cancelled."""
+    def _send_query(self) -> None:
+        """Ask for the revision, and resume the callers when it is visible. In the usual case no task is needed."""
+        callers, self._next_query = self._next_query or [], None  # later callers need a later answer
+        self._queried_at = now = self._loop.time()
+        offset, deadline = self._keyspace.offset, self._keyspace.client.deadline()
+
+        def on_answer(answer: int | StoreError | None) -> None:
+            self._query_time += _QUERY_TIME_WEIGHT * (self._loop.time() - now - self._query_time)
+            if isinstance(answer, int) and answer + offset <= self._history.revision:
+                _resume(callers, answer + offset)
+            elif self._failure is not None:
+                _resume(callers, StoreError(self._failure))
+            else:
+                self._tasks.start(self._complete_query(callers, answer, deadline))
+
+        if self._failure is None:
+            self._keyspace.client.query_revision(on_answer)
+        else:
+            _resume(callers, StoreError(self._failure))
+
+    async def _complete_query(self, callers: _Callers, answer: int | StoreError | None, deadline: float) -> None:
+        """Ask again if the first answer is not a revision, until `deadline`, and wait until the revision is visible."""
         outcome: int | StoreError = StoreError(_CLOSED)  # if this task is cancelled
         try:
-            await asyncio.sleep(max(0.0, self._queried_at + _QUERY_INTERVAL - self._loop.time()))
-            self._next_query = None  # later callers need a later answer
-            self._queried_at = self._loop.time()
             try:
-                revision = await self._keyspace.revision()
+                if isinstance(answer, StoreError) and self._loop.time() >= deadline:
+                    raise answer
+                if isinstance(answer, int):
+                    revision = answer + self._keyspace.offset
+                else:
+                    revision = await self._keyspace.revision(deadline)
             except StoreError as error:
                 self._note(str(error))
                 raise
@@ -180,15 +212,7 @@ class EtcdStore(Replica):
         except StoreError as error:
             outcome = error
         finally:
-            if self._next_query is callers:
-                self._next_query = None
-            for caller in callers:
-                if caller.done():
-                    continue
-                if isinstance(outcome, StoreError):
-                    caller.set_exception(outcome)
-                else:
-                    caller.set_result(outcome)
+            _resume(callers, outcome)
 
     async def _wait_for(self, revision: int) -> None:
         """Wait until a committed revision is visible; Unavailable if the watch does not bring it in time."""
@@ -326,6 +350,7 @@ class EtcdStore(Replica):
         return False
 
     async def _compact(self, revision: int) -> None:
+        await self.archive_until(revision)
         await self._keyspace.compact(revision)
         self._mark_compacted(revision)
         await self._drop_compacted()
@@ -347,6 +372,17 @@ class EtcdStore(Replica):
         self._end_watch()
         await self._tasks.stop()
         self._keyspace.client.close()
+
+
+def _resume(callers: _Callers, outcome: int | StoreError) -> None:
+    """Resume callers, some of whom may have been cancelled."""
+    for caller in callers:
+        if caller.done():
+            continue
+        if isinstance(outcome, StoreError):
+            caller.set_exception(outcome)
+        else:
+            caller.set_result(outcome)
 
 
 def _validate(ops: Sequence[Op]) -> None:
