@@ -60,12 +60,12 @@ def test_time_and_randomness_are_injected() -> None:
     assert offenders == {}
 
 
-def test_meta_and_kinds_are_pure() -> None:
-    """Neither package does I/O or uses asyncio."""
+def test_pure_packages() -> None:
+    """These packages do no I/O and do not use asyncio."""
     impure = {"asyncio", "socket", "ssl", "sqlite3", "threading", "subprocess", "http", "urllib.request"}
     impure |= {"setpoint.system", "setpoint.tasks"}
     offenders = []
-    for package in ("meta", "kinds"):
+    for package in ("meta", "kinds", "view"):
         for path in (SOURCE / package).rglob("*.py"):
             text = path.read_text()
             for node in ast.walk(ast.parse(text)) if any(name in text for name in impure) else ():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("setpoint.meta", "setpoint.kinds", "setpoint.store", "setpoint.apiserver", "setpoint.node")
+PACKAGES = ("setpoint.meta", "setpoint.kinds", "setpoint.view", "setpoint.store", "setpoint.apiserver", "setpoint.node")
 PIECES = (
     "a",
     "0",

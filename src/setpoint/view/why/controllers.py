@@ -1,0 +1,44 @@
+"""The controllers of built-in kinds."""
+
+from __future__ import annotations
+
+CONTROLLERS = {
+    "Deployment": "deployment-controller",
+    "ReplicaSet": "replicaset-controller",
+    "ReplicationController": "replicationcontroller-controller",
+    "StatefulSet": "statefulset-controller",
+    "DaemonSet": "daemonset-controller",
+    "Job": "job-controller",
+    "CronJob": "cronjob-controller",
+    "HorizontalPodAutoscaler": "horizontal-pod-autoscaler-controller",
+    "PodDisruptionBudget": "disruption-controller",
+    "Namespace": "namespace-controller",
+    "PersistentVolumeClaim": "persistentvolume-binder-controller",
+    "PersistentVolume": "persistentvolume-binder-controller",
+    "CertificateSigningRequest": "certificatesigningrequest-signing-controller",
+}
+"""The controller that moves an object of a kind to its desired state, by kind."""
+
+RECONCILED_KINDS = {
+    **{controller: kind for kind, controller in CONTROLLERS.items() if not kind.startswith("PersistentVolume")},
+    "persistentvolume-binder: claims": "PersistentVolumeClaim",
+    "persistentvolume-binder: volumes": "PersistentVolume",
+    "persistentvolume-protection-controller": "PersistentVolume",
+    "persistentvolumeclaim-protection-controller": "PersistentVolumeClaim",
+    "endpointslice-controller": "Service",
+    "endpoints-controller": "Service",
+    "service-lb-controller": "Service",
+    "kube-scheduler": "Pod",
+    "node": "Pod",
+    "taint-eviction-controller": "Pod",
+    "node-lifecycle-controller": "Node",
+    "node-ipam-controller": "Node",
+    "node-state": "Node",
+    "ttl-controller": "Node",
+    "ttl-after-finished-controller": "Job",
+    "root-ca-certificate-publisher-controller": "Namespace",
+    "serviceaccount-controller": "Namespace",
+    "clusterrole-aggregation-controller": "ClusterRole",
+    "resourcequota-controller": "ResourceQuota",
+}
+"""The kind whose keys a control loop reconciles, by the name of the loop."""

@@ -1,0 +1,166 @@
+"""The facts from which an answer is made, as Protocols that the API server implements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from setpoint.meta.cause import WriteCause
+from setpoint.meta.objects import ObjView
+
+
+class Ref(NamedTuple):
+    """The identity of an object."""
+
+    group: str
+    plural: str
+    kind: str
+    namespace: str
+    """Empty for cluster-scoped objects."""
+    name: str
+
+    @property
+    def text(self) -> str:
+        """The short form: `deployment/web`."""
+        return f"{self.kind.lower()}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """The form in which controllers name it: `default/web`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Written(NamedTuple):
+    """One committed write."""
+
+    revision: int
+    cause: WriteCause | None
+    """The recorded cause; None if nothing was recorded."""
+    keys: Sequence[str]
+
+
+class ObjectVersion(NamedTuple):
+    """An object as one write left it."""
+
+    revision: int
+    created: int
+    """The revision of the object's creation."""
+    obj: ObjView | None
+    """The object; None if it was deleted at this revision."""
+
+
+class History(Protocol):
+    """The recorded writes, as far as they are retained."""
+
+    @property
+    def now(self) -> int:
+        """The present, in milliseconds since the epoch."""
+        ...
+
+    @property
+    def oldest(self) -> int:
+        """The oldest revision whose state can be read."""
+        ...
+
+    @property
+    def newest(self) -> int: ...
+
+    def ref(self, key: str) -> Ref: ...
+
+    async def may_read(self, key: str) -> bool:
+        """Return whether the asker may get the object."""
+        ...
+
+    async def write(self, revision: int) -> Written | None:
+        """Return the write with this revision; None if there is none, or it is no longer retained."""
+        ...
+
+    async def versions(self, key: str, before: int, limit: int) -> list[ObjectVersion]:
+        """Return versions of an object with revisions less than `before` (0 means all), newest first; at most
+        `limit`."""
+        ...
+
+    async def at(self, key: str, revision: int) -> ObjView | None:
+        """Return the object as of a revision; None if it did not exist, or this is not known."""
+        ...
+
+    async def recent(self, before: int, since: int, limit: int) -> list[Written]:
+        """Return the writes with revisions less than `before` and times of at least `since` (milliseconds), newest
+        first; at most the newest `limit`."""
+        ...
+
+    def watched(self, cause: WriteCause) -> Collection[str]:
+        """Return the prefixes of the keys (`apps/deployments/`) that the author of a write watched at the time."""
+        ...
+
+
+class Refusal(NamedTuple):
+    """A write that the server refused."""
+
+    at: int
+    """Milliseconds since the epoch."""
+    user: str
+    agent: str
+    verb: str
+    resource: str
+    """`pods` or `deployments.apps`."""
+    namespace: str
+    name: str
+    key: str
+    """The key of the reconcile that attempted it; empty if the client names none."""
+    status: int
+    reason: str
+    message: str
+
+
+class LoopKey(NamedTuple):
+    """The state of one key in one controller."""
+
+    controller: str
+    position: int
+    """The place in the queue, from 1; 0 if it is not queued."""
+    working: bool
+    """Whether it is reconciled right now."""
+    due: int
+    """When it is retried or due, in milliseconds since the epoch; 0 if it is not scheduled."""
+    failures: int
+    error: str
+    """The error of its last reconcile; empty if that succeeded or none is known."""
+    last_run: int
+    """When its last reconcile ended, in milliseconds since the epoch; 0 if none is known."""
+
+
+class Watcher(NamedTuple):
+    """A client that watches a resource, or has done so lately."""
+
+    user: str
+    agent: str
+    ended: int
+    """When its last watch ended, in milliseconds since the epoch; 0 if one is open."""
+
+
+class Facts(History, Protocol):
+    """The present state besides the history. What the asker may not read is absent."""
+
+    async def get(self, group: str, plural: str, namespace: str, name: str) -> ObjView | None: ...
+
+    async def list(self, group: str, plural: str, namespace: str = "", owner: str = "") -> Sequence[ObjView]:
+        """Return the objects of a resource; with `owner`, only those that the object with this uid controls."""
+        ...
+
+    def refusals(self, ref: Ref) -> Sequence[Refusal]:
+        """Return the recent refused writes of an object, and those of the reconciles of its key, newest first."""
+        ...
+
+    def controllers(self) -> Collection[str] | None:
+        """Return the names of the controllers that run in this process; None if they run elsewhere."""
+        ...
+
+    def loops(self, ref: Ref) -> Sequence[LoopKey]:
+        """Return the states of the object's key in the controllers of its kind that run in this process."""
+        ...
+
+    def watchers(self, ref: Ref) -> Sequence[Watcher] | None:
+        """Return the clients that watch the object's resource now, or did within the last ten minutes; None if they may
+        watch another server."""
+        ...

@@ -1,0 +1,182 @@
+"""Why no control loop acts on an object: none runs, none leads, it waits in a queue, or its writes are refused."""
+
+from __future__ import annotations
+
+from setpoint.meta.objects import ObjView
+from setpoint.view.actors import INTERACTIVE, actor_name
+from setpoint.view.why.answer import Finding
+from setpoint.view.why.controllers import CONTROLLERS
+from setpoint.view.why.facts import Facts, Ref, Refusal, Watcher
+from setpoint.view.why.moments import age, clock_time, milliseconds
+
+_MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
+_RECENT = 120_000
+"""Milliseconds for which a refusal is worth mentioning."""
+_GENERIC = {"generic-garbage-collector", "namespace-controller", "resourcequota-controller", "kube-controller-manager"}
+_MANY_CONFLICTS = 5
+"""Number of conflicts of one client that are more than the usual retries."""
+_WITHOUT_CONTROLLER = {"ConfigMap", "Secret", "Event", "Lease", "Role", "ClusterRole", "RoleBinding", "Node", "Service"}
+
+
+async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool = False) -> list[Finding]:
+    """Return why the loops do not act on the object now. If refusals are `explained` already, they are left out."""
+    found = []
+    if (absent := await _absent(facts, ref, obj)) is not None:
+        return [absent]
+    found += [] if explained else refusal_findings(facts, ref)
+    name = f"{ref.kind} {ref.name}"
+    for loop in facts.loops(ref):
+        if loop.failures and loop.due:
+            when = f"{loop.controller} has failed {_times(loop.failures)} with {name}"
+            error = f": {loop.error.rstrip('.')}." if loop.error and not (found or explained) else "."
+            found.append(Finding("back-off", when + error, until=f"it tries again at {clock_time(loop.due)}"))
+        elif loop.position > 1:
+            text = f"{name} is number {loop.position} in the queue of {loop.controller}."
+            found.append(Finding("queued", text))
+    meta = obj["metadata"]
+    observed = (obj.get("status") or {}).get("observedGeneration")
+    if isinstance(observed, int) and observed < meta.get("generation", 0) and ref.kind != "Pod":
+        who = CONTROLLERS.get(ref.kind, "Its controller")
+        text = f"{who} has not observed generation {meta['generation']} of {name}; it has observed {observed}."
+        found.append(Finding("not-observed", text))
+    return found
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+async def _absent(facts: Facts, ref: Ref, obj: ObjView) -> Finding | None:
+    """Return the finding that no controller acts on objects of this kind."""
+    is_pod = ref.kind == "Pod"
+    if is_pod and _is_scheduled(obj):
+        return None
+    controller = "kube-scheduler" if is_pod else CONTROLLERS.get(ref.kind)
+    running = facts.controllers()
+    if controller is not None:
+        if running is not None and controller in running:
+            return None
+        lease = await facts.get(
+            "coordination.k8s.io", "leases", "kube-system", _SCHEDULER_LEASE if is_pod else _MANAGER_LEASE
+        )
+        if lease is not None and (problem := _expired(facts, lease)):
+            return Finding("no-leader", problem)
+    if ref.kind in _WITHOUT_CONTROLLER:
+        return None
+    known = facts.watchers(ref)
+    watchers = [each for each in known or () if _may_act(each, controller)]
+    if known is None or any(not each.ended for each in watchers):
+        return None
+    if controller is not None:
+        return Finding("no-controller", f"{controller} does not run.")
+    if watchers:
+        last = max(watchers, key=lambda each: each.ended)
+        who = actor_name(last.user, last.agent)
+        text = f"No client watches {ref.plural}. The last one, {who}, stopped {age(facts, last.ended)} ago."
+        return Finding("no-controller", text)
+    return Finding("no-controller", f"No client watches {ref.plural}: probably no controller for them runs.")
+
+
+def _is_scheduled(pod: ObjView) -> bool:
+    spec = pod.get("spec") or {}
+    return bool(spec.get("nodeName")) or spec.get("schedulerName", "default-scheduler") != "default-scheduler"
+
+
+def _may_act(watcher: Watcher, controller: str | None) -> bool:
+    """Return whether a client that watches the kind may be its controller."""
+    if watcher.agent in INTERACTIVE:
+        return False
+    name = watcher.user.rpartition(":")[2]
+    if controller == "kube-scheduler":
+        return "scheduler" in name or "scheduler" in watcher.agent
+    return controller is not None or name not in _GENERIC
+
+
+def _expired(facts: Facts, lease: ObjView) -> str:
+    spec = lease.get("spec") or {}
+    ends = milliseconds(spec.get("renewTime")) + 1000 * (spec.get("leaseDurationSeconds") or 0)
+    if spec.get("holderIdentity") and ends >= facts.now:
+        return ""
+    return f"{lease['metadata']['name']} has had no leader for {age(facts, ends)}: its Lease has expired."
+
+
+def refusal_findings(facts: Facts, ref: Ref) -> list[Finding]:
+    """Return the recent refusals, one finding for each message."""
+    recent: dict[tuple[str, str], list[Refusal]] = {}
+    for refusal in _relevant(facts, ref):
+        if refusal.reason not in ("Conflict", "AlreadyExists"):
+            recent.setdefault((refusal.user, refusal.reason), []).append(refusal)
+    found = _conflicts(facts, ref)
+    for refusals in recent.values():
+        last = refusals[0]
+        who = actor_name(last.user, last.agent)
+        tried = f"{_times(len(refusals))}, last {age(facts, last.at)} ago"
+        if last.reason == "Forbidden" and _is_rbac(last):
+            sentence = f"{who} lacks the right to {last.verb} {last.resource}; refused {tried}."
+        else:
+            sentence = f"The server refused that {who} {_present(last.verb)} {last.resource}: {tried} ({last.reason})."
+        found.append(Finding(_rule(last), sentence, [last.message.rstrip(".")]))
+    return found
+
+
+def _relevant(facts: Facts, ref: Ref) -> list[Refusal]:
+    """Return the recent refusals of writes of the object, and of its own controller: objects of other kinds may have
+    the same name."""
+    resource = f"{ref.plural}.{ref.group}" if ref.group else ref.plural
+    controller = _plain(CONTROLLERS.get(ref.kind, ""))
+    return [
+        each
+        for each in facts.refusals(ref)
+        if facts.now - each.at <= _RECENT
+        and (
+            (each.resource, each.namespace, each.name) == (resource, ref.namespace, ref.name)
+            or (each.key == ref.path and controller in ("", _plain(each.user.rpartition(":")[2])))
+        )
+    ]
+
+
+def _plain(controller: str) -> str:
+    """Return the name of a controller without what differs between it and its service account."""
+    return controller.replace("-", "").removesuffix("controller")
+
+
+def _conflicts(facts: Facts, ref: Ref) -> list[Finding]:
+    """Return the clients whose writes fail again and again because others write the same object."""
+    times: dict[str, list[Refusal]] = {}
+    for each in _relevant(facts, ref):
+        if each.reason == "Conflict":
+            times.setdefault(actor_name(each.user, each.agent), []).append(each)
+    return [
+        Finding(
+            "conflict-loop",
+            f"{who} was refused {_times(len(found))} in the last 2 minutes because others wrote the object meanwhile.",
+            help=[f"`setpoint why {ref.text} --conflicts` names who writes it"],
+        )
+        for who, found in times.items()
+        if len(found) >= _MANY_CONFLICTS
+    ]
+
+
+def _present(verb: str) -> str:
+    """Return a verb of the API in the third person: `creates`, `patches the status of`."""
+    name, _, subresource = verb.partition("/")
+    ending = "es" if name.endswith("ch") else "s"
+    return f"{name}{ending} the {subresource} of" if subresource else f"{name}{ending}"
+
+
+def _is_rbac(refusal: Refusal) -> bool:
+    return " cannot " in refusal.message and "is forbidden: User " in refusal.message
+
+
+def _rule(refusal: Refusal) -> str:
+    return "rights" if _is_rbac(refusal) else rule_of_message(refusal.message) or "refused"
+
+
+def rule_of_message(message: str) -> str:
+    """Return what refused a write, by the message of the server: `quota`, `webhook`, `policy`; empty if it is
+    another."""
+    if "exceeded quota" in message:
+        return "quota"
+    if "admission webhook" in message:
+        return "webhook"
+    return "policy" if "ValidatingAdmissionPolicy" in message else ""

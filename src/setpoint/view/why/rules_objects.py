@@ -1,0 +1,379 @@
+"""Why an object other than a Pod is not as its specification demands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from setpoint.meta import cron
+from setpoint.meta.conditions import condition_of, conditions_of, is_true
+from setpoint.meta.objects import ObjView
+from setpoint.meta.selectors import from_map
+from setpoint.view.actors import actor_of
+from setpoint.view.why.answer import Finding
+from setpoint.view.why.facts import Facts, Ref
+from setpoint.view.why.moments import age, clock_time, milliseconds
+from setpoint.view.why.question import last_spec_write
+from setpoint.view.why.rules_loops import rule_of_message
+from setpoint.view.why.rules_pods import pod_findings
+
+_MAX_PODS = 4
+_NEGATIVE = ("Stalled", "Degraded", "Failed", "ReplicaFailure")
+"""Types of conditions that report a problem if they are True."""
+_POSITIVE = ("Ready", "Available", "Established", "Progressing", "ScalingActive", "AbleToScale", "Healthy", "Synced")
+"""Types of conditions that report a problem if they are False."""
+
+
+async def object_findings(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    """Return why the object is not as desired; empty if no reason is known."""
+    if obj["metadata"].get("deletionTimestamp") and ref.kind != "Pod":
+        return await _leaving(facts, ref, obj)
+    rule = _RULES.get((ref.group, ref.kind))
+    return await rule(facts, key, ref, obj) if rule is not None else _conditions(ref, obj)
+
+
+def _name(ref: Ref) -> str:
+    return f"{ref.kind} {ref.name}"
+
+
+def _spec(obj: ObjView) -> ObjView:
+    return obj.get("spec") or {}
+
+
+def _status(obj: ObjView) -> ObjView:
+    return obj.get("status") or {}
+
+
+async def _by_whom(facts: Facts, key: str, field: str) -> str:
+    """Return who set a field, and when, as far as the history says."""
+    change = await last_spec_write(facts, key, field)
+    if change is None or change.write.cause is None or not change.write.cause.at:
+        return ""
+    return f", set by {actor_of(change.write.cause)} {age(facts, change.write.cause.at)} ago"
+
+
+# -- deletion ----------------------------------------------------------------------------------------------------------
+
+
+async def _leaving(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
+    meta = obj["metadata"]
+    since = age(facts, milliseconds(meta["deletionTimestamp"]))
+    if ref.kind == "Namespace":
+        found = [
+            Finding("namespace-content", f"{_name(ref)} is being deleted: {str(each.get('message', '')).rstrip('.')}.")
+            for each in conditions_of(obj)
+            if each.get("status") == "True" and each.get("type") != "NamespaceDeletionContentSuccess"
+        ]
+        return found or [Finding("terminating", f"{_name(ref)} has been in deletion for {since}.")]
+    finalizers = meta.get("finalizers") or []
+    if "foregroundDeletion" in finalizers:
+        text = f"{_name(ref)} waits until its dependents are deleted (foreground deletion), for {since}."
+        return [Finding("dependents", text)]
+    if not finalizers:
+        return [Finding("terminating", f"{_name(ref)} has been in deletion for {since}.")]
+    found = []
+    for each in finalizers:
+        text = f"{_name(ref)} has been in deletion for {since} and waits for the finalizer {each}."
+        users = await _users(facts, ref, each)
+        help_text = "delete the Pods that use it" if users else f"the owner of the finalizer must remove {each}"
+        found.append(Finding("finalizers", text, users, help=[help_text]))
+    return found
+
+
+async def _users(facts: Facts, ref: Ref, finalizer: str) -> list[str]:
+    """Return the Pods that hold a claim which is protected while it is used."""
+    if finalizer != "kubernetes.io/pvc-protection":
+        return []
+    pods = await facts.list("", "pods", ref.namespace)
+    return [f"pod/{each['metadata']['name']} uses it" for each in pods if ref.name in _claims(each)][:_MAX_PODS]
+
+
+def _claims(pod: ObjView) -> list[str]:
+    return [str((each.get("persistentVolumeClaim") or {}).get("claimName")) for each in _spec(pod).get("volumes") or ()]
+
+
+# -- workloads ---------------------------------------------------------------------------------------------------------
+
+
+async def _deployment(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    spec, status, found = _spec(obj), _status(obj), list[Finding]()
+    wanted = spec.get("replicas", 1)
+    done = status.get("updatedReplicas", 0) == wanted == status.get("availableReplicas", 0) == status.get("replicas", 0)
+    observed = status.get("observedGeneration", 0) >= obj["metadata"].get("generation", 0)
+    if spec.get("paused") and not (done and observed):
+        who = await _by_whom(facts, key, "spec.paused")
+        text = f"The rollout of {_name(ref)} is paused (spec.paused{who})."
+        found.append(Finding("paused", text, help=[f"`setpoint rollout resume deployment/{ref.name}`"]))
+    if done and observed:
+        return [*found, *await _no_replicas(facts, key, ref, obj)]
+    progressing = condition_of(obj, "Progressing") or {}
+    found += await _replicasets(facts, ref, obj)
+    if progressing.get("reason") == "ProgressDeadlineExceeded":
+        limit = spec.get("progressDeadlineSeconds", 600)
+        found.append(Finding("deadline", f"The rollout of {_name(ref)} has made no progress for {limit} s."))
+    if not found and (failure := condition_of(obj, "ReplicaFailure")) is not None and failure.get("status") == "True":
+        found.append(_failure(ref, failure))
+    seconds = spec.get("minReadySeconds", 0)
+    if not found and seconds and status.get("readyReplicas", 0) > status.get("availableReplicas", 0):
+        waiting = status["readyReplicas"] - status.get("availableReplicas", 0)
+        text = f"{waiting} ready {_word('Pod', waiting)} of {_name(ref)} must stay ready for {seconds} s first."
+        found.append(Finding("min-ready", text))
+    return found
+
+
+async def _no_replicas(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    if _spec(obj).get("replicas", 1):
+        return []
+    who = await _by_whom(facts, key, "spec.replicas")
+    return [Finding("no-replicas", f"{_name(ref)} wants no Pods: its spec.replicas is 0{who}.")]
+
+
+def _failure(ref: Ref, condition: ObjView) -> Finding:
+    message = str(condition.get("message", "")).rstrip(".")
+    return Finding(rule_of_message(message) or "replica-failure", f"Pods of {_name(ref)} cannot be created: {message}.")
+
+
+def _word(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+async def _replicasets(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
+    """Return the findings of the ReplicaSets of a Deployment that should have Pods."""
+    found: list[Finding] = []
+    for each in await facts.list("apps", "replicasets", ref.namespace, obj["metadata"].get("uid", "")):
+        if _spec(each).get("replicas", 0):
+            name = each["metadata"]["name"]
+            own = Ref("apps", "replicasets", "ReplicaSet", ref.namespace, name)
+            found += await _replicaset(facts, f"apps/replicasets/{ref.namespace}/{name}", own, each)
+    return found
+
+
+async def _replicaset(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    wanted, status = _spec(obj).get("replicas", 1), _status(obj)
+    found: list[Finding] = []
+    failure = condition_of(obj, "ReplicaFailure")
+    if failure is not None and failure.get("status") == "True":
+        found.append(_failure(ref, failure))
+    if status.get("readyReplicas", 0) < wanted:
+        found += await _own_pods(facts, ref, obj)
+    return found or await _no_replicas(facts, key, ref, obj)
+
+
+async def _own_pods(facts: Facts, ref: Ref, owner: ObjView) -> list[Finding]:
+    """Return the findings of an object's Pods. Equal ones of several Pods are one."""
+    pods = await facts.list("", "pods", ref.namespace, owner["metadata"].get("uid", ""))
+    by_rule: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        for finding in await pod_findings(facts, Ref("", "pods", "Pod", ref.namespace, name), pod):
+            plain = finding.sentence.replace(f"Pod {name}", "Pod")
+            by_rule.setdefault((finding.rule, plain), []).append((name, finding))
+    found = []
+    for same in by_rule.values():
+        name, first = same[0]
+        if len(same) > 1:
+            others = ", ".join(f"pod/{each}" for each, _ in same[1:_MAX_PODS])
+            more = f" and {len(same) - _MAX_PODS} more" if len(same) > _MAX_PODS else ""
+            first.evidence = [*first.evidence, f"the same: {others}{more}"]
+        found.append(first)
+    return found
+
+
+async def _statefulset(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    spec, status = _spec(obj), _status(obj)
+    wanted, found = spec.get("replicas", 1), await _no_replicas(facts, key, ref, obj)
+    if status.get("readyReplicas", 0) < wanted:
+        found += await _own_pods(facts, ref, obj)
+        if found and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady":
+            existing = status.get("replicas", 0)
+            if existing < wanted:
+                found[0].evidence.append(f"pod/{ref.name}-{existing} is created after that: Pods start in order")
+    update = spec.get("updateStrategy") or {}
+    if status.get("updateRevision") != status.get("currentRevision"):
+        partition = (update.get("rollingUpdate") or {}).get("partition", 0)
+        if update.get("type") == "OnDelete":
+            found.append(Finding("on-delete", f"Pods of {_name(ref)} are updated when they are deleted (OnDelete)."))
+        elif partition:
+            who = await _by_whom(facts, key, "spec.updateStrategy")
+            text = f"Pods of {_name(ref)} below number {partition} are not updated (partition {partition}{who})."
+            found.append(Finding("partition", text))
+    return found
+
+
+async def _daemonset(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    status = _status(obj)
+    if not status.get("desiredNumberScheduled", 0) and status.get("observedGeneration"):
+        return [Finding("no-node-matches", f"No node matches {_name(ref)}: it wants no Pods.")]
+    ready = status.get("numberReady", 0) >= status.get("desiredNumberScheduled", 0)
+    return [] if ready else await _own_pods(facts, ref, obj)
+
+
+async def _job(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    spec = _spec(obj)
+    failed = condition_of(obj, "Failed") or {}
+    if failed.get("status") == "True":
+        message = str(failed.get("message", "")).rstrip(".")
+        return [Finding("job-failed", f"{_name(ref)} has failed: {failed.get('reason')}: {message}.")]
+    if is_true(obj, "Complete"):
+        return []
+    if spec.get("suspend"):
+        who = await _by_whom(facts, key, "spec.suspend")
+        return [Finding("suspended", f"{_name(ref)} is suspended (spec.suspend{who}).")]
+    if spec.get("parallelism") == 0:
+        return [Finding("parallelism", f"{_name(ref)} runs no Pods: its parallelism is 0.")]
+    return await _own_pods(facts, ref, obj)
+
+
+async def _cronjob(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    spec, status = _spec(obj), _status(obj)
+    if spec.get("suspend"):
+        who = await _by_whom(facts, key, "spec.suspend")
+        return [Finding("suspended", f"{_name(ref)} is suspended (spec.suspend{who}).")]
+    active = status.get("active") or ()
+    if active and spec.get("concurrencyPolicy") == "Forbid":
+        name = active[0].get("name")
+        return [Finding("forbid", f"{_name(ref)} starts no Job while job/{name} runs (concurrencyPolicy Forbid).")]
+    try:
+        zone = cron.load_zone(spec["timeZone"]) if spec.get("timeZone") else None
+        schedule = cron.parse(str(spec.get("schedule", "")))
+        due = cron.next_after(schedule, datetime.fromtimestamp(facts.now / 1000, zone or UTC))
+    except ValueError as error:
+        return [Finding("schedule", f"The schedule of {_name(ref)} is not valid: {error}.")]
+    if due is None:
+        return [Finding("schedule", f"The schedule {spec.get('schedule')} of {_name(ref)} has no next time.")]
+    when = clock_time(int(due.timestamp() * 1000))
+    return [Finding("schedule", f"{_name(ref)} starts its next Job at {when} ({spec.get('schedule')}).")]
+
+
+async def _autoscaler(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    found = []
+    for each in conditions_of(obj):
+        message = f"{each.get('reason')}: {str(each.get('message', '')).rstrip('.')}"
+        if each.get("type") in ("ScalingActive", "AbleToScale") and each.get("status") == "False":
+            found.append(Finding("not-scaling", f"{_name(ref)} does not scale: {message}."))
+        elif each.get("type") == "ScalingLimited" and each.get("status") == "True":
+            found.append(Finding("limited", f"{_name(ref)} is limited: {message}."))
+    return found
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+async def _service(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    spec, found = _spec(obj), list[Finding]()
+    if spec.get("type") == "ExternalName":
+        return []
+    if selector := spec.get("selector"):
+        pods = await facts.list("", "pods", ref.namespace)
+        matching = [each for each in pods if from_map(selector).matches(each["metadata"].get("labels") or {})]
+        shown = ",".join(f"{name}={value}" for name, value in selector.items())
+        if not matching:
+            text = f"{_name(ref)} has no endpoints: its selector {shown} matches no Pod in namespace {ref.namespace}."
+            found.append(Finding("no-endpoints", text))
+        elif not any(is_true(each, "Ready") for each in matching):
+            text = f"{_name(ref)} has no ready endpoints: none of {len(matching)} matching Pods is ready."
+            found.append(Finding("no-endpoints", text))
+            for pod in matching[:_MAX_PODS]:
+                own = Ref("", "pods", "Pod", ref.namespace, pod["metadata"]["name"])
+                found += await pod_findings(facts, own, pod)
+    if spec.get("type") == "LoadBalancer" and not (_status(obj).get("loadBalancer") or {}).get("ingress"):
+        found.append(Finding("load-balancer", f"{_name(ref)} has no address: no load balancer has assigned one."))
+    return found
+
+
+async def _claim(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    if _status(obj).get("phase") == "Bound":
+        return []
+    name = _spec(obj).get("storageClassName") or ""
+    storage = await facts.get("storage.k8s.io", "storageclasses", "", name) if name else None
+    if name and storage is None:
+        text = f"{_name(ref)} is not bound: its storage class {name} does not exist."
+        return [Finding("no-class", text)]
+    if storage is not None and storage.get("volumeBindingMode") == "WaitForFirstConsumer":
+        pods = await facts.list("", "pods", ref.namespace)
+        if not any(ref.name in _claims(each) for each in pods):
+            return [Finding("first-consumer", f"{_name(ref)} is bound when the first Pod uses it; none does.")]
+    wanted = ((_spec(obj).get("resources") or {}).get("requests") or {}).get("storage", "")
+    how = f"of class {name}" if name else "without a class"
+    text = f"{_name(ref)} is not bound: no free volume {how} offers {wanted} with its access modes."
+    if storage is not None and storage.get("provisioner"):
+        text = f"{_name(ref)} is not bound: it waits for the provisioner {storage['provisioner']}."
+    return [Finding("unbound", text)]
+
+
+async def _budget(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    status = _status(obj)
+    if status.get("disruptionsAllowed", 0):
+        return []
+    now, needed = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    text = f"{_name(ref)} allows no evictions: {now} Pods are healthy, and {needed} must be."
+    if not status.get("expectedPods", 0):
+        text = f"{_name(ref)} allows no evictions: its selector matches no Pods."
+    return [Finding("no-disruption", text)]
+
+
+async def _node(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
+    found = []
+    ready = condition_of(obj, "Ready") or {}
+    if ready.get("status") != "True":
+        since = age(facts, milliseconds(ready.get("lastTransitionTime")))
+        message = str(ready.get("message", "")).rstrip(".")
+        text = f"{_name(ref)} has not been ready for {since}: {ready.get('reason')}: {message}."
+        found.append(Finding("node-not-ready", text))
+    if _spec(obj).get("unschedulable"):
+        who = await _by_whom(facts, key, "spec.unschedulable")
+        text = f"{_name(ref)} accepts no new Pods: it is cordoned (spec.unschedulable{who})."
+        found.append(Finding("cordoned", text, help=[f"`setpoint uncordon {ref.name}`"]))
+    return found
+
+
+def _conditions(ref: Ref, obj: ObjView) -> list[Finding]:
+    """Return the conditions of any kind that report a problem by their usual names."""
+    found = []
+    for each in conditions_of(obj):
+        bad = (each.get("type") in _POSITIVE and each.get("status") == "False") or (
+            each.get("type") in _NEGATIVE and each.get("status") == "True"
+        )
+        if bad:
+            detail = ": ".join(str(each[part]).rstrip(".") for part in ("reason", "message") if each.get(part))
+            text = f"Condition {each['type']} of {_name(ref)} is {each['status']}{f': {detail}' if detail else ''}."
+            found.append(Finding("condition", text))
+    return found
+
+
+Rule = Callable[[Facts, str, Ref, ObjView], Awaitable[list[Finding]]]
+_RULES: dict[tuple[str, str], Rule] = {
+    ("apps", "Deployment"): _deployment,
+    ("apps", "ReplicaSet"): _replicaset,
+    ("", "ReplicationController"): _replicaset,
+    ("apps", "StatefulSet"): _statefulset,
+    ("apps", "DaemonSet"): _daemonset,
+    ("batch", "Job"): _job,
+    ("batch", "CronJob"): _cronjob,
+    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    ("", "Service"): _service,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("policy", "PodDisruptionBudget"): _budget,
+    ("", "Node"): _node,
+}
+
+
+# -- as desired --------------------------------------------------------------------------------------------------------
+
+
+def as_desired(ref: Ref, obj: ObjView) -> str:
+    """Return the sentence that nothing is to be done."""
+    spec, status = _spec(obj), _status(obj)
+    facts = []
+    if "replicas" in spec and ref.kind in ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"):
+        facts.append(f"{status.get('readyReplicas', 0)} of {spec['replicas']} replicas are ready")
+    elif ref.kind == "DaemonSet":
+        facts.append(f"{status.get('numberReady', 0)} of {status.get('desiredNumberScheduled', 0)} Pods are ready")
+    elif ref.kind == "Job" and is_true(obj, "Complete"):
+        facts.append("it is complete")
+    elif status.get("phase"):
+        facts.append(f"its phase is {status['phase']}")
+    if isinstance(status.get("observedGeneration"), int):
+        facts.append(f"generation {status['observedGeneration']} is observed")
+    detail = f": {' and '.join(facts)}" if facts else ""
+    return f"{ref.kind} {ref.name} is as desired, as far as can be seen{detail}."

@@ -1,0 +1,276 @@
+"""Why a Pod is not running and ready: gates, nodes, images, containers, probes, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from setpoint.meta import quantity
+from setpoint.meta.conditions import condition_of, is_true
+from setpoint.meta.node_fit import required_nodes, untolerated
+from setpoint.meta.objects import ObjView
+from setpoint.view.why.answer import Finding
+from setpoint.view.why.facts import Facts, Ref
+from setpoint.view.why.moments import age, clock_time, milliseconds
+
+_MAX_NODES = 5
+"""Number of nodes that are listed."""
+_MAX_COUNTED_NODES = 100
+"""Number of nodes up to which the free resources of nodes are counted, which reads all Pods."""
+_FINISHED = ("Succeeded", "Failed")
+_PULL = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+_CRASH = "CrashLoopBackOff"
+_STARTING = {"ContainerCreating", "PodInitializing", ""}
+
+
+async def pod_findings(facts: Facts, ref: Ref, pod: ObjView) -> list[Finding]:
+    """Return why a Pod is not running and ready; empty if it is, or has completed."""
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    name = f"Pod {ref.name}"
+    if pod["metadata"].get("deletionTimestamp"):
+        return [await _leaving(facts, name, pod)]
+    if status.get("phase") == "Failed":
+        return [_failed(name, status)]
+    if status.get("phase") == "Succeeded" or is_true(pod, "Ready"):
+        return []
+    if gates := [str(each.get("name")) for each in spec.get("schedulingGates") or ()]:
+        text = f"{name} is not scheduled while it has the scheduling {_plural('gate', gates)} {', '.join(gates)}."
+        return [Finding("scheduling-gate", text, help=[f"remove spec.schedulingGates of pod/{ref.name}"])]
+    if not spec.get("nodeName"):
+        return await _unscheduled(facts, name, ref, pod)
+    found = [] if (away := await _node_away(facts, name, pod)) is None else [away]
+    return found + list(_containers(facts, name, pod))
+
+
+def _plural(word: str, items: Sequence[object]) -> str:
+    return word if len(items) == 1 else f"{word}s"
+
+
+async def _leaving(facts: Facts, name: str, pod: ObjView) -> Finding:
+    meta = pod["metadata"]
+    deadline = milliseconds(meta["deletionTimestamp"])
+    if finalizers := meta.get("finalizers"):
+        text = f"{name} is being deleted and waits for the {_plural('finalizer', finalizers)} {', '.join(finalizers)}."
+        return Finding("finalizers", text, help=[f"the owner of the finalizer must remove {finalizers[0]}"])
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    if node and (found := await facts.get("", "nodes", "", node)) is not None and not is_true(found, "Ready"):
+        text = f"{name} is being deleted, and its node {node}, which must confirm it, is not ready."
+        return Finding("node-away", text)
+    until = f"its grace period of {meta.get('deletionGracePeriodSeconds', 0)} s ends at {clock_time(deadline)}"
+    return Finding("terminating", f"{name} is being deleted: {until}.")
+
+
+def _failed(name: str, status: ObjView) -> Finding:
+    reason, message = status.get("reason") or "", status.get("message") or ""
+    codes = [
+        f"container {each['name']} exited with code {each['state']['terminated'].get('exitCode')}"
+        for each in status.get("containerStatuses") or ()
+        if (each.get("state") or {}).get("terminated")
+    ]
+    detail = ": ".join(each for each in (reason, message) if each) or "; ".join(codes)
+    return Finding("failed", f"{name} has failed{f': {detail}' if detail else ''}".rstrip(".") + ".")
+
+
+# -- scheduling --------------------------------------------------------------------------------------------------------
+
+
+async def _unscheduled(facts: Facts, name: str, ref: Ref, pod: ObjView) -> list[Finding]:
+    spec, condition = pod["spec"], condition_of(pod, "PodScheduled")
+    created = milliseconds(pod["metadata"].get("creationTimestamp"))
+    claims = await _unbound_claims(facts, pod)
+    if condition is None:
+        scheduler = spec.get("schedulerName") or "default-scheduler"
+        text = f"{name} has waited for a node for {age(facts, created)}, and {scheduler} has not examined it."
+        return [*claims, Finding("not-examined", text)]
+    since = milliseconds(condition.get("lastTransitionTime")) or created
+    message = str(condition.get("message") or "").partition(" preemption:")[0].rstrip(".")
+    text = f"{name} has waited for a node for {age(facts, since)}: {message or 'none fits'}."
+    nodes = await facts.list("", "nodes")
+    evidence = await _node_verdicts(facts, pod, nodes)
+    until = "kube-scheduler tries again when a node is added or changes, or a Pod leaves a node."
+    return [*claims, Finding("unschedulable", text, evidence, until, _scheduling_help(message, ref))]
+
+
+def _scheduling_help(message: str, ref: Ref) -> list[str]:
+    found = []
+    if "Insufficient" in message:
+        found.append("add a node (`setpoint nodes add`), or request less")
+    if "taint" in message:
+        found.append(f"remove the taint, or add a toleration to pod/{ref.name}")
+    if "node affinity/selector" in message:
+        found.append("label a node so that it matches, or change the node selector or affinity")
+    if "Too many pods" in message:
+        found.append("add a node (`setpoint nodes add`)")
+    if "unschedulable" in message:
+        found.append("`setpoint uncordon` a node")
+    return found
+
+
+async def _node_verdicts(facts: Facts, pod: ObjView, nodes: Sequence[ObjView]) -> list[str]:
+    """Return why each of the first nodes does not take the Pod, as far as taints, selectors and resources decide."""
+    spec, lines = pod["spec"], []
+    if not nodes:
+        return ["there are no nodes"]
+    matches, tolerations = required_nodes(spec), spec.get("tolerations") or ()
+    few = len(nodes) <= _MAX_COUNTED_NODES
+    pods = await facts.list("", "pods") if few else ()
+    width = max(len(node["metadata"]["name"]) for node in nodes[:_MAX_NODES])
+    for node in nodes[:_MAX_NODES]:
+        name = node["metadata"]["name"]
+        if (node.get("spec") or {}).get("unschedulable"):
+            verdict = "is cordoned"
+        elif (taint := untolerated((node.get("spec") or {}).get("taints") or (), list(tolerations))) is not None:
+            verdict = f"has the taint {taint.get('key')}{_suffix('=', taint.get('value'))}"
+        elif not matches(node):
+            verdict = "does not match the node selector or affinity"
+        else:
+            verdict = _lacking(pod, node, pods) if few else ""
+        if verdict:
+            lines.append(f"{name:<{width}}  {verdict}")
+    if len(nodes) > _MAX_NODES:
+        lines.append(f"and {len(nodes) - _MAX_NODES} more nodes")
+    return lines
+
+
+def _lacking(pod: ObjView, node: ObjView, pods: Sequence[ObjView]) -> str:
+    """Return the resources of which the node has too little: `cpu: requests 500, free 3200m`."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    here = [
+        each
+        for each in pods
+        if (each.get("spec") or {}).get("nodeName") == node["metadata"]["name"]
+        and (each.get("status") or {}).get("phase") not in _FINISHED
+    ]
+    missing = []
+    for resource, wanted in _requests(pod).items():
+        if resource not in allocatable:
+            missing.append(f"{resource}: requests {wanted}, has none")
+            continue
+        free = allocatable[resource]
+        for each in here:
+            free = quantity.sub(free, _requests(each).get(resource, "0"))
+        if quantity.compare(wanted, free) > 0:
+            missing.append(f"{resource}: requests {wanted}, free {free}")
+    if "pods" in allocatable and len(here) >= quantity.value(allocatable["pods"]):
+        missing.append(f"pods: has {len(here)}, allows {allocatable['pods']}")
+    return "; ".join(missing)
+
+
+def _requests(pod: ObjView) -> dict[str, str]:
+    total: dict[str, str] = {}
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        for resource, wanted in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[resource] = quantity.add(total[resource], wanted) if resource in total else wanted
+    return total
+
+
+async def _unbound_claims(facts: Facts, pod: ObjView) -> list[Finding]:
+    found = []
+    for volume in pod["spec"].get("volumes") or ():
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if not name:
+            continue
+        namespace = pod["metadata"].get("namespace", "")
+        claim = await facts.get("", "persistentvolumeclaims", namespace, name)
+        if claim is None:
+            found.append(Finding("no-claim", f"Volume {volume['name']} needs pvc/{name}, which does not exist."))
+    return found
+
+
+async def _node_away(facts: Facts, name: str, pod: ObjView) -> Finding | None:
+    node_name = pod["spec"]["nodeName"]
+    node = await facts.get("", "nodes", "", node_name)
+    if node is None:
+        return Finding("no-node", f"{name} is bound to node {node_name}, which does not exist.")
+    ready = condition_of(node, "Ready") or {}
+    if ready.get("status") == "True":
+        return None
+    since = milliseconds(ready.get("lastTransitionTime"))
+    text = f"{name} is on node {node_name}, which has not been ready for {age(facts, since)}."
+    taints = (node.get("spec") or {}).get("taints") or ()
+    for taint in taints:
+        if taint.get("effect") != "NoExecute" or not taint.get("timeAdded"):
+            continue
+        seconds = _tolerated(pod["spec"].get("tolerations") or (), str(taint.get("key")))
+        if seconds is not None:
+            leaves = milliseconds(taint["timeAdded"]) + 1000 * seconds
+            return Finding("node-away", text, until=f"it is evicted at {clock_time(leaves)}")
+    return Finding("node-away", text)
+
+
+def _tolerated(tolerations: Sequence[ObjView], key: str) -> int | None:
+    for each in tolerations:
+        if each.get("key") in (key, None, "") and each.get("effect") in ("NoExecute", None, ""):
+            seconds = each.get("tolerationSeconds")
+            return int(seconds) if seconds is not None else None
+    return 0
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def _containers(facts: Facts, name: str, pod: ObjView) -> Iterator[Finding]:
+    status, spec = pod.get("status") or {}, pod["spec"]
+    initial = status.get("initContainerStatuses") or ()
+    count = len(spec.get("initContainers") or ())
+    for place, container in enumerate(initial, 1):
+        if not _is_done(container) and not container.get("started"):
+            which = f"init container {container['name']} ({place} of {count})"
+            yield _waiting(facts, name, which, container, spec)
+            return
+    statuses = status.get("containerStatuses") or ()
+    if not statuses:
+        node = spec["nodeName"]
+        yield Finding("not-started", f"{name} is bound to node {node}, which has not started it yet.")
+        return
+    for container in statuses:
+        if not container.get("ready"):
+            yield _waiting(facts, name, f"container {container['name']}", container, spec)
+    for gate in spec.get("readinessGates") or ():
+        kind = gate.get("conditionType")
+        if not is_true(pod, str(kind)):
+            yield Finding("readiness-gate", f"{name} is not ready: its readiness gate {kind} is not True.")
+
+
+def _is_done(container: ObjView) -> bool:
+    terminated = (container.get("state") or {}).get("terminated")
+    return terminated is not None and terminated.get("exitCode") == 0
+
+
+def _waiting(facts: Facts, name: str, which: str, container: ObjView, spec: ObjView) -> Finding:
+    state = container.get("state") or {}
+    waiting, terminated = state.get("waiting") or {}, state.get("terminated")
+    reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "").rstrip(".")
+    if reason in _PULL:
+        text = f"{name} waits for {which}: its image {container.get('image')} cannot be pulled ({reason})."
+        return Finding("image-pull", text, [message] if message else [], help=["correct the image, or its pull secret"])
+    if reason == _CRASH:
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        times = container.get("restartCount", 0)
+        restarts = "1 time" if times == 1 else f"{times} times"
+        text = f"{name} is not ready: {which} keeps exiting; it was restarted {restarts}."
+        ended = milliseconds(last.get("finishedAt"))
+        evidence = [f"last exit: code {last.get('exitCode')}{_suffix(' ', last.get('reason'))}"]
+        evidence += [f"it ended {age(facts, ended)} ago"] if ended else []
+        evidence += [message] if message else []
+        return Finding("crash", text, evidence, help=[f"`setpoint logs --previous {name.partition(' ')[2]}`"])
+    if waiting and reason not in _STARTING:
+        text = f"{name} waits for {which}: {reason}{f': {message}' if message else ''}."
+        return Finding("container-config", text)
+    if waiting:
+        return Finding("starting", f"{name} waits for {which}, which is being started.")
+    if terminated is not None:
+        code = terminated.get("exitCode")
+        return Finding("exited", f"{name} is not ready: {which} exited with code {code} ({terminated.get('reason')}).")
+    declared: ObjView = next(
+        (each for each in spec.get("containers") or () if f"container {each['name']}" == which),
+        {},
+    )
+    if not container.get("started") and declared.get("startupProbe"):
+        return Finding("startup-probe", f"{name} is not ready: the startup probe of {which} has not succeeded.")
+    if declared.get("readinessProbe"):
+        return Finding("readiness-probe", f"{name} is not ready: the readiness probe of {which} does not succeed.")
+    return Finding("not-ready", f"{name} is not ready: {which} is running and not ready.")
+
+
+def _suffix(separator: str, value: object) -> str:
+    return f"{separator}{value}" if value else ""

@@ -1,0 +1,315 @@
+"""Why something does not happen: rules on states that are written down in the test, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from setpoint.meta.cause import WriteCause
+from setpoint.meta.objects import ObjView
+from setpoint.view.why.answer import Finding
+from setpoint.view.why.facts import LoopKey, ObjectVersion, Ref, Refusal, Watcher, Written
+from setpoint.view.why.rules_loops import loop_findings
+from setpoint.view.why.rules_objects import object_findings
+from setpoint.view.why.rules_pods import pod_findings
+
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+QUOTA = 'pods "x" is forbidden: exceeded quota: few'
+WEBHOOK = 'admission webhook "w" denied the request'
+RIGHTS = 'pods is forbidden: User "x" cannot create resource "pods"'
+
+
+class State:
+    """The present state, without a history."""
+
+    now, oldest, newest = NOW, 1, 1
+
+    def __init__(
+        self,
+        *objects: tuple[str, dict[str, Any]],
+        running: Collection[str] | None = None,
+        loops: Sequence[LoopKey] = (),
+        refusals: Sequence[Refusal] = (),
+        watchers: Sequence[Watcher] | None = (Watcher("system:kube-controller-manager", "kube-controller-manager", 0),),
+    ) -> None:
+        self._objects = [(plural, obj) for plural, obj in objects]
+        self._running, self._loops, self._refusals, self._watchers = running, loops, refusals, watchers
+
+    def ref(self, key: str) -> Ref:
+        return Ref("", "", "", "", key)
+
+    async def may_read(self, key: str) -> bool:
+        return True
+
+    async def write(self, revision: int) -> Written | None:
+        return None
+
+    async def versions(self, key: str, before: int, limit: int) -> list[ObjectVersion]:
+        return []
+
+    async def at(self, key: str, revision: int) -> ObjView | None:
+        return None
+
+    async def recent(self, before: int, since: int, limit: int) -> list[Written]:
+        return []
+
+    def watched(self, cause: WriteCause) -> Collection[str]:
+        return ()
+
+    async def get(self, group: str, plural: str, namespace: str, name: str) -> ObjView | None:
+        found = [obj for of, obj in self._objects if of == plural and obj["metadata"]["name"] == name]
+        return found[0] if found else None
+
+    async def list(self, group: str, plural: str, namespace: str = "", owner: str = "") -> Sequence[ObjView]:
+        return [obj for of, obj in self._objects if of == plural]
+
+    def refusals(self, ref: Ref) -> Sequence[Refusal]:
+        return self._refusals
+
+    def controllers(self) -> Collection[str] | None:
+        return self._running
+
+    def loops(self, ref: Ref) -> Sequence[LoopKey]:
+        return self._loops
+
+    def watchers(self, ref: Ref) -> Sequence[Watcher] | None:
+        return self._watchers
+
+
+def done(found: Coroutine[Any, Any, list[Finding]]) -> list[str]:
+    """Return the sentences of findings, each with its rule; the coroutine never suspends."""
+    with pytest.raises(StopIteration) as stopped:
+        found.send(None)
+    return [f"{each.rule}: {each.sentence}" for each in stopped.value.value]
+
+
+def kind(name: str, group: str = "apps") -> Ref:
+    return Ref(group, f"{name.lower()}s", name, "default", "web")
+
+
+def named(name: str = "web", **content: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", **content.pop("metadata", {})}, **content}
+
+
+def refusal(message: str, reason: str = "Forbidden", ago: int = 1, by: str = "deployment-controller") -> Refusal:
+    user = f"system:serviceaccount:kube-system:{by}"
+    return Refusal(NOW - 1000 * ago, user, "x", "create", "pods", "default", "", "default/web", 403, reason, message)
+
+
+LEASE = named("kube-controller-manager", spec={"holderIdentity": "a", "leaseDurationSeconds": 15})
+LEASE["spec"]["renewTime"] = "2025-12-31T23:59:31.000000Z"
+WATCHED = State(running=["deployment-controller"])
+WEB = named(spec={}, status={})
+
+
+@pytest.mark.parametrize(
+    ("state", "ref", "obj", "expected"),
+    [
+        (WATCHED, kind("Deployment"), WEB, []),
+        (
+            State(running=[], watchers=()),
+            kind("Deployment"),
+            WEB,
+            ["no-controller: deployment-controller does not run."],
+        ),
+        (State(running=[], watchers=None), kind("Deployment"), WEB, []),
+        (State(running=[]), kind("Deployment"), WEB, []),
+        (
+            State(("leases", LEASE), running=[]),
+            kind("Deployment"),
+            WEB,
+            ["no-leader: kube-controller-manager has had no leader for 14s: its Lease has expired."],
+        ),
+        (
+            State(),
+            kind("Teapot", "example.com"),
+            WEB,
+            ["no-controller: No client watches teapots: probably no controller for them runs."],
+        ),
+        (State(watchers=[Watcher("kettle", "kettle", 0)]), kind("Teapot", "example.com"), WEB, []),
+        (
+            State(watchers=[Watcher("kettle", "kettle", NOW - 120_000)]),
+            kind("Teapot", "example.com"),
+            WEB,
+            ["no-controller: No client watches teapots. The last one, kettle, stopped 2m ago."],
+        ),
+        (
+            State(watchers=[Watcher("alice", "kubectl", 0)]),
+            kind("Teapot", "example.com"),
+            WEB,
+            ["no-controller: No client watches teapots: probably no controller for them runs."],
+        ),
+        (State(watchers=()), kind("ConfigMap", ""), WEB, []),
+        (
+            WATCHED,
+            kind("Deployment"),
+            named(metadata={"generation": 7}, spec={}, status={"observedGeneration": 6}),
+            ["not-observed: deployment-controller has not observed generation 7 of Deployment web; it has observed 6."],
+        ),
+        (
+            State(running=["deployment-controller"], loops=[LoopKey("deployment-controller", 12, False, 0, 0, "", 0)]),
+            kind("Deployment"),
+            WEB,
+            ["queued: Deployment web is number 12 in the queue of deployment-controller."],
+        ),
+        (
+            State(
+                running=["deployment-controller"],
+                loops=[LoopKey("deployment-controller", 0, False, NOW + 4_000, 6, "exceeded quota", 0)],
+            ),
+            kind("Deployment"),
+            WEB,
+            ["back-off: deployment-controller has failed 6 times with Deployment web: exceeded quota."],
+        ),
+        (
+            State(running=["deployment-controller"], refusals=[refusal(QUOTA), refusal(QUOTA, ago=3)]),
+            kind("Deployment"),
+            WEB,
+            ["quota: The server refused that deployment-controller creates pods: 2 times, last 1s ago (Forbidden)."],
+        ),
+        (
+            State(running=["deployment-controller"], refusals=[refusal(WEBHOOK, "Invalid")]),
+            kind("Deployment"),
+            WEB,
+            ["webhook: The server refused that deployment-controller creates pods: once, last 1s ago (Invalid)."],
+        ),
+        (
+            State(running=["deployment-controller"], refusals=[refusal(RIGHTS)]),
+            kind("Deployment"),
+            WEB,
+            ["rights: deployment-controller lacks the right to create pods; refused once, last 1s ago."],
+        ),
+        (State(running=["deployment-controller"], refusals=[refusal(QUOTA, ago=999)]), kind("Deployment"), WEB, []),
+        (State(running=["deployment-controller"], refusals=[refusal(QUOTA, by="x")]), kind("Deployment"), WEB, []),
+        (
+            State(running=["deployment-controller"], refusals=[refusal("changed", "Conflict")] * 5),
+            kind("Deployment"),
+            WEB,
+            [
+                "conflict-loop: deployment-controller was refused 5 times in the last 2 minutes because others wrote the "
+                "object meanwhile."
+            ],
+        ),
+        (
+            State(running=["deployment-controller"], refusals=[refusal("x", "Conflict")] * 4),
+            kind("Deployment"),
+            WEB,
+            [],
+        ),
+    ],
+)
+def test_loops(state: State, ref: Ref, obj: dict[str, Any], expected: list[str]) -> None:
+    assert done(loop_findings(state, ref, obj)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ref", "obj", "expected"),
+    [
+        (
+            kind("Deployment"),
+            named(spec={"replicas": 0}, status={"observedGeneration": 0}),
+            ["no-replicas: Deployment web wants no Pods: its spec.replicas is 0."],
+        ),
+        (
+            kind("StatefulSet"),
+            named(spec={"replicas": 0}, status={}),
+            ["no-replicas: StatefulSet web wants no Pods: its spec.replicas is 0."],
+        ),
+        (kind("Job", "batch"), named(spec={}, status={"conditions": [{"type": "Complete", "status": "True"}]}), []),
+        (
+            kind("CronJob", "batch"),
+            named(spec={"schedule": "61 * * * *"}),
+            ["schedule: The schedule of CronJob web is not valid: end of range (61) above maximum (59): 61."],
+        ),
+        (
+            kind("CronJob", "batch"),
+            named(spec={"schedule": "0 13 * * *", "timeZone": "Europe/Berlin"}),
+            ["schedule: CronJob web starts its next Job at 12:00:00 UTC (0 13 * * *)."],
+        ),
+        (
+            kind("Service", ""),
+            named(spec={"type": "LoadBalancer"}),
+            ["load-balancer: Service web has no address: no load balancer has assigned one."],
+        ),
+        (kind("Service", ""), named(spec={"type": "ExternalName", "selector": {"a": "b"}}), []),
+        (
+            kind("PodDisruptionBudget", "policy"),
+            named(status={}),
+            ["no-disruption: PodDisruptionBudget web allows no evictions: its selector matches no Pods."],
+        ),
+        (
+            kind("Teapot", "example.com"),
+            named(status={"conditions": [{"type": "Degraded", "status": "True", "message": "cold."}]}),
+            ["condition: Condition Degraded of Teapot web is True: cold."],
+        ),
+        (
+            kind("Teapot", "example.com"),
+            named(metadata={"deletionTimestamp": "2025-12-31T23:59:00Z", "finalizers": ["foregroundDeletion"]}),
+            ["dependents: Teapot web waits until its dependents are deleted (foreground deletion), for 60s."],
+        ),
+        (
+            kind("Teapot", "example.com"),
+            named(metadata={"deletionTimestamp": "2025-12-31T23:59:00Z"}),
+            ["terminating: Teapot web has been in deletion for 60s."],
+        ),
+    ],
+)
+def test_objects(ref: Ref, obj: dict[str, Any], expected: list[str]) -> None:
+    assert done(object_findings(State(), "key", ref, obj)) == expected
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"name": "app", "image": "nginx", "ready": False, "restartCount": 5, **state}
+
+
+def running(**status: Any) -> dict[str, Any]:
+    return named(spec={"nodeName": "node-1", "containers": [{"name": "app"}]}, status={"phase": "Pending", **status})
+
+
+READY_NODE = ("nodes", named("node-1", status={"conditions": [{"type": "Ready", "status": "True"}]}))
+WAITS = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 80s restarting failed container"}}
+LAST = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2025-12-31T23:59:20Z"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (running(phase="Succeeded"), []),
+        (running(conditions=[{"type": "Ready", "status": "True"}]), []),
+        (
+            running(phase="Failed", reason="Evicted", message="The node was low on memory."),
+            ["failed: Pod web has failed: Evicted: The node was low on memory."],
+        ),
+        (running(), ["not-started: Pod web is bound to node node-1, which has not started it yet."]),
+        (
+            running(containerStatuses=[container(state=WAITS, lastState=LAST)]),
+            ["crash: Pod web is not ready: container app keeps exiting; it was restarted 5 times."],
+        ),
+        (
+            running(containerStatuses=[container(state={"waiting": {"reason": "ContainerCreating"}})]),
+            ["starting: Pod web waits for container app, which is being started."],
+        ),
+        (
+            running(containerStatuses=[container(state={"running": {}}, started=True)]),
+            ["not-ready: Pod web is not ready: container app is running and not ready."],
+        ),
+        (
+            named(
+                metadata={"deletionTimestamp": "2026-01-01T00:00:20Z", "deletionGracePeriodSeconds": 30},
+                spec={"nodeName": "node-1"},
+            ),
+            ["terminating: Pod web is being deleted: its grace period of 30 s ends at 00:00:20 UTC."],
+        ),
+        (
+            named(spec={"nodeName": "gone"}),
+            [
+                "no-node: Pod web is bound to node gone, which does not exist.",
+                "not-started: Pod web is bound to node gone, which has not started it yet.",
+            ],
+        ),
+    ],
+)
+def test_pods(pod: dict[str, Any], expected: list[str]) -> None:
+    assert done(pod_findings(State(READY_NODE), kind("Pod", ""), pod)) == expected
