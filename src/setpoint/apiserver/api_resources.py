@@ -13,6 +13,7 @@ from setpoint.apiserver.discovery import Discovery, RemoteVersion
 from setpoint.apiserver.encoding import Encoding, encoding_of
 from setpoint.apiserver.health import SERVED, PostStart
 from setpoint.apiserver.metrics import Metrics
+from setpoint.apiserver.refusals import Refusals
 from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.apiserver.worker import Worker
@@ -25,6 +26,7 @@ from setpoint.wire.loop_slices import LoopSlicer
 
 if TYPE_CHECKING:
     from setpoint.apiserver.routing import Handler
+    from setpoint.apiserver.why.facts import Loops
 
 
 DEFAULT_ADDRESS = "127.0.0.1:6443"
@@ -39,6 +41,10 @@ class ApiResources:
         self.slicer = LoopSlicer(clock)
         self.worker = worker or Worker()
         self.metrics = Metrics()
+        self.refusals = Refusals()
+        """The latest writes that the server refused."""
+        self.loops: Loops | None = None
+        """The control loops of this process, which the composition root sets; None if they run elsewhere."""
         self.post_start = PostStart()
         self.caches: dict[str, ResourceCache] = {}
         """The cache of each resource, by its prefix in the store."""

@@ -20,6 +20,7 @@ from setpoint.apiserver.rendering import respond
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.server import PathHandler
 from setpoint.apiserver.version import VERSION
+from setpoint.meta.cause import WriteCause, decode
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest, MethodNotAllowed, NotAcceptable, NotFound
 from setpoint.meta.times import format_time
@@ -157,10 +158,18 @@ def serve_causes(store: Store) -> PathHandler:
             except Compacted:
                 continue
             if causes and causes[0].revision == revision:
-                found.append({"revision": revision, **orjson.loads(causes[0].cause)})
+                found.append({"revision": revision, **_shown(decode(causes[0].cause))})
         return Response(200, orjson.dumps({"causes": found}), [("Content-Type", JSON)])
 
     return answer
+
+
+def _shown(cause: WriteCause) -> dict[str, object]:
+    """Return a cause with the names of its fields, without the empty ones except user, agent and verb."""
+    claim = {name: value for name, value in cause.claim._asdict().items() if value}
+    others = {"at": cause.at, **claim, "trace": cause.trace, "lease": cause.term}
+    shown = {name: value for name, value in others.items() if value}
+    return {"user": cause.user, "agent": cause.agent, "verb": cause.verb, **shown}
 
 
 def _revisions(text: str) -> list[int]:

@@ -62,6 +62,38 @@ class ListBody(SizedBody):
         return piece if index == last - 1 else piece + b","
 
 
+class LargeBody(SizedBody):
+    """The body of a single large object: `head`, and `item` without its first byte, in blocks."""
+
+    __slots__ = ("_head", "_item")
+
+    def __init__(self, head: bytes, item: bytes) -> None:
+        self._head, self._item = head, item
+        self.size = len(head) + len(item)  # one byte less, and a newline at the end
+
+    def __len__(self) -> int:
+        return -(-len(self._item) // BLOCK) + 1
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        last = len(self) - 1
+        if index < 0:
+            index += last + 1
+        if not 0 <= index <= last:
+            raise IndexError(index)
+        if index == last:
+            return b"\n"
+        block = self._item[index * BLOCK : (index + 1) * BLOCK]
+        return block if index else self._head + block[1:]
+
+
 Texts = list[str]
 _AS_PROTOBUF = "#protobuf"
 _KEYS = b'{"kind":"%b","apiVersion":"%b",'
@@ -105,6 +137,11 @@ class Encoding:
 
     def single(self, entry: Entry) -> bytes:
         return self._head + self.item(entry)[1:]
+
+    def body(self, entry: Entry) -> bytes | LargeBody:
+        """Return `single` with a newline at the end; for a large object without copying it."""
+        item = self.item(entry)
+        return LargeBody(self._head, item) if len(item) > BLOCK else b"%b%b\n" % (self._head, item[1:])
 
     def obj(self, entry: Entry) -> Obj:
         """Return the object in this version, without kind and apiVersion. It is shared and must not be changed."""
@@ -285,7 +322,8 @@ def stamp_offset(value: bytes) -> tuple[bytes, int]:
     No name or namespace contains `"uid":"` unescaped, and labels come later, so the first match is the uid."""
     at = value.index(_UID)
     end = value.index(b'"', at + len(_UID)) + 1
-    return value[:end] + b',"resourceVersion":""' + value[end:], end + len(b',"resourceVersion":"')
+    whole = memoryview(value)  # a slice of it copies nothing
+    return b"".join((whole[:end], b',"resourceVersion":""', whole[end:])), end + len(b',"resourceVersion":"')
 
 
 def without_stamp(value: bytes, revision: int) -> tuple[bytes, int | None]:

@@ -18,6 +18,7 @@ from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.error_responses import store_error
 from setpoint.apiserver.filters.authorize import Decision
 from setpoint.apiserver.handlers.delete import respond_deleted
+from setpoint.apiserver.handlers.patch import APPLY
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import DeleteOptions
 from setpoint.apiserver.ownership import apply_config, own
@@ -65,8 +66,10 @@ def internal_context(
     for part in (name, subresource):
         path += f"/{part}" if part else ""
     target = Target(path, "apis" if group else "api", group, version, namespace, plural, name, subresource)
-    query = f"fieldManager={manager}&force=true" if verb == "patch" else ""
-    request = Request(_METHODS[verb], path, query, {"user-agent": _AGENT}, b"", _LOOPBACK)
+    headers, query = {"user-agent": _AGENT}, ""
+    if verb == "patch":
+        headers["content-type"], query = APPLY, f"fieldManager={manager}&force=true"
+    request = Request(_METHODS[verb], path, query, headers, b"", _LOOPBACK)
     ctx = RequestContext(request, target, {}, verb, _SELF, api.clock.now(), resource)
     ctx.field_manager = manager
     ctx.worker = api.worker

@@ -48,7 +48,7 @@ class NonResourceUrls:
             return Response(200, orjson.dumps(paths, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
         handler = parts.paths.get(trimmed if trimmed != "/metrics" else path) or parts.unlisted_paths.get(path)
         if handler is None:
-            for prefix, candidate in parts.paths.items():
+            for prefix, candidate in (*parts.paths.items(), *parts.unlisted_paths.items()):
                 if prefix.endswith("/") and path.startswith(prefix):
                     handler = candidate
                     break

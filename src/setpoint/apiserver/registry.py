@@ -29,6 +29,7 @@ from setpoint.wire.loop_slices import LoopSlicer
 
 if TYPE_CHECKING:
     from setpoint.apiserver.audit.auditor import Auditor
+    from setpoint.apiserver.watchers import Watchers
 
 
 _SPECIAL_PATHS = {
@@ -81,6 +82,8 @@ class Environment:
     """Commits the writes of all resources."""
     auditor: Auditor | None = None
     """The audit log; None if there is none."""
+    watchers: Watchers | None = None
+    """Remembers which clients watch which resources; None if it is not remembered."""
 
 
 _NO_HOOKS = Hooks()

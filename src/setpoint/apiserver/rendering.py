@@ -175,7 +175,7 @@ async def respond_object(
         if form.media_type == PROTOBUF:
             await encode_ahead(ctx, registry, (entry,))
             return Response(status, registry.encoding.protobuf_single(entry), [("Content-Type", PROTOBUF)])
-        return await respond_converted(ctx, form, registry.encoding.single(entry) + b"\n", status)
+        return await respond_converted(ctx, form, registry.encoding.body(entry), status)
     if form.transform == "Table":
         meta = {"resourceVersion": str(entry.revision)}
         return respond(form, orjson.dumps(table(ctx, form, registry, [entry], meta, single=True)), status)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from setpoint.apiserver.worker import LARGE, Worker
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Context, UserInfo
+from setpoint.meta import chunked_json
 from setpoint.meta.times import format_time
 from setpoint.wire.message import Request
 
@@ -68,7 +69,12 @@ def percent_decoded(raw: str) -> str:
 
     The cost is that of a few copies for any number of escapes: quoted-printable, which is decoded in C, has the same
     form with another escape character."""
-    if ("%" not in raw and raw.isascii()) or _BAD_ESCAPE.search(raw):
+    return raw if "%" in raw and _BAD_ESCAPE.search(raw) else _unescaped(raw)
+
+
+def _unescaped(raw: str) -> str:
+    """Decode a text without invalid escapes."""
+    if "%" not in raw and raw.isascii():
         return raw
     try:
         sent = raw.encode("latin-1")
@@ -131,7 +137,7 @@ def parse_query(query: str) -> dict[str, list[str]]:
         if not pair or ";" in pair or ("%" in pair and _BAD_ESCAPE.search(pair)):
             continue
         key, _, value = pair.replace("+", " ").partition("=")
-        options.setdefault(percent_decoded(key), []).append(percent_decoded(value))
+        options.setdefault(_unescaped(key), []).append(_unescaped(value))
     return options
 
 
@@ -168,6 +174,7 @@ class RequestContext:
     query: dict[str, list[str]]
     verb: str
     user: UserInfo
+    """The user whose rights decide."""
     now: datetime
     resource: Resource | None = None
     """The resource of the request; None for non-resource URLs."""
@@ -183,6 +190,8 @@ class RequestContext:
     """Objects that a webhook has converted for this write; None if none is needed or the webhook failed."""
     flow_headers: tuple[tuple[str, str], ...] = ()
     """Response headers that name the flow of priority and fairness."""
+    impersonator: str = ""
+    """The authenticated user who impersonates `user`; empty without impersonation."""
     audit_id: str = ""
     audit: Record | None = None
     """The audit record of the request; None if it is not audited."""
@@ -190,6 +199,8 @@ class RequestContext:
     size: int = 0
     """Size in bytes of the input of this request: its body and query, or the stored object if that is larger."""
     worker: Worker = _INLINE
+    held: list[Any] = field(default_factory=list)
+    """Large objects that are released part by part when the request is answered."""
     may_share_object: bool = True
     """Whether the written object may be shared with readers: nothing else holds a reference through which it could
     change."""
@@ -213,6 +224,12 @@ class RequestContext:
         if self.size < LARGE:
             return function(*args, **kwargs)
         return await self.worker.run(self.size, function, *args, **kwargs)
+
+    def hold(self, *objects: object) -> None:
+        """Keep objects that this request has made until it is answered. If it is large, they are then released part by
+        part on a worker thread, which would otherwise be a single long step of the event loop."""
+        if self.size > chunked_json.LARGE:
+            self.held += objects
 
     def record_request_object(self, obj: dict[str, Any], kind: str, api_version: str) -> None:
         """Record the decoded body with its defaults for the audit log."""

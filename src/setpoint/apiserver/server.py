@@ -52,7 +52,7 @@ from setpoint.apiserver.worker import LARGE
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import ApiError, RequestTooLarge
-from setpoint.meta.tracebacks import drop_traceback, release_frames
+from setpoint.meta.tracebacks import drop_traceback, release_frames, release_parts
 from setpoint.store.interface import StoreError, Unavailable
 from setpoint.wire.message import (
     Answer,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from setpoint.apiserver.audit.auditor import Auditor
     from setpoint.apiserver.custom.definitions import Definitions
     from setpoint.apiserver.upkeep.loop import KeyedLoop
+    from setpoint.apiserver.watchers import Watchers
 
 
 _MAX_TOTAL, _MAX_EACH = 4096, 256
@@ -129,13 +130,16 @@ class ServerParts:
     paths: Mapping[str, PathHandler] = field(default_factory=dict)
     """Handlers of non-resource URLs, by path; a path with a trailing slash stands for everything below it."""
     unlisted_paths: Mapping[str, PathHandler] = field(default_factory=dict)
-    """Handlers of further paths, which the index at `/` does not list."""
+    """Handlers of further paths, which the index at `/` does not list; as in `paths`, a trailing slash stands for
+    everything below."""
     aggregation: Aggregation | None = None
     """Passes requests to aggregated API servers."""
     probe: Callable[[Any, Any], Awaitable[str]] | None = None
     """Returns why the server behind an APIService is not available, or an empty string."""
     definitions: Definitions
     """The controller of CustomResourceDefinitions."""
+    watchers: Watchers | None = None
+    """Remembers which clients watch which resources."""
     token_use: KeyedLoop
     """Records when the token of a Secret was used last; `upkeep` runs it."""
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
@@ -167,8 +171,9 @@ class ApiServer:
             authorizer=parts.authorizer,
             hooks=parts.hooks,
             needs_rewrite=parts.needs_rewrite,
-            transactions=Transactions(resources.store),
+            transactions=Transactions(resources.store, resources.clock),
             auditor=parts.auditor,
+            watchers=parts.watchers,
         )
         resources.configure(env, parts.subresource_handlers, parts.computed)
 
@@ -202,11 +207,14 @@ class ApiServer:
         except ApiError as error:
             if self._auditor is not None and ctx.user is _UNAUTHENTICATED:
                 ctx.audit = self._auditor.unauthenticated(ctx)
+            self.resources.refusals.record(ctx, error, self._clock.now())
             answer = error_response(ctx, error)
             failure = error
         except StoreError as error:
             log.error("store: %s", error)
-            answer = error_response(ctx, store_error(ctx, error))
+            refusal = store_error(ctx, error)
+            self.resources.refusals.record(ctx, refusal, self._clock.now())
+            answer = error_response(ctx, refusal)
             failure = error
         except BaseException as error:
             if ctx.audit is not None:
@@ -223,6 +231,8 @@ class ApiServer:
         self.resources.metrics.request(ctx, status, self._clock.monotonic() - started)
         if failure is not None:
             await self._release(ctx, failure)
+        if ctx.held:
+            await self._worker.run(ctx.size, release_parts, ctx.held)
         return answer
 
     async def _release(self, ctx: RequestContext, failure: Exception) -> None:
@@ -249,7 +259,9 @@ class ApiServer:
         if self._auditor is not None:
             ctx.audit = await self._auditor.received(ctx, ctx.user)
         user = self._impersonator.user_for(ctx, ctx.user, self._authorizer)
-        ctx.user = user if isinstance(user, UserInfo) else await user
+        if not isinstance(user, UserInfo):
+            authenticated = ctx.user.name
+            ctx.user, ctx.impersonator = await user, authenticated
         access = access_of(ctx)
         fairness = self._fairness
         if fairness is None or ctx.target.subresource in LONG_RUNNING:

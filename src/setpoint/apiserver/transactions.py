@@ -1,5 +1,9 @@
 """Commits the transactions of the API server, each with the cause of the write, and rejects writes of former leaders.
 
+The cause (`meta/cause.py`) is what the server knows of the request, and what its client claims in a header. Its time is
+that of the request's arrival, or of the transaction before if that is later: it never falls from one transaction of
+this server to the next.
+
 A write that names the term of a Lease (`meta/lease_term.py`) is committed together with a comparison: the Lease must be
 what it was when its holder and term were last examined. A renewal changes the Lease and not its term, so the first
 write after it is compared again. The last state of each Lease is cached, so that a write costs no additional read.
@@ -8,16 +12,31 @@ The server's own maintenance is fenced in the same way while it runs under an el
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
 
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.kinds.catalog import RESOURCES
-from setpoint.meta.caching import memoized
+from setpoint.meta.caching import MAX_MEMOIZED_LENGTH, memoized
+from setpoint.meta.cause import (
+    CAUSE_HEADER,
+    CarriedClaim,
+    Claim,
+    encoded_claim,
+    encoded_end,
+    encoded_writer,
+    joined,
+    parse_claim,
+    product_of,
+)
+from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest, Conflict
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term, parse_term
 from setpoint.store.interface import Check, CompareFailed, KeyValue, Op, Store
@@ -26,9 +45,12 @@ _LEASE = ("coordination.k8s.io", "leases")
 _LEASES = next(each.storage_prefix for each in RESOURCES if (each.group, each.plural) == _LEASE)
 _MAX_CACHED_LEASES = 1_000
 _ATTEMPTS = 20
-_MAX_AGENT_LENGTH = 256
-"""Maximum number of characters of a user agent that are recorded with a revision."""
-_SERVER = "system:apiserver"
+_SERVER, _SERVER_AGENT = "system:apiserver", "kube-apiserver"
+_TRACE_HEADER = "traceparent"
+_TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_APPLY_TYPES = "application/apply-patch"
+_OWN_VERBS = {"create/binding": "bind", "create/eviction": "evict"}
+"""Verbs of requests that create no object, by verb and subresource."""
 
 _fence: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
@@ -51,8 +73,11 @@ Committed = tuple[int, Sequence[KeyValue | None]]
 class Transactions:
     """All transactions of one API server; nothing else in it calls `Store.txn`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
+        self._last = 0
+        """The time of the last transaction, in milliseconds since the epoch."""
         self._leases: dict[str, _LeaseState] = {}
         """The last known state of each Lease, by its key. The comparison in the transaction detects a stale one."""
 
@@ -66,31 +91,55 @@ class Transactions:
         headers = ctx.request.headers
         header = headers.get(TERM_HEADER)
         term = _own_term() if header is None else _parsed(header)
-        cause = _cause(headers.get("user-agent", ""), ctx.user.name, ctx.verb, term)
+        claim = headers.get(CAUSE_HEADER, "")
+        applies = ctx.verb == "patch" and headers.get("content-type", "").startswith(_APPLY_TYPES)
+        agent = headers.get("user-agent", "")
+        if len(agent) > MAX_MEMOIZED_LENGTH:
+            agent = product_of(agent)
+        trace = headers.get(_TRACE_HEADER, "")
+        parts = (
+            _writer(ctx.user.name, ctx.impersonator, agent, ctx.verb, ctx.target.subresource, applies),
+            claim.encoded if isinstance(claim, CarriedClaim) else _claim(claim) if claim else b"",
+            _end(trace, term) if trace or term is not None else b"]",
+        )
         if term is None:
-            return await self._store.txn(ops, cause)
-        return await self._commit_fenced(term, ops, cause)
+            return await self._store.txn(ops, self._cause(ctx.now, parts))
+        return await self._commit_fenced(ctx.now, term, ops, parts)
 
-    async def commit_internal(self, verb: str, ops: Sequence[Op]) -> Committed:
+    async def commit_internal(self, verb: str, reason: str, ops: Sequence[Op]) -> Committed:
         """Commit maintenance of the server itself that concerns no single object. Raises CompareFailed, and Conflict if
         the server lost the Lease under which it runs."""
         term = _own_term()
-        cause = _cause("", _SERVER, verb, term)
-        return await (self._store.txn(ops, cause) if term is None else self._commit_fenced(term, ops, cause))
+        parts = (
+            _writer(_SERVER, "", _SERVER_AGENT, verb, "", False),
+            encoded_claim(Claim(reason=reason)),
+            _end("", term),
+        )
+        now = self._clock.now()
+        if term is None:
+            return await self._store.txn(ops, self._cause(now, parts))
+        return await self._commit_fenced(now, term, ops, parts)
 
-    async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: bytes) -> Committed:
+    def _cause(self, arrived: datetime, parts: _Parts) -> bytes:
+        """Return the recorded cause of a transaction that is committed now, for a request that arrived at this time."""
+        at = int(arrived.timestamp() * 1000)
+        if at > self._last:
+            self._last = at
+        return joined(self._last, *parts)
+
+    async def _commit_fenced(self, arrived: datetime, term: Term, ops: Sequence[Op], parts: _Parts) -> Committed:
         """Commit if the term still holds its Lease; raise Conflict if it does not."""
         key = f"{_LEASES}{term.namespace}/{term.name}"
         lease = self._leases.get(key)
         if any(op.key == key for op in ops):
             # The Lease itself: what the write expects of it is compared anyway.
             await self._examine(key, term)
-            return await self._store.txn(ops, cause)
+            return await self._store.txn(ops, self._cause(arrived, parts))
         for _ in range(_ATTEMPTS):
             if lease is None or not lease.is_of(term):
                 lease = await self._examine(key, term)
             try:
-                return await self._store.txn([*ops, Check(key, lease.revision)], cause)
+                return await self._store.txn([*ops, Check(key, lease.revision)], self._cause(arrived, parts))
             except CompareFailed as failed:
                 if failed.key != key:
                     raise
@@ -145,8 +194,32 @@ def _parsed(header: str) -> Term:
         raise BadRequest(f"the {TERM_HEADER} header is not NAMESPACE/NAME/TRANSITIONS/HOLDER") from None
 
 
-@memoized(maxsize=1024)
-def _cause(agent: str, user: str, verb: str, term: Term | None) -> bytes:
-    """Return the cause of a write, which the store records with the revision; `term` is that of the user's Lease."""
-    cause = {"user": user, "agent": agent[:_MAX_AGENT_LENGTH], "verb": verb}
-    return orjson.dumps(cause if term is None else {**cause, "lease": str(term)})
+_Parts = tuple[bytes, bytes, bytes]
+"""The encoded parts of a cause that follow its time: the writer, its claim, and the end."""
+
+
+@lru_cache(maxsize=2048)
+def _writer(user: str, impersonator: str, agent: str, verb: str, subresource: str, applies: bool) -> bytes:
+    """Return the encoded writer; `agent` is the User-Agent, and `applies` says whether the write is a server-side
+    apply."""
+    if applies:
+        verb = "apply"
+    if subresource:
+        verb = f"{verb}/{subresource}"
+    if impersonator:
+        user = f"{user}<{impersonator}"
+    return encoded_writer(_OWN_VERBS.get(verb, verb), user, product_of(agent))
+
+
+@memoized(maxsize=2048)
+def _claim(header: str) -> bytes:
+    """Return the encoded claim of a header; empty if it is none."""
+    claim = parse_claim(header)
+    return b"" if claim is None else encoded_claim(claim)
+
+
+@memoized(maxsize=256)
+def _end(trace: str, term: Term | None) -> bytes:
+    """Return the end of a cause: the value of the traceparent header if it is valid, and the term of the user's
+    Lease."""
+    return encoded_end(trace if _TRACE.fullmatch(trace) else "", "" if term is None else str(term))

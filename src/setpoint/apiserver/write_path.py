@@ -223,6 +223,7 @@ class WritePath:
             except CorruptObject as error:
                 raise error.for_writers() from None
             ctx.size = max(ctx.size, len(entry.value))
+            ctx.hold(live)
             # 2. change
             obj = await change(live)
             if check_uid:
@@ -448,9 +449,10 @@ class WritePath:
         """Store the object, which is shared from now on and must not be changed. Return it as this transaction stored
         it. Raises CompareFailed."""
         ctx, registry, encoding, cache = self._ctx, self._registry, self._encoding, self._cache
+        ctx.hold(obj)
         form = stored_form(obj)
         dumped = await registry.dump(form, ctx.size, ctx.worker)
-        value, stamp = stamp_offset(dumped)
+        value, stamp = await ctx.compute(stamp_offset, dumped)
         # Readers of decoded objects need not decode what was just encoded: all watchers, or the writer alone.
         shareable, watched = ctx.may_share_object and registry.is_closed, bool(cache.object_watches)
         if watched and not shareable and ctx.size > chunked_json.LARGE:

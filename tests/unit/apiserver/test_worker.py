@@ -314,6 +314,34 @@ async def test_the_errors_of_a_large_object_are_described_beside_the_loop(
     assert threading.current_thread() not in threads
 
 
+async def test_what_a_huge_request_has_made_is_released_beside_the_loop(
+    threaded: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    references: list[int] = []
+
+    def spied(held: list[Any]) -> None:
+        threads.append(threading.current_thread())
+        references.append(sys.getrefcount(held[-1]))
+        tracebacks.release_parts(held)
+        assert held == []
+
+    monkeypatch.setattr("setpoint.apiserver.server.release_parts", spied)
+    assert (await threaded.post(CONFIGMAPS, huge_config_map("one"))).status == 201
+    assert (await threaded.put(f"{CONFIGMAPS}/one", huge_config_map("one", immutable=False))).status == 200
+    assert (await threaded.patch(f"{CONFIGMAPS}/one", b'{"data":{"key-1":"x"}}', MERGE_PATCH)).status == 200
+    assert (await threaded.patch(f"{CONFIGMAPS}/two?fieldManager=m", huge_config_map("two"), APPLY)).status == 201
+    selector = ",".join(f"!a{number}" for number in range(20_000))
+    assert (await threaded.get(f"{CONFIGMAPS}?labelSelector={selector}")).status == 200
+    assert (await threaded.delete(f"{CONFIGMAPS}?labelSelector=huge")).status == 200
+    assert len(threads) == 6
+    assert threading.current_thread() not in threads
+    # Nothing else references what is released: only the list, and the argument of the count.
+    assert references == [2] * 6
+    assert (await threaded.post(CONFIGMAPS, {"metadata": {"name": "small"}})).status == 201
+    assert len(threads) == 6
+
+
 async def test_a_huge_request_that_fails_is_released_beside_the_loop(
     threaded: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

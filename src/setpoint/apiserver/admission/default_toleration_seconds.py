@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
@@ -9,6 +10,8 @@ from setpoint.kinds.catalog import Resource
 from setpoint.meta.node_labels import TAINT_NOT_READY, TAINT_UNREACHABLE
 
 DEFAULT_TOLERATION_SECONDS = 300
+_SLICE = 4_096
+"""Number of tolerations that are examined in one iteration of the event loop."""
 
 
 class DefaultTolerationSeconds(Plugin):
@@ -29,9 +32,15 @@ class DefaultTolerationSeconds(Plugin):
         if not tolerations:
             spec["tolerations"] = [_toleration(key, seconds) for key, seconds in self._seconds]
             return
-        tolerated = {
-            toleration.get("key", "") for toleration in tolerations if toleration.get("effect", "") in ("", "NoExecute")
-        }
+        tolerated: set[str] = set()
+        for start in range(0, len(tolerations), _SLICE):
+            if start:
+                await asyncio.sleep(0)  # there may be tens of thousands: let other tasks run
+            tolerated.update(
+                toleration.get("key", "")
+                for toleration in tolerations[start : start + _SLICE]
+                if toleration.get("effect", "") in ("", "NoExecute")
+            )
         if "" in tolerated:
             return
         added = [_toleration(key, seconds) for key, seconds in self._seconds if key not in tolerated]

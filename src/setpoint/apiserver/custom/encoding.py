@@ -14,13 +14,14 @@ import orjson
 
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.resource import CustomResource
-from setpoint.apiserver.encoding import Converted, Converter, Encoding, ListBody, NotConverted, Texts
+from setpoint.apiserver.encoding import Converted, Converter, Encoding, LargeBody, ListBody, NotConverted, Texts
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.meta import chunked_json
 from setpoint.meta.chunked_json import equal
 from setpoint.meta.decode import decode
 from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Type
+from setpoint.wire.encoding import BLOCK
 
 _HEAD = b'{"apiVersion":"'
 _TYPE_META = ("apiVersion", "kind")
@@ -68,6 +69,10 @@ class CustomEncoding(Encoding):
 
     def single(self, entry: Entry) -> bytes:
         return self.item(entry)
+
+    def body(self, entry: Entry) -> bytes | LargeBody:
+        item = self.item(entry)
+        return LargeBody(b"{", item) if len(item) > BLOCK else item + b"\n"
 
     def obj(self, entry: Entry) -> Obj:
         read: Obj = entry.derive(self.form, self._read)

@@ -298,9 +298,12 @@ def _from_subprotocols(header: str) -> tuple[str, str]:
 
 def in_process_peer(user: str, groups: tuple[str, ...]) -> Peer:
     """Return the peer of an in-process connection, which acts as this user."""
-    return Peer(
-        "127.0.0.1", attributes={_IN_PROCESS_USER: UserInfo(user, groups=with_authenticated_group(user, groups))}
-    )
+    return authenticated_peer(UserInfo(user, groups=with_authenticated_group(user, groups)))
+
+
+def authenticated_peer(user: UserInfo, address: str = "127.0.0.1") -> Peer:
+    """Return the peer of an in-process connection for a user that was authenticated already."""
+    return Peer(address, attributes={_IN_PROCESS_USER: user})
 
 
 class InProcessAuthenticator:

@@ -141,6 +141,8 @@ async def delete_collection(ctx: RequestContext, registry: Registry, form: Form)
             await WritePath(ctx, registry).delete(entry.obj["metadata"]["name"], options, one_of_many=True)
         except NotFound:
             continue
+    ctx.size = sum(len(entry.value) for entry in page.entries)
+    ctx.hold(page.entries)
     return await respond_list(ctx, form, registry, *page)
 
 

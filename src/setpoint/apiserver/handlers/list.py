@@ -19,6 +19,7 @@ from setpoint.wire.message import Answer, ObjectRequest
 
 async def list_(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
     options = await ctx.compute(list_options, ctx, False, registry)
+    ctx.hold(options.fields, options.labels)
     if is_past(options):
         return await respond_list(ctx, form, registry, *await past_page(ctx, registry, options))
     await wait_for_revision(registry, options.revision)

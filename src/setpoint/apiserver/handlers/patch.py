@@ -333,6 +333,7 @@ async def _apply(ctx: RequestContext, registry: Registry, form: Form, force: boo
     """Server-side apply: merge the configuration of the field manager into the live object."""
     resource, encoding = registry.resource, registry.encoding
     config, duplicates = await ctx.compute(read_applied, ctx, resource)
+    ctx.hold(config)
 
     def applied(live: Obj | None) -> Obj:
         obj = apply_config(ctx, registry, encoding.versioned(live) if live is not None else None, config, force)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import orjson
@@ -32,6 +33,7 @@ from setpoint.apiserver.rendering import (
 )
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.meta.cause import product_of
 from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
 from setpoint.meta.protobuf.writing import write_watch_event
@@ -73,6 +75,12 @@ async def watch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
         timeout = _MIN_TIMEOUT + registry.env.ids.below(_MIN_TIMEOUT)
 
     async def run(writer: StreamWriter) -> None:
+        agent = product_of(ctx.request.headers.get("user-agent", ""))
+        watchers = registry.env.watchers
+        with watchers.watching(ctx.user.name, agent, registry.cache.prefix) if watchers is not None else nullcontext():
+            await stream(writer)
+
+    async def stream(writer: StreamWriter) -> None:
         if accepts_events(writer) and form.transform != "Table":
             sink: _EventSink = _ObjectSink(registry, form, writer)
         else:
@@ -80,12 +88,12 @@ async def watch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
         if not registry.encoding.remote:
             await _Stream(ctx, registry, options, writer, sink).run(float(timeout))
             return
-        stream = _Stream(ctx, registry, options, writer, sink)
-        converting_sink = _ConvertingSink(registry, sink, stream)
-        stream.send, stream.drained = converting_sink.send, converting_sink.drained
+        converted = _Stream(ctx, registry, options, writer, sink)
+        converting_sink = _ConvertingSink(registry, sink, converted)
+        converted.send, converted.drained = converting_sink.send, converting_sink.drained
         async with asyncio.TaskGroup() as tasks:
             converting = tasks.create_task(converting_sink.run())
-            await stream.run(float(timeout))
+            await converted.run(float(timeout))
             converting.cancel()
 
     return StreamResponse(200, [("Content-Type", _CONTENT_TYPES[form.media_type])], run)

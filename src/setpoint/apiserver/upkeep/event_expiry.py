@@ -65,7 +65,9 @@ class EventExpiry:
                 batch.append(Delete(key, revision))
         while batch:
             try:
-                await self._transactions.commit_internal("expire", batch)
+                await self._transactions.commit_internal(
+                    "expire", "the Events are older than their time to live", batch
+                )
                 return
             except CompareFailed as failure:
                 # It was written or deleted concurrently, and has another deadline or none.

@@ -153,7 +153,9 @@ class PortRepair:
         operations += [reservation(port, *owner) for port, owner in allocated.items()]
         for operation in operations:
             try:
-                await self._api.env.transactions.commit_internal("repair", [operation])
+                await self._api.env.transactions.commit_internal(
+                    "repair", "node ports are reserved as Services use them", [operation]
+                )
             except CompareFailed:
                 continue  # it changed concurrently; the next run checks it again
 

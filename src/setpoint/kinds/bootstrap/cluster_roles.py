@@ -15,6 +15,11 @@ from setpoint.kinds.bootstrap.policy_rules import (
 )
 from setpoint.meta.objects import Obj
 
+HISTORY = "setpoint:history"
+"""ClusterRole of users who may ask for the past. They see what their other roles let them read now."""
+WHY = "setpoint:why"
+"""ClusterRole of users who may ask why an object is as it is, for objects that their other roles let them get."""
+
 CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
     "cluster-admin": (
         rule("*", "*", "*"),
@@ -240,6 +245,13 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule(READ_UPDATE, "core", "persistentvolumes"),
         rule(READ, "storage.k8s.io", "storageclasses"),
         rule(READ_UPDATE, "core", "persistentvolumeclaims"),
+    ),
+    WHY: (urls("get", "/setpoint/v1/why"),),
+    # All verbs, because nothing below /at/ can be changed: the answer to a write is 405 and not 403.
+    HISTORY: (
+        urls("*", "/at/*"),
+        urls("get", "/setpoint/v1/history /setpoint/v1/writes"),
+        urls("post", "/setpoint/v1/undo"),
     ),
 }
 

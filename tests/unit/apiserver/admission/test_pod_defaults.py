@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -36,6 +37,24 @@ async def test_default_toleration_seconds(tolerations: list[Any], added: list[st
     assert [(one["key"], one["effect"], one["tolerationSeconds"]) for one in found] == [
         (key, "NoExecute", 300) for key in added
     ]
+
+
+async def test_other_tasks_run_while_many_tolerations_are_examined() -> None:
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count)
+
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(50_000)]
+    tolerations[-1]["key"] = NOT_READY
+    attrs = write("pods", pod({"tolerations": tolerations}))
+    asyncio.get_running_loop().call_soon(count)
+    await DefaultTolerationSeconds().mutate(attrs)
+    assert attrs.obj is not None
+    assert [one["key"] for one in attrs.obj["spec"]["tolerations"][50_000:]] == [UNREACHABLE]
+    assert turns >= 10
 
 
 async def test_a_new_node_is_tainted() -> None:

@@ -190,7 +190,7 @@ async def test_nothing_is_written_if_a_strict_log_fails(harness: ServerHarness) 
 async def test_bookkeeping_of_the_store_is_no_request(harness: ServerHarness) -> None:
     """As upstream, which writes it to etcd directly."""
     sink = audit(harness, {"level": "Metadata"})
-    await harness.api.resources.env.transactions.commit_internal("repair", [Put("ranges/nodeports", b"{}", None)])
+    await harness.api.resources.env.transactions.commit_internal("repair", "", [Put("ranges/nodeports", b"{}", None)])
     ports = [{"port": 80, "nodePort": 30080}]
     spec = {"type": "NodePort", "ports": ports}
     await harness.make("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": spec})

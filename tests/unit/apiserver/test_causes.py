@@ -1,0 +1,151 @@
+"""The cause that the server records with every write, and the writes that it refuses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from server_harness import APPLY, LIMITED_TOKEN, MERGE_PATCH, ServerHarness
+
+from setpoint.apiserver.refusals import Refusals
+from setpoint.meta.cause import CAUSE_HEADER, Claim, WriteCause, decode
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def a_map(name: str = "m") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+async def last(harness: ServerHarness) -> WriteCause:
+    """Return the cause of the last write."""
+    store = harness.store
+    (cause,) = await store.causes(store.revision - 1)
+    return decode(cause.cause)
+
+
+async def test_the_verb_names_subresource_and_kind_of_request(harness: ServerHarness) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    deployment = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    pod = {"metadata": {"name": "p"}, "spec": template["spec"]}
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    requests: list[tuple[str, str, str, Any, str]] = [
+        ("create", "POST", MAPS, a_map(), ""),
+        ("patch", "PATCH", f"{MAPS}/m", {"data": {"a": "1"}}, MERGE_PATCH),
+        ("update", "PUT", f"{MAPS}/m", {**a_map(), "data": {"a": "2"}}, ""),
+        ("apply", "PATCH", f"{MAPS}/n?fieldManager=f", a_map("n"), APPLY),
+        ("deletecollection", "DELETE", MAPS, None, ""),
+        ("create", "POST", DEPLOYMENTS, deployment, ""),
+        ("patch/scale", "PATCH", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 2}}, MERGE_PATCH),
+        ("patch/status", "PATCH", f"{DEPLOYMENTS}/d/status", {"status": {"replicas": 1}}, MERGE_PATCH),
+        ("delete", "DELETE", f"{DEPLOYMENTS}/d", None, ""),
+        ("create", "POST", PODS, pod, ""),
+        ("bind", "POST", f"{PODS}/p/binding", binding, ""),
+        ("evict", "POST", f"{PODS}/p/eviction", eviction, ""),
+    ]
+    for verb, method, path, body, content_type in requests:
+        before = harness.store.revision
+        how: dict[str, Any] = {"content_type": content_type} if content_type else {}
+        reply = await harness.request(method, path, body, **how)
+        assert reply.status < 300, (verb, reply.body)
+        assert harness.store.revision > before, verb
+        found = await last(harness)
+        assert (found.verb, found.user, found.agent, found.claim) == (verb, "admin", "tests", Claim())
+    # The last finalizer completes the deletion: that is the deed of whoever removed it.
+    await harness.make(MAPS, {**a_map("kept"), "metadata": {"name": "kept", "finalizers": ["a.example.com/b"]}})
+    await harness.delete(f"{MAPS}/kept")
+    await harness.patch(f"{MAPS}/kept", {"metadata": {"finalizers": None}}, headers={CAUSE_HEADER: "why=done"})
+    assert (await last(harness)).verb == "patch" and (await last(harness)).claim == Claim(reason="done")
+    assert (await harness.get(f"{MAPS}/kept")).status == 404
+
+
+async def test_user_claim_and_trace_are_recorded(harness: ServerHarness) -> None:
+    claim = "r=web-controller/1f2e.7;k=default/web;t=3,5;why=2 Pods exist, 3 are wanted"
+    headers = {
+        "impersonate-user": "alice",
+        "impersonate-group": "system:masters",
+        "user-agent": "kubectl/v1.33.1 (linux/amd64)",
+        CAUSE_HEADER: claim,
+        "traceparent": TRACE,
+    }
+    reply = await harness.post(MAPS, a_map(), headers=headers)
+    found = await last(harness)
+    assert found == WriteCause(
+        found.at,
+        "create",
+        "alice<admin",
+        "kubectl",
+        Claim("web-controller/1f2e.7", "default/web", (3, 5), 0, "", "2 Pods exist, 3 are wanted"),
+        TRACE,
+    )
+    # For readers of the endpoint, each field has a name.
+    revision = reply.json["metadata"]["resourceVersion"]
+    (shown,) = (await harness.get(f"/setpoint/v1/causes?revisions={revision}")).json["causes"]
+    assert shown == {
+        "revision": int(revision),
+        "user": "alice<admin",
+        "agent": "kubectl",
+        "verb": "create",
+        "at": found.at,
+        "reconcile": "web-controller/1f2e.7",
+        "key": "default/web",
+        "triggers": [3, 5],
+        "reason": "2 Pods exist, 3 are wanted",
+        "trace": TRACE,
+    }
+
+
+async def test_a_header_that_cannot_be_parsed_is_ignored(harness: ServerHarness) -> None:
+    for number, header in enumerate(("nonsense", "t=0", "t=" + "1," * 800, "why=" + "x" * 2000, "r=\x1b[31m")):
+        headers = {CAUSE_HEADER: header, "traceparent": "00-nonsense"}
+        reply = await harness.post(MAPS, a_map(f"m{number}"), headers=headers)
+        assert reply.status == 201
+        found = await last(harness)
+        assert not found.trace and found.claim in (Claim(), Claim(reconcile="[31m"))
+
+
+async def test_the_time_never_falls(harness: ServerHarness) -> None:
+    times = []
+    for number, seconds in enumerate((1, 5, -3600, 1, 7200)):
+        harness.clock.skew += timedelta(seconds=seconds)
+        await harness.make(MAPS, a_map(f"m{number}"))
+        times.append((await last(harness)).at)
+    assert times == sorted(times) and times[1] == times[2] == times[3] < times[4]
+    assert times[4] == int(harness.clock.now().timestamp() * 1000)
+
+
+async def test_refused_writes_are_kept(harness: ServerHarness) -> None:
+    await harness.make(MAPS, a_map())
+    await harness.make("/api/v1/namespaces/other/configmaps", a_map())
+    headers = {CAUSE_HEADER: "r=c/1.1;k=default/web"}
+    stale = {**a_map(), "metadata": {"name": "m", "resourceVersion": "1"}}
+    assert (await harness.put(f"{MAPS}/m", stale, headers=headers)).status == 409
+    assert (await harness.post(MAPS, a_map(), token=LIMITED_TOKEN)).status == 403
+    assert (await harness.post(MAPS, a_map("Not A Name"))).status == 422
+    # None of these is a refused write.
+    assert (await harness.get(MAPS, token=LIMITED_TOKEN)).status == 403
+    assert (await harness.delete(f"{MAPS}/absent")).status == 404
+    assert (await harness.post(f"{MAPS}?dryRun=All", a_map())).status == 409
+    assert (await harness.post(MAPS, a_map(), token="unknown")).status == 401
+    refusals = harness.api.resources.refusals
+    assert [(each.status, each.reason, each.user, each.verb, each.resource) for each in refusals] == [
+        (422, "Invalid", "admin", "create", "configmaps"),
+        (403, "Forbidden", "limited", "create", "configmaps"),
+        (409, "Conflict", "admin", "update", "configmaps"),
+    ]
+    (conflict,) = refusals.of("configmaps", "default", "m")
+    assert conflict.key == "default/web" and conflict.at == int(harness.clock.now().timestamp() * 1000)
+    assert refusals.of("deployments.apps", "default", "web") == [conflict], "a reconcile of web was refused"
+    assert refusals.of("configmaps", "other", "m") == []
+
+
+async def test_the_ring_of_refusals_is_bounded(harness: ServerHarness) -> None:
+    harness.api.resources.refusals = Refusals(3)
+    for number in range(5):
+        await harness.post(MAPS, a_map(f"Invalid {number}"))
+    messages = [each.message for each in harness.api.resources.refusals]
+    assert len(messages) == 3 and "Invalid 4" in messages[0] and "Invalid 2" in messages[2]
