@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setpoint.cluster.access import signing_key
 from setpoint.cluster.apiserver import RunningApiServer, apiserver
@@ -83,12 +83,17 @@ async def cluster(
     store: Store | None = None,
     step: Callable[[str], None] = lambda _: None,
     node_monitor_grace_period: float | None = None,
+    load_balancer_pool: str = "",
 ) -> AsyncIterator[RunningCluster]:
     """Run a cluster, with its nodes ready when the block begins. At its end the components stop first, then the server,
     then the store. `step` is called with what is started next. `node_monitor_grace_period` is how many seconds a node
-    may be silent; None is what fits the pace of the simulated nodes. Raises ConfigError."""
+    may be silent; None is what fits the pace of the simulated nodes. `load_balancer_pool` has the addresses for
+    Services of type LoadBalancer; empty means none. Raises ConfigError."""
     with component_logs(SystemClock()) as logs:
-        async with _cluster(config, nodes, store, logs, step, node_monitor_grace_period) as running:
+        changed: dict[str, Any] = {"load_balancer_pool": load_balancer_pool}
+        if node_monitor_grace_period is not None:
+            changed["node_monitor_grace_period"] = node_monitor_grace_period
+        async with _cluster(config, nodes, store, logs, step, changed) as running:
             yield running
 
 
@@ -99,7 +104,7 @@ async def _cluster(
     store: Store | None,
     logs: ComponentLogs,
     step: Callable[[str], None],
-    grace: float | None,
+    changed: Mapping[str, Any],
 ) -> AsyncIterator[RunningCluster]:
     fleet = None if isinstance(nodes_or_fleet, int) else nodes_or_fleet
     nodes = nodes_or_fleet if isinstance(nodes_or_fleet, int) else nodes_or_fleet.nodes
@@ -113,9 +118,7 @@ async def _cluster(
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
         controllers = replace(controllers, service_account_private_key=signing_key(config).pem)
-        controllers = faster_controllers(controllers, speed)
-        if grace is not None:
-            controllers = replace(controllers, node_monitor_grace_period=grace)
+        controllers = replace(faster_controllers(controllers, speed), **changed)
         identity = _identity(config, api.resources.ids)
         options = ComponentOptions(
             nodes=nodes,

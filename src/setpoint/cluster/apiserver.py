@@ -40,13 +40,17 @@ from setpoint.cluster.certificates import (
     server_context,
 )
 from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.fork_endpoints import ForkEndpoints
 from setpoint.cluster.kubeconfigs import write_kubeconfigs
 from setpoint.cluster.outgoing_tls import kubelet_tls
 from setpoint.cluster.private_files import ensure_private_directory, restrict_secrets
 from setpoint.cluster.remote_nodes import RemoteNodes
 from setpoint.cluster.supervisor import Supervisor
 from setpoint.cluster.wiring import build_server
+from setpoint.kinds.catalog import RESOURCES
+from setpoint.meta import quantity
 from setpoint.meta.clock import Clock, Ids
+from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import Store, StoreError
 from setpoint.store.maintenance import check_forever, compact_forever
 from setpoint.store.memory import MemoryStore
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from setpoint.cluster.audit_log import AuditLog
     from setpoint.cluster.encryption import Encryption
     from setpoint.cluster.scheduled_backups import ScheduledBackups
+    from setpoint.store.archive import FileArchive
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -143,7 +148,8 @@ def _authenticators(config: ApiServerConfig, token: str, trust: ClientTrust | No
     return found
 
 
-def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, CertificateFiles]:
+def serving_tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, CertificateFiles]:
+    """Return the TLS side of a server, and the files of its authority and certificate. Raises ConfigError."""
     names = [config.bind_address]
     if config.bind_address in _EVERYWHERE:
         names = [name for name in (_advertised(config), hostname()) if name]
@@ -219,14 +225,16 @@ async def _serving(
 ) -> AsyncIterator[RunningApiServer]:
     clock, ids = SystemClock(), RandomIds()
     token = ids.secret()
-    context, files = (None, None) if config.insecure_http else _tls(config, clock)
+    context, files = (None, None) if config.insecure_http else serving_tls(config, clock)
     anonymous = _allows_anonymous(config)
     trust = ClientTrust(config, files.ca, context, clock) if context is not None and files is not None else None
     authenticators = _authenticators(config, token, trust)
     if not alone:
         authenticators.append(InProcessAuthenticator())
     store = backend = store or await open_store(config, clock)
+    archive: FileArchive | None = None
     try:
+        archive = await _attach_archive(config, backend, clock)
         encryption = _encryption(config, store, clock)
         if encryption is not None:
             store = encryption.store
@@ -243,6 +251,7 @@ async def _serving(
         backups = _scheduled_backups(config, backend, clock)
         if backups is not None:
             sources.append(backups.families)
+        forks = ForkEndpoints(resources)
         api = build_server(
             resources,
             config,
@@ -251,8 +260,8 @@ async def _serving(
             nodes=NodeRoutes(RemoteNodes(kubelet_tls(config, files, clock))),
             auditor=audit.auditor if audit is not None else None,
             needs_rewrite=encryption.store.stale if encryption is not None else None,
-            unlisted_paths={BACKUP_PATH: serve_backup(backend, clock)},
-            background=[*background, *(trust.background if trust is not None else ())],
+            unlisted_paths={BACKUP_PATH: serve_backup(backend, clock), **forks.paths},
+            background=[*background, *(trust.background if trust is not None else ()), forks.run],
         )
         server = Server(api.handle, clock=clock, slicer=resources.slicer, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
@@ -303,7 +312,37 @@ async def _serving(
     finally:
         # The failure of a store was logged already; it must not prevent the process from ending.
         with contextlib.suppress(StoreError):
+            if archive is not None and isinstance(backend, InMemoryReads) and backend.shared:
+                # Others may compact the medium before this server reads it again.
+                await backend.archive_until(backend.revision)
             await store.close()
+        if archive is not None:
+            await archive.close()
+
+
+async def _attach_archive(config: ApiServerConfig, store: Store, clock: Clock) -> FileArchive | None:
+    """Keep what the store compacts in a file, if the configuration says so. Raises ConfigError."""
+    if not config.history_retention or config.store == "memory" or not isinstance(store, InMemoryReads):
+        return None
+    from setpoint.store.archive import FileArchive, Retention  # many servers keep no history
+
+    excluded = tuple(map(_storage_prefix, config.history_exclude))
+    retention = Retention(config.history_retention, quantity.value(config.history_max_size), excluded)
+    try:
+        archive = FileArchive(config.data_dir / "history.db", retention, clock)
+        await archive.follow(store)
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+    return archive
+
+
+def _storage_prefix(name: str) -> str:
+    """Return the prefix of the keys of a resource, given as RESOURCE or RESOURCE.GROUP."""
+    plural, _, group = name.partition(".")
+    for resource in RESOURCES:
+        if (resource.plural, resource.group) == (plural, group) and resource.is_stored:
+            return resource.storage_prefix
+    return f"{group or 'core'}/{plural}/"
 
 
 def _encryption(config: ApiServerConfig, store: Store, clock: Clock) -> Encryption | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from setpoint import __version__
 from setpoint.apiserver.api_resources import CacheReader
+from setpoint.apiserver.diagnostics import CAUSES_PATH
 from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
@@ -34,16 +35,18 @@ from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.supervisor import Restarts, Supervisor
 from setpoint.controllers.local_provisioner import PROVISIONER
 from setpoint.controllers.options import ControllerOptions
-from setpoint.kinds.bootstrap.cluster_roles import FLEET
-from setpoint.kinds.bootstrap.policy_rules import READ, rule
+from setpoint.kinds.bootstrap.cluster_roles import FLEET, WHY
+from setpoint.kinds.bootstrap.policy_rules import READ, rule, urls
+from setpoint.kinds.bootstrap.rbac import AGGREGATE_TO_VIEW
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.kinds.storage.binding import WAIT_FOR_FIRST_CONSUMER, annotations_of
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import AlreadyExists
+from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
 from setpoint.node.simulation_annotations import is_adopted
-from setpoint.reconcile import Manager
+from setpoint.reconcile import Controller, Manager
+from setpoint.reconcile.loop_state import LoopStates, SchedulingAttempt
 from setpoint.system import hostname
 from setpoint.wire.message import Handler
 
@@ -58,7 +61,10 @@ DEFAULT_STORAGE_RULES = (
     rule("create", "storage.k8s.io", "storageclasses"),
 )
 """The rights to create the default storage class."""
+VIEWER_RULES = (rule("escalate get patch", "rbac.authorization.k8s.io", "clusterroles", WHY),)
+"""The rights to aggregate the right to ask why into other roles."""
 _NAMESPACES = builtin("namespaces")
+_CLUSTER_ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
 _KUBE_SYSTEM = "kube-system"
 _CREATED_ANNOTATION = "setpoint.dev/default-storage-class"
 """Annotation of the namespace kube-system after the class was created: if users delete the class, it stays deleted."""
@@ -92,6 +98,16 @@ async def ensure_default_storage(client: Client) -> None:
     with suppress(AlreadyExists):
         await client.create(_default_storage_class())
     await client.patch(_NAMESPACES, _KUBE_SYSTEM, {"metadata": {"annotations": {_CREATED_ANNOTATION: _STORAGE_CLASS}}})
+
+
+async def ensure_viewers_may_ask(client: Client) -> None:
+    """Aggregate the right to ask why into the roles view, edit and admin, unless a user has set the label already."""
+    try:
+        role = await client.get(_CLUSTER_ROLES, WHY)
+    except NotFound:  # a cluster without roles
+        return
+    if AGGREGATE_TO_VIEW not in (role["metadata"].get("labels") or {}):
+        await client.patch(_CLUSTER_ROLES, WHY, {"metadata": {"labels": {AGGREGATE_TO_VIEW: "true"}}})
 
 
 def stage_rules(stages: Iterable[Stage]) -> list[Obj]:
@@ -220,6 +236,7 @@ class Components:
         self._waiting: dict[str, asyncio.Task[None]] = {}
         """The tasks that wait for the first node of a kind, by name."""
         api.resources.metrics.sources.append(self._families)
+        api.resources.loops = LoopStates(self._running_controllers, clock, self._other_loops, self._last_attempt)
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
         self.fleet = Component("fleet", self._fleet, self._restarts("nodes"))
@@ -237,8 +254,9 @@ class Components:
         await component.start(self._tasks)
 
     def event_reader(self) -> Client:
-        """Return a client that may read Events and nothing else."""
-        self._api.parts.own_identities.grant(EVENT_READER, [rule(READ, "core", "events")])
+        """Return a client that may read Events and the causes of writes, and nothing else."""
+        rules = [rule(READ, "core", "events"), urls("get", CAUSES_PATH)]
+        self._api.parts.own_identities.grant(EVENT_READER, rules)
         return self.clients.client(EVENT_READER, agent="setpoint")
 
     async def __aenter__(self) -> Components:
@@ -255,12 +273,13 @@ class Components:
 
     async def _start_all(self) -> None:
         fleet = self._options.fleet
-        simulates = bool(self._options.nodes or (fleet is not None and fleet.stages))
+        simulates = bool(self._options.nodes or (fleet is not None and (fleet.stages or fleet.adopt_all)))
         if simulates:
             await self._serve_metrics()
         if self._options.default_storage_class:
-            self._api.parts.own_identities.grant(ADDONS, DEFAULT_STORAGE_RULES)
+            self._api.parts.own_identities.grant(ADDONS, (*DEFAULT_STORAGE_RULES, *VIEWER_RULES))
             await ensure_default_storage(self.clients.addons())
+            await ensure_viewers_may_ask(self.clients.addons())
         await self.start(self.controllers)
         if self._options.scheduler:
             await self.start(self.scheduler)
@@ -323,6 +342,23 @@ class Components:
             elected = component.current
             if elected is not None:
                 yield from elected.families()
+
+    def _running_controllers(self) -> list[Controller]:
+        elected = self.controllers.current
+        return [] if elected is None or elected.manager is None else elected.manager.all_controllers
+
+    def _other_loops(self) -> list[str]:
+        elected = self.scheduler.current
+        return ["kube-scheduler"] if elected is not None and elected.manager is not None else []
+
+    def _last_attempt(self, key: str) -> SchedulingAttempt | None:
+        elected = self.scheduler.current
+        if elected is None or elected.manager is None:
+            return None
+        from setpoint.scheduler.scheduler import Scheduler  # loaded already: it runs
+
+        (scheduler,) = (each for each in elected.manager.runnables if isinstance(each, Scheduler))
+        return scheduler.last_attempt(key)
 
     def _factory(self, component: str) -> ComponentFactory:
         wrap, options = self._options.wrap, self._options

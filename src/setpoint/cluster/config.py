@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from setpoint.meta import quantity
 from setpoint.meta.goformat import aggregate
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_duration
@@ -273,6 +274,12 @@ class ApiServerConfig:
     """The number of scheduled backups that are kept."""
     backup_dir: str = ""
     """The directory of scheduled backups; empty means `backups` in the data directory."""
+    history_retention: float = 0.0
+    """Seconds for which compacted changes are kept in `history.db`; 0 means that they are not."""
+    history_max_size: str = "512Mi"
+    """The size of that file, as a quantity of bytes."""
+    history_exclude: list[str] = field(default_factory=lambda: ["leases.coordination.k8s.io"])
+    """Resources, as RESOURCE or RESOURCE.GROUP, whose changes are not kept."""
     token_auth_file: str = ""
     client_ca_file: str = ""
     cert_dir: Path | None = None
@@ -334,6 +341,14 @@ class ApiServerConfig:
             raise ConfigError(problem)
         if self.backup_interval and (self.backup_interval < _MIN_BACKUP_INTERVAL or self.backup_keep < 1):
             raise ConfigError("--backup-interval must be at least 1s, and --backup-keep at least 1")
+        if self.history_retention < 0:
+            raise ConfigError("--history-retention must not be negative")
+        try:
+            positive = quantity.value(self.history_max_size) > 0
+        except ValueError:
+            positive = False
+        if not positive:
+            raise ConfigError(f"--history-max-size {self.history_max_size} must be a size such as 512Mi")
         if self.insecure_http and self.bind_address not in ("127.0.0.1", "::1", "localhost"):
             raise ConfigError("--insecure-http is for tests and needs a loopback --bind-address")
         if self.shutdown_delay_duration < 0:

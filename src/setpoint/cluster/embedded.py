@@ -115,6 +115,10 @@ class EmbeddedOptions:
     replica_delay: Delay | None = None
     """The delay with which a second API server, which the controllers use, sees the commits of the first; None means
     that there is one server. The second server serves no metrics of nodes."""
+    address: OwnAddress = _ADDRESS
+    """The address in the endpoints of the Service `kubernetes`, and the CIDRs of Services."""
+    repair: bool = False
+    """Whether initial objects that the start state lacks are created, as at the start of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +240,15 @@ async def embedded_cluster(
     auditor, audit = _audit(options.audit, clock, ids) if options.audit else (None, None)
     api, hosts = _server(store, clock, ids, config, auditor)
     await api.start()
-    if start is None:
-        await bootstrap(api.resources, _ADDRESS)
+    if start is None or options.repair:
+        await bootstrap(api.resources, options.address)
     else:
         api.resources.post_start.finish(*BOOTSTRAPPED)
     async with asyncio.TaskGroup() as tasks:
         compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
         try:
             async with (
-                upkeep(api, _ADDRESS, "embedded", config.event_ttl),
+                upkeep(api, options.address, "embedded", config.event_ttl),
                 _second_server(api, store, clock, ids, options, write_log, hosts) as second,
                 Components(
                     api,

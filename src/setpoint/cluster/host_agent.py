@@ -6,13 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from setpoint.apiserver.version import VERSION
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.dns_service import dns_addresses
 from setpoint.cluster.kubelet_server import NodeServing, serving_node
 from setpoint.cluster.node_agent import Agent, NodeServices
+from setpoint.meta.clock import Clock
 from setpoint.meta.quantity import parse
-from setpoint.node.cri.client import CriClient
+from setpoint.node.cri.client import CriClient, CriError
+from setpoint.node.cri.features import cgroup_driver_problem, detect_features
 from setpoint.node.host.agent import HostAgent, HostServices
 from setpoint.node.host.cgroups import DEFAULT_CGROUP_ROOT, CgroupManager
 from setpoint.node.host.containerd_config import (
@@ -44,6 +48,9 @@ class _Running:
 async def host_agent(services: NodeServices) -> AsyncIterator[Agent]:
     """Run the agent while the block runs. Containers continue afterwards. Raises ConfigError."""
     config, pool, clock, supervisor = services.config, services.pool, services.clock, services.supervisor
+    if not config.cluster_dns:
+        file = config.directories.root / "cluster-dns.json"
+        config = replace(config, cluster_dns=await dns_addresses(services.client, file, pool, clock))
     facts = await pool.run(read_machine)
     limit = config.pod_pids_limit
     cgroups = CgroupManager(
@@ -59,6 +66,8 @@ async def host_agent(services: NodeServices) -> AsyncIterator[Agent]:
             containerd = await _start_containerd(services, facts)
             endpoint = containerd.endpoint
             await stack.enter_async_context(child_tasks(supervisor.run("containerd", containerd.run)))
+        else:
+            await _check_runtime(endpoint, clock)
         agent = HostAgent(
             HostServices(
                 config,
@@ -90,6 +99,19 @@ async def host_agent(services: NodeServices) -> AsyncIterator[Agent]:
             )
         )
         yield _Running()
+
+
+async def _check_runtime(endpoint: str, clock: Clock) -> None:
+    """Raise ConfigError if an existing container runtime cannot be used. One that does not answer is awaited later."""
+    client = CriClient(endpoint, clock)
+    try:
+        problem = cgroup_driver_problem(await detect_features(client, _PING_TIMEOUT))
+    except CriError:
+        return
+    finally:
+        client.close()
+    if problem:
+        raise ConfigError(f"--container-runtime-endpoint {endpoint}: {problem}")
 
 
 async def _start_containerd(services: NodeServices, facts: MachineFacts) -> ContainerdProcess:

@@ -17,7 +17,7 @@ _DATA_DIR_NAMES = ("state.db", "pki", "admin.kubeconfig", "identity")
 """Names that identify a directory as the data directory of a cluster."""
 FRONT_PROXY, ETCD = "front-proxy", "etcd"
 """The folders of the authorities of the front proxy and of etcd, beside that of the cluster."""
-_SECRET_PATTERNS = ("*.kubeconfig", "*.key", "*.pem", "state.db*")
+_SECRET_PATTERNS = ("*.kubeconfig", "*.key", "*.pem", "state.db*", "history.db*")
 
 
 def ensure_private_directory(directory: Path) -> None:

@@ -30,6 +30,12 @@ from setpoint.apiserver.handlers.node_proxy import Proxies
 from setpoint.apiserver.handlers.pod_streams import PodStreams
 from setpoint.apiserver.handlers.scale import BuiltInScaling, ScaleHandlers
 from setpoint.apiserver.health import FLOW_CONTROL, Health
+from setpoint.apiserver.history.endpoints import HISTORY_PATH, WRITES_PATH, HistoryEndpoints
+from setpoint.apiserver.history.past import PREFIX as PAST_PREFIX
+from setpoint.apiserver.history.past import Past
+from setpoint.apiserver.history.reader import HistoryReader
+from setpoint.apiserver.history.undo import UNDO_PATH, UndoEndpoint
+from setpoint.apiserver.history.when import MARKS, Moments
 from setpoint.apiserver.internal_writes import ensure, update_usage
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeRoutes
@@ -42,7 +48,9 @@ from setpoint.apiserver.routing import Handler
 from setpoint.apiserver.server import ApiServer, PathHandler, ServerParts
 from setpoint.apiserver.upkeep.server_objects import token_usage
 from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.watchers import Watchers
 from setpoint.apiserver.webhook_client import WebhookClient
+from setpoint.apiserver.why import WHY_PATH
 from setpoint.cluster.access import wire_access, wire_reviews
 from setpoint.cluster.certificates import CertificateFiles
 from setpoint.cluster.config import ApiServerConfig, ConfigError, flags_of
@@ -104,6 +112,16 @@ def build_server(
     parts.paths["/statusz"] = Statusz(clock, partial(listed_paths, resources, health, parts.paths)).answer
     parts.paths["/flagz"] = Flagz(flags_of(config)).answer
     parts.unlisted_paths[diagnostics.CAUSES_PATH] = diagnostics.serve_causes(resources.store)
+    history = HistoryReader(resources.store)
+    moments = Moments(history, lambda: reader.get("", "configmaps", *MARKS) or {})
+    past = Past(resources, history, moments, servers)
+    parts.unlisted_paths[PAST_PREFIX] = past.answer
+    endpoints = HistoryEndpoints(resources, history, moments, authorizer)
+    parts.unlisted_paths[HISTORY_PATH] = endpoints.history
+    parts.unlisted_paths[WRITES_PATH] = endpoints.writes
+    parts.unlisted_paths[UNDO_PATH] = UndoEndpoint(resources, history, moments, authorizer).answer
+    watchers = Watchers(clock)
+    parts.unlisted_paths[WHY_PATH] = _why(resources, history, moments, authorizer, watchers)
     _gauges(resources, in_flight)
     openapi = OpenApi()
     openapi.install(parts.paths)
@@ -115,7 +133,7 @@ def build_server(
     parts.hooks[("apiregistration.k8s.io", "apiservices")] = ApiServiceHooks(remote)
     _subresources(parts, authorizer)
     services = parts.hooks[("", "services")] = _services(resources, config)
-    return ApiServer(
+    server = ApiServer(
         resources,
         ServerParts(
             authenticator=parts.authenticator,
@@ -136,11 +154,14 @@ def build_server(
             aggregation=aggregation,
             probe=remote.probe,
             definitions=custom,
+            watchers=watchers,
             token_use=token_use,
             background=(*parts.background, *background),
             needs_rewrite=needs_rewrite,
         ),
     )
+    past.configure(server.parts)
+    return server
 
 
 def _services(api: ApiResources, config: ApiServerConfig) -> ServiceHooks:
@@ -331,6 +352,19 @@ def _metrics(api: ApiResources) -> PathHandler:
         return Response(200, api.metrics.text(), [("Content-Type", CONTENT_TYPE)])
 
     return metrics
+
+
+def _why(
+    api: ApiResources, reader: HistoryReader, moments: Moments, authorizer: AuthorizerChain, watchers: Watchers
+) -> PathHandler:
+    async def why(ctx: RequestContext) -> Answer:
+        # Imported here because most servers are never asked.
+        from setpoint.apiserver.why.endpoint import serve_why
+        from setpoint.apiserver.why.facts import Sources
+
+        return await serve_why(Sources(api, reader, authorizer, watchers), moments)(ctx)
+
+    return why
 
 
 def _indicators(health: Health) -> PathHandler:

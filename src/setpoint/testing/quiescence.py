@@ -8,30 +8,33 @@ writers over a field, endless loops, and others.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from setpoint.cluster.write_log import LoggedWrite, WriteLog
 from setpoint.meta.clock import Clock
+from setpoint.meta.objects import ObjView
 from setpoint.reconcile import Controller, Manager
 from setpoint.testing.virtual_time import VirtualLoop
+from setpoint.view.changes import (
+    ABSENT,
+    FieldChange,
+    Path,
+    WriteConflict,
+    changes,
+    path_text,
+    value_text,
+    write_conflicts,
+)
 
 _MIN_ALTERNATIONS = 3
 """Alternating changes of a field by two writers, from this number on, are a conflict."""
 _MAX_LINES, _MAX_FIELDS = 8, 2
-_MAX_VALUE_LENGTH = 60
-_IGNORED_FIELDS = {("metadata", "resourceVersion"), ("metadata", "managedFields"), ("metadata", "generation")}
-_IDENTIFYING = ("name", "type", "uid", "key", "ip")
-_ABSENT = object()
-
-Path = tuple[str, ...]
 _LOOP_RATE = 100
 """Reconciles of one object per second that count as a loop if nothing is written meanwhile."""
 _RECENT_SECONDS = 0.01
@@ -48,33 +51,18 @@ _ENDLESS_RECONCILES = 1000
 _MAX_CHECKS = 5000
 
 
-class Change(NamedTuple):
-    path: Path
-    """The path of the changed field; empty if the object itself was created or deleted."""
-    old: Any
-    new: Any
-
-
-class WriteConflict(NamedTuple):
-    key: str
-    path: Path
-    values: tuple[tuple[str, Any], ...]
-    """The writers, each with the value that it wrote last."""
-    alternations: int
-
-
 def diagnosis(written: Sequence[LoggedWrite], operators: Collection[str] = ()) -> str:
     """Return a line for each active writer, the most active first.
 
     Operators under test come before the cluster's own controllers, which mostly react to an operator's changes.
     """
-    changes = [(each, changes_of(each)) for each in written]
-    conflicts = write_conflicts(changes)
+    changed = [(each, changes_of(each)) for each in written]
+    conflicts = write_conflicts((each.key, each.writer, fields) for each, fields in changed)
     lines = [_Line({who for who, _ in each.values}, math.inf, _conflict_line(each, operators)) for each in conflicts]
     again = recreations(written)
     lines += [_Line({who}, count, _recreation_line(who, key, count, operators)) for (who, key), count in again.items()]
     explained = {(who, each.key) for each in conflicts for who, _ in each.values} | {*again}
-    lines += _loop_lines(changes, explained, operators)
+    lines += _loop_lines(changed, explained, operators)
     lines.sort(key=lambda line: (line.who.isdisjoint(operators), -line.writes))
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES:] = [_Line(set(), 0, f"and {len(lines) - _MAX_LINES} more")]
@@ -115,52 +103,18 @@ def _recreation_line(who: str, key: str, count: int, operators: Collection[str])
 # -- conflicts ---------------------------------------------------------------------------------------------------------
 
 
-def write_conflicts(
-    changes: Sequence[tuple[LoggedWrite, Sequence[Change]]], at_least: int = _MIN_ALTERNATIONS
-) -> list[WriteConflict]:
-    """Return the conflicts, the worst first; for each object and set of writers one field only, as others tend to
-    follow it."""
-    histories: dict[tuple[str, Path], list[tuple[str, Any]]] = {}
-    for written, changed in changes:
-        for change in changed:
-            histories.setdefault((written.key, change.path), []).append((written.writer, change.new))
-    found: dict[tuple[str, frozenset[str]], WriteConflict] = {}
-    for (key, path), history in histories.items():
-        alternations = sum(one[0] != other[0] for one, other in pairwise(history))
-        if alternations < at_least or not _reverts(history):
-            continue
-        values = dict(history)
-        conflict = WriteConflict(key, path, tuple(values.items()), alternations)
-        known = found.get((key, frozenset(values)))
-        if known is None or _priority(conflict) > _priority(known):
-            found[(key, frozenset(values))] = conflict
-    return sorted(found.values(), key=lambda each: -each.alternations)
-
-
-def _reverts(history: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether a value is written again after another replaced it: counters that several writers increment do not
-    conflict."""
-    values = [json.dumps(value, sort_keys=True) if value is not _ABSENT else "" for _, value in history]
-    return any(value in values[:at] for at, value in enumerate(values) if at and value != values[at - 1])
-
-
-def _priority(conflict: WriteConflict) -> tuple[bool, int]:
-    """Return the sort key that prefers a field of the desired state to one of the status."""
-    return conflict.path[:1] != ("status",), conflict.alternations
-
-
 def _conflict_line(conflict: WriteConflict, operators: Collection[str]) -> str:
     if not conflict.path:
         values = ", ".join(
-            f"{_named(who, operators)} {'deletes' if value is _ABSENT else 'creates'} it"
+            f"{_named(who, operators)} {'deletes' if value is ABSENT else 'creates'} it"
             for who, value in conflict.values
         )
         return f"fight over {shown(conflict.key)}: {values}; {conflict.alternations} times in turn"
     values = ", ".join(
-        f"{_named(who, operators)} {'removes it' if value is _ABSENT else f'writes {_value(value)}'}"
+        f"{_named(who, operators)} {'removes it' if value is ABSENT else f'writes {value_text(value)}'}"
         for who, value in conflict.values
     )
-    field = _path(conflict.path)
+    field = path_text(conflict.path)
     return f"fight over {field} of {shown(conflict.key)}: {values}; {conflict.alternations} times in turn"
 
 
@@ -168,14 +122,14 @@ def _conflict_line(conflict: WriteConflict, operators: Collection[str]) -> str:
 
 
 def _loop_lines(
-    changes: Sequence[tuple[LoggedWrite, Sequence[Change]]],
+    written_fields: Sequence[tuple[LoggedWrite, Sequence[FieldChange]]],
     explained: Collection[tuple[str, str]],
     operators: Collection[str],
 ) -> list[_Line]:
     """Describe the writes of the (writer, key) pairs that are not `explained` already."""
-    updates: dict[tuple[str, str], list[Sequence[Change]]] = {}
+    updates: dict[tuple[str, str], list[Sequence[FieldChange]]] = {}
     others: dict[tuple[str, str, str], list[str]] = {}
-    for written, changed in changes:
+    for written, changed in written_fields:
         if (written.writer, written.key) in explained:
             continue
         if written.before is not None and written.now is not None:
@@ -193,11 +147,11 @@ def _loop_lines(
     return lines
 
 
-def _update_line(who: str, key: str, all_changes: Sequence[Sequence[Change]]) -> str:
-    often: Counter[Path] = Counter(change.path for changes in all_changes for change in changes)
-    last = {change.path: change for changes in all_changes for change in changes}
+def _update_line(who: str, key: str, all_changes: Sequence[Sequence[FieldChange]]) -> str:
+    often: Counter[Path] = Counter(change.path for fields in all_changes for change in fields)
+    last = {change.path: change for fields in all_changes for change in fields}
     fields = [
-        f"{_path(path)} from {_value(last[path].old)} to {_value(last[path].new)}"
+        f"{path_text(path)} from {value_text(last[path].old)} to {value_text(last[path].new)}"
         for path, _ in often.most_common(_MAX_FIELDS)
     ]
     return f"{who} writes {shown(key)}, {_times(len(all_changes))}: {', '.join(fields) or 'managedFields alone'}"
@@ -208,41 +162,12 @@ def _other_line(who: str, verb: str, keys: Sequence[str]) -> str:
     return f"{who} {verb} {shown(keys[-1])}{more}"
 
 
-# -- changed fields ----------------------------------------------------------------------------------------------------
+def changes_of(written: LoggedWrite) -> list[FieldChange]:
+    return changes(_decoded(written.before), _decoded(written.now))
 
 
-def changes_of(written: LoggedWrite) -> list[Change]:
-    if written.before is None or written.now is None:
-        return [Change((), _stored_or_absent(written.before), _stored_or_absent(written.now))]
-    return list(_differences((), orjson.loads(written.before), orjson.loads(written.now)))
-
-
-def _stored_or_absent(value: bytes | None) -> Any:
-    return _ABSENT if value is None else True
-
-
-def _differences(path: Path, old: Any, new: Any) -> Iterator[Change]:
-    if old == new or path in _IGNORED_FIELDS:
-        return
-    if isinstance(old, list) and isinstance(new, list):
-        old, new = _by_name(old, new)
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in {**old, **new}:
-            yield from _differences((*path, name), old.get(name, _ABSENT), new.get(name, _ABSENT))
-    else:
-        yield Change(path, old, new)
-
-
-def _by_name(old: list[Any], new: list[Any]) -> tuple[Any, Any]:
-    """Return lists whose items have an identifying field as maps by that field; other lists unchanged."""
-    for field in _IDENTIFYING:
-        named = [
-            {f"[{field}={each[field]}]": each for each in items if isinstance(each, dict) and field in each}
-            for items in (old, new)
-        ]
-        if len(named[0]) == len(old) and len(named[1]) == len(new):
-            return named[0], named[1]
-    return old, new
+def _decoded(value: bytes | None) -> ObjView | None:
+    return None if value is None else orjson.loads(value)
 
 
 # -- formatting --------------------------------------------------------------------------------------------------------
@@ -252,17 +177,6 @@ def shown(key: str) -> str:
     """Format a store key: `deployments.apps default/web`."""
     group, plural, *rest = key.split("/")
     return f"{plural if group == 'core' else f'{plural}.{group}'} {'/'.join(rest)}"
-
-
-def _path(path: Path) -> str:
-    return ".".join(path).replace(".[", "[")
-
-
-def _value(value: Any) -> str:
-    if value is _ABSENT:
-        return "nothing"
-    text = json.dumps(value)
-    return text if len(text) <= _MAX_VALUE_LENGTH else text[: _MAX_VALUE_LENGTH - 3] + "..."
 
 
 def _times(count: int) -> str:
@@ -421,8 +335,8 @@ def _is_livelock(recent: Sequence[LoggedWrite]) -> bool:
         return True
     last = recent[-_INSPECTED_WRITES:]
     often = Counter(each.key for each in last)
-    changes = [(each, changes_of(each)) for each in last if often[each.key] > _MANY_ALTERNATIONS]
-    return bool(write_conflicts(changes, _MANY_ALTERNATIONS))
+    changed = ((each.key, each.writer, changes_of(each)) for each in last if often[each.key] > _MANY_ALTERNATIONS)
+    return bool(write_conflicts(changed, _MANY_ALTERNATIONS))
 
 
 def _check_reconciles(counters: Counters, most: float) -> None:

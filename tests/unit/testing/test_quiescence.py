@@ -200,7 +200,7 @@ async def test_a_slow_conflict_is_found_by_at_rest(cluster: VirtualCluster) -> N
 
 @virtual(nodes=1)
 async def test_a_burst_of_writes_is_no_loop(cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("setpoint.testing.virtual_time._MANY_ITERATIONS", 50)
+    monkeypatch.setattr("setpoint.cluster.virtual.time._MANY_ITERATIONS", 50)
     await cluster.client.create(web(30))
     await cluster.settle()
     await cluster.at_rest("10m")

@@ -69,7 +69,7 @@ async def test_a_restarted_component_catches_up(cluster: VirtualCluster) -> None
 
 
 def test_a_wait_without_timers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("setpoint.testing.virtual_time._SOCKET_TIMEOUT", 0.0)
+    monkeypatch.setattr("setpoint.cluster.virtual.time._SOCKET_TIMEOUT", 0.0)
 
     async def main() -> None:
         await asyncio.Event().wait()

@@ -1,0 +1,62 @@
+"""The paths of forks (`cluster/forks.py`), which is loaded when the first of them is requested."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from setpoint.apiserver.api_resources import ApiResources, CacheReader
+from setpoint.apiserver.history.reader import HistoryReader
+from setpoint.apiserver.history.when import MARKS, Moments
+from setpoint.apiserver.request_context import RequestContext
+from setpoint.apiserver.server import PathHandler
+from setpoint.meta.errors import ServiceUnavailable
+from setpoint.wire.message import Answer
+
+if TYPE_CHECKING:
+    from setpoint.cluster.forks import Forks
+
+PREFIX, MANAGEMENT = "/forks/", "/setpoint/v1/forks"
+
+
+class ForkEndpoints:
+    """The forks of a server. `run` owns their tasks, and ends them with the server."""
+
+    def __init__(self, resources: ApiResources) -> None:
+        self._resources = resources
+        self._forks: Forks | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self.paths: dict[str, PathHandler] = {
+            PREFIX: self._answer,
+            MANAGEMENT: self._manage,
+            f"{MANAGEMENT}/": self._manage,
+        }
+        """The handlers by path."""
+
+    async def run(self) -> None:
+        """Run the forks until the server stops."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await asyncio.Event().wait()
+        finally:
+            if self._forks is not None:
+                self._forks.end()
+            self._tasks = self._forks = None
+
+    async def _answer(self, ctx: RequestContext) -> Answer:
+        return await self._opened().answer(ctx)
+
+    async def _manage(self, ctx: RequestContext) -> Answer:
+        return await self._opened().manage(ctx)
+
+    def _opened(self) -> Forks:
+        if self._tasks is None:
+            raise ServiceUnavailable("the server has not started yet, or is stopping")
+        if self._forks is None:
+            from setpoint.cluster.forks import Forks  # it loads all components of a cluster
+
+            resources, reader = self._resources, CacheReader(self._resources)
+            moments = Moments(HistoryReader(resources.store), lambda: reader.get("", "configmaps", *MARKS) or {})
+            self._forks = Forks(resources.store, resources.clock, resources.ids, moments, self._tasks)
+        return self._forks

@@ -1,0 +1,349 @@
+"""Forks of a running cluster: logical clusters below `/forks/<name>/` of the same server.
+
+A fork starts from the state of the cluster, now or in the past, and lives in memory until it is removed or the server
+ends. Its nodes are all simulated. In a live fork the loops run in real time. In a virtual one time stands still, and
+nothing runs, until it is advanced: an hour passes in a moment.
+
+A user with access to the path `/forks/*` acts in a fork under the same name, with the rights that the fork's own roles
+give. `/setpoint/v1/forks` lists, creates and removes forks:
+
+    POST   /setpoint/v1/forks         {"name": "try", "at": "-5m", "virtual": true, "advance": 3600}
+    POST   /setpoint/v1/forks/try     {"advance": 3600} or {"until": "settled"}
+    DELETE /setpoint/v1/forks/try
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
+from setpoint.apiserver.filters.authenticate import authenticated_peer
+from setpoint.apiserver.history.reader import HistoryReader
+from setpoint.apiserver.history.when import Moments
+from setpoint.apiserver.request_context import RequestContext
+from setpoint.cluster.cluster_copy import ClusterCopy, copied_items, copied_store
+from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
+from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
+from setpoint.cluster.virtual.simulation import Interrupted, Livelock, simulation
+from setpoint.cluster.virtual.time import run_virtual
+from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+)
+from setpoint.meta.times import format_time
+from setpoint.store.interface import KeyValue, Store
+from setpoint.wire.message import Answer, Request, Response
+
+log = logging.getLogger("setpoint.cluster")
+
+MAX_FORKS = 8
+_MAX_OBJECTS = 200_000
+_MAX_ADVANCE = 366 * 24 * 3600.0
+_SETTLE_WITHIN = 24 * 3600.0
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NOT_PASSED_ON = ("authorization", "impersonate-user", "impersonate-group", "impersonate-uid")
+_JSON = [("Content-Type", "application/json")]
+
+
+class _ShiftedClock:
+    """A clock that is ahead of another one, or that stands still."""
+
+    def __init__(self, clock: Clock, now: datetime, *, stopped: bool) -> None:
+        self._clock = clock
+        self._ahead: timedelta | None = None if stopped else now - clock.now()
+        self._now = now
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
+
+    def now(self) -> datetime:
+        return self._now if self._ahead is None else self._clock.now() + self._ahead
+
+
+@dataclass(slots=True)
+class Fork:
+    """One fork."""
+
+    name: str
+    virtual: bool
+    created: datetime
+    revision: int
+    """The revision of the original at which it branched off."""
+    copy: ClusterCopy
+    """The state from which it starts next."""
+    cluster: EmbeddedCluster | None = None
+    """The running cluster; None while it starts or is advanced."""
+    clock: Clock | None = None
+    failure: str = ""
+    """Why it ended; empty while it works."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the fork is started, advanced or removed."""
+
+
+class Forks:
+    """The forks of one server."""
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids, moments: Moments, tasks: asyncio.TaskGroup) -> None:
+        """`store` returns decrypted values, `moments` finds the revisions of past moments, and `tasks` runs the
+        forks."""
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._reader = HistoryReader(store)
+        self._moments = moments
+        self._forks: dict[str, Fork] = {}
+        self._tasks = tasks
+        self._ending = threading.Event()
+        self._advancing = asyncio.Semaphore(1)
+        """One virtual fork advances at a time: it needs a processor."""
+
+    def names(self) -> list[str]:
+        return [*self._forks]
+
+    def end(self) -> None:
+        """Interrupt what runs in threads, because the server stops."""
+        self._ending.set()
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    async def answer(self, ctx: RequestContext) -> Answer:
+        """Pass a request below `/forks/<name>/` to the fork."""
+        request = ctx.request
+        name, _, rest = request.path.removeprefix(PREFIX).partition("/")
+        fork = self._find(name)
+        cluster = fork.cluster
+        if cluster is None:
+            if fork.failure:
+                raise ServiceUnavailable(f"fork {name} has ended: {fork.failure}")
+            raise ServiceUnavailable(f"fork {name} is being started or advanced", details={"retryAfterSeconds": 1})
+        headers = {
+            key: value
+            for key, value in request.headers.items()
+            if key not in _NOT_PASSED_ON and not key.startswith("impersonate-extra-")
+        }
+        peer = authenticated_peer(ctx.user, request.peer.address)
+        inner = Request(request.method, f"/{rest}", request.query, headers, request.body, peer, request.repeated)
+        return await cluster.write_log.recording(cluster.api.handle)(inner)
+
+    async def manage(self, ctx: RequestContext) -> Answer:
+        """Answer a request to `/setpoint/v1/forks` or below."""
+        method, name = ctx.request.method, ctx.request.path.removeprefix(MANAGEMENT).strip("/")
+        if not name:
+            if method == "GET":
+                return _answer({"forks": [self._described(each) for each in self._forks.values()]})
+            if method == "POST":
+                return _answer(await self._create(_body(ctx), ctx.now), 201)
+        elif method == "GET":
+            return _answer(self._described(self._find(name)))
+        elif method == "DELETE":
+            await self.remove(name)
+            return _answer({"removed": name})
+        elif method == "POST":
+            return _answer(await self._advance_as_asked(self._find(name), _body(ctx)))
+        raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
+
+    def _find(self, name: str) -> Fork:
+        fork = self._forks.get(name)
+        if fork is None:
+            raise NotFound(f"there is no fork {name[:63]}; `setpoint forks` lists them")
+        return fork
+
+    def _described(self, fork: Fork) -> dict[str, Any]:
+        cluster, clock = fork.cluster, fork.clock
+        return {
+            "name": fork.name,
+            "path": PREFIX + fork.name,
+            "virtual": fork.virtual,
+            "created": format_time(fork.created),
+            "branchedAt": fork.revision,
+            "now": format_time(clock.now() if clock is not None else fork.copy.now),
+            "revision": cluster.store.revision if cluster is not None else fork.copy.revision,
+            "objects": len(fork.copy.objects),
+            "state": "failed" if fork.failure else "ready" if cluster is not None else "busy",
+            "message": fork.failure,
+            "leftOut": fork.copy.left_out,
+        }
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def _create(self, wanted: dict[str, Any], now: datetime) -> dict[str, Any]:
+        _check_fields(wanted, {"name": str, "at": str, "virtual": bool, "advance": (int, float), "until": str})
+        virtual = bool(wanted.get("virtual"))
+        name = wanted.get("name") or self._unused_name()
+        fork = await self.create(name, at=wanted.get("at", ""), virtual=virtual, now=now)
+        result = self._described(fork)
+        if "advance" in wanted or "until" in wanted:
+            wanted = {key: value for key, value in wanted.items() if key in ("advance", "until")}
+            result = await self._advance_as_asked(fork, wanted)
+        return result
+
+    def _unused_name(self) -> str:
+        return next(name for number in range(1, MAX_FORKS + 2) if (name := f"fork-{number}") not in self._forks)
+
+    async def create(self, name: str, *, at: str = "", virtual: bool = False, now: datetime | None = None) -> Fork:
+        """Start a fork of the state now, or at a moment of the past. Raises ApiError."""
+        if not _NAME.fullmatch(name):
+            raise BadRequest("the name of a fork must consist of lower case letters, digits and -, at most 63")
+        if name in self._forks:
+            raise AlreadyExists(f"there is a fork {name} already")
+        if len(self._forks) >= MAX_FORKS:
+            raise Forbidden(f"there are {MAX_FORKS} forks already; remove one first")
+        now = now or self._clock.now()
+        copy = await self._copy(at, now)
+        if len(copy.objects) > _MAX_OBJECTS:
+            raise Forbidden(f"a fork may have at most {_MAX_OBJECTS:,} objects, not {len(copy.objects):,}")
+        copy = copy.isolated()
+        if name in self._forks:
+            raise AlreadyExists(f"there is a fork {name} already")
+        fork = self._forks[name] = Fork(name, virtual, now, copy.revision, copy)
+        try:
+            async with fork.lock:
+                await self._start(fork)
+        except BaseException:
+            self._forks.pop(name, None)
+            raise
+        return fork
+
+    async def _copy(self, at: str, now: datetime) -> ClusterCopy:
+        if not at:
+            return await copied_store(self._store, now)
+        moment = await self._moments.find(at, now)
+        versions = await self._reader.list_at("", moment.revision)
+        items = [
+            KeyValue(each.key, each.value, each.created, each.revision) for each in versions if each.value is not None
+        ]
+        return copied_items(items, moment.revision, moment.at or now)
+
+    async def _start(self, fork: Fork) -> None:
+        fork.stop, ready = asyncio.Event(), asyncio.Event()
+        fork.task = self._tasks.create_task(self._serve(fork, ready))
+        await ready.wait()
+        if fork.failure:
+            raise ApiError(f"fork {fork.name} cannot start: {fork.failure}", code=500, reason="InternalError")
+
+    async def _serve(self, fork: Fork, ready: asyncio.Event) -> None:
+        """Run the cluster of a fork until it is stopped. A failure ends the fork alone."""
+        clock = _ShiftedClock(self._clock, fork.copy.now, stopped=fork.virtual)
+        if not fork.virtual and fork.copy.now <= self._clock.now():
+            clock = _ShiftedClock(self._clock, self._clock.now(), stopped=False)
+        options = fork.copy.embedded_options()
+        if fork.virtual:
+            options = _without_loops(options)
+        try:
+            async with embedded_cluster(clock, self._ids, options, fork.copy.state()) as cluster:
+                fork.cluster, fork.clock = cluster, clock
+                ready.set()
+                await fork.stop.wait()
+                fork.copy = _state_of(cluster, clock.now(), fork.copy)
+                fork.cluster = None
+        except Exception as error:
+            fork.failure = str(error) or type(error).__name__
+            log.exception("fork %s ended", fork.name)
+        finally:
+            fork.cluster = None
+            ready.set()
+
+    async def _end(self, fork: Fork) -> None:
+        fork.stop.set()
+        if fork.task is not None:
+            await asyncio.wait([fork.task])
+            fork.task = None
+
+    async def remove(self, name: str) -> None:
+        """End a fork and forget it. Raises NotFound."""
+        fork = self._find(name)
+        async with fork.lock:
+            await self._end(fork)
+            self._forks.pop(name, None)
+
+    # -- virtual time --------------------------------------------------------------------------------------------------
+
+    async def _advance_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
+        _check_fields(wanted, {"advance": (int, float), "until": str})
+        seconds, until = wanted.get("advance"), wanted.get("until")
+        if (seconds is None) == (until is None) or until not in (None, "settled"):
+            raise BadRequest('say either "advance" with a number of seconds, or "until": "settled"')
+        if seconds is not None and not 0 < seconds <= _MAX_ADVANCE:
+            raise BadRequest(f"a fork can be advanced by up to {_MAX_ADVANCE:.0f} seconds")
+        writes, settled = await self.advance(fork, seconds)
+        return {**self._described(fork), "writes": writes, "settled": settled}
+
+    async def advance(self, fork: Fork, seconds: float | None) -> tuple[int, bool]:
+        """Let virtual time pass in a fork, or let its loops settle if `seconds` is None. Return the number of writes,
+        and whether the loops settled.
+
+        The loops run in a thread meanwhile; afterwards the fork continues from there, standing still if it is virtual
+        and in real time otherwise. Raises ApiError."""
+        async with fork.lock, self._advancing:
+            await self._end(fork)
+            if fork.failure:
+                raise ServiceUnavailable(f"fork {fork.name} has ended: {fork.failure}")
+            try:
+                fork.copy, writes, settled = await asyncio.to_thread(
+                    run_virtual, _advanced, fork.copy, seconds, self._ids.below(1 << 30), self._ending.is_set
+                )
+            except (Interrupted, Livelock) as error:
+                raise ServiceUnavailable(f"fork {fork.name} could not be advanced: {error or 'interrupted'}") from None
+            finally:
+                await self._start(fork)
+            return writes, settled
+
+
+async def _advanced(
+    copy: ClusterCopy, seconds: float | None, seed: int, interrupted: Callable[[], bool]
+) -> tuple[ClusterCopy, int, bool]:
+    async with simulation(copy, seed=seed, max_writes=0, interrupted=interrupted) as running:
+        settled = True
+        if seconds is None:
+            settled = await running.settle(_SETTLE_WITHIN)
+        else:
+            await running.advance(seconds)
+        return _state_of(running.cluster, running.clock.now(), copy), len(running.writes) + running.dropped, settled
+
+
+def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> ClusterCopy:
+    copy = copied_items(cluster.store.entries().values(), cluster.store.revision, now)
+    return replace(copy, left_out=before.left_out, secrets=before.secrets)
+
+
+def _without_loops(options: EmbeddedOptions) -> EmbeddedOptions:
+    components = replace(options.components, controllers=(), scheduler=False, fleet=None)
+    return replace(options, components=components)
+
+
+def _body(ctx: RequestContext) -> dict[str, Any]:
+    try:
+        body = orjson.loads(ctx.request.body or b"{}")
+    except orjson.JSONDecodeError:
+        raise BadRequest("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise BadRequest("the body is not a JSON object")
+    return body
+
+
+def _check_fields(body: dict[str, Any], known: dict[str, type | tuple[type, ...]]) -> None:
+    for name, value in body.items():
+        if name not in known:
+            raise BadRequest(f"unknown field {name[:63]}; known are {', '.join(known)}")
+        if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):
+            raise BadRequest(f"{name} has the wrong type")
+
+
+def _answer(value: dict[str, Any], status: int = 200) -> Response:
+    return Response(status, orjson.dumps(value), list(_JSON))

@@ -1,0 +1,190 @@
+"""Finds the objects that the loops have not brought to their desired state. Pure functions of the stored objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from setpoint.meta.objects import ObjView
+
+_SLICES, _SERVICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "core/services/", "policy/poddisruptionbudgets/"
+_SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class Unfinished(NamedTuple):
+    """An object that is not as its spec asks for."""
+
+    kind: str
+    namespace: str
+    name: str
+    problem: str
+    """The difference, with the reason if the object has one."""
+    node: str = ""
+    """The node that the object is, or is on; empty if it does not belong to one."""
+    owner: str = ""
+    """The controlling owner as `Kind/name`; empty if there is none."""
+
+
+def unfinished(state: Mapping[str, bytes]) -> list[Unfinished]:
+    """Return the objects that are not as desired, in the order of their keys."""
+    found: list[Unfinished] = []
+    for key in sorted(state):
+        check = _CHECKS.get(key[: key.index("/", key.index("/") + 1) + 1])
+        if check is None:
+            continue
+        kind, problem_of = check
+        obj = orjson.loads(state[key])
+        problem = problem_of(obj)
+        if problem:
+            meta = obj["metadata"]
+            node = meta["name"] if kind == "Node" else (obj.get("spec") or {}).get("nodeName", "")
+            found.append(Unfinished(kind, meta.get("namespace", ""), meta["name"], problem, node, owner_of(obj)))
+    found += _unserved(state)
+    return found
+
+
+def owner_of(obj: ObjView) -> str:
+    """Return the controlling owner as `Kind/name`; empty if there is none."""
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{owner['kind']}/{owner['name']}"
+    return ""
+
+
+def _condition(obj: ObjView, kind: str) -> Mapping[str, Any]:
+    for each in (obj.get("status") or {}).get("conditions") or ():
+        if each.get("type") == kind:
+            return dict(each)
+    return {}
+
+
+def _pod(pod: ObjView) -> str:
+    status, meta = pod.get("status") or {}, pod["metadata"]
+    if status.get("phase") == "Succeeded":
+        return ""
+    if meta.get("deletionTimestamp"):
+        where = pod["spec"].get("nodeName")
+        return f"is being deleted{f' on {where}' if where else ''}"
+    if status.get("phase") == "Failed":
+        return f"failed: {status['reason']}" if status.get("reason") else "failed"
+    if not pod["spec"].get("nodeName"):
+        gates = pod["spec"].get("schedulingGates")
+        reason = "it has scheduling gates" if gates else _condition(pod, "PodScheduled").get("message", "")
+        return f"is not scheduled{f': {reason}' if reason else ''}"
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for each in status.get(field) or ():
+            waiting = (each.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") and waiting["reason"] not in ("PodInitializing",):
+                return f"container {each['name']} waits: {waiting['reason']}"
+    if _condition(pod, "Ready").get("status") != "True":
+        return "is not ready"
+    return ""
+
+
+def _deployment(obj: ObjView) -> str:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    wanted = spec.get("replicas", 1)
+    progressing = _condition(obj, "Progressing")
+    failure = _condition(obj, "ReplicaFailure")
+    why = f": {failure['message']}" if failure.get("status") == "True" and failure.get("message") else ""
+    if progressing.get("status") == "False" and progressing.get("reason") == "ProgressDeadlineExceeded":
+        return f"exceeded its progress deadline with {status.get('updatedReplicas', 0)} of {wanted} updated{why}"
+    if spec.get("paused"):
+        return ""
+    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+        return "is not observed"
+    if status.get("updatedReplicas", 0) < wanted:
+        return f"{status.get('updatedReplicas', 0)} of {wanted} replicas are updated{why}"
+    if status.get("replicas", 0) > wanted:
+        return f"{status.get('replicas', 0) - wanted} old replicas are pending termination"
+    if status.get("availableReplicas", 0) < wanted:
+        return f"{status.get('availableReplicas', 0)} of {wanted} replicas are available{why}"
+    return ""
+
+
+def _replicas(obj: ObjView) -> str:
+    wanted, ready = (obj.get("spec") or {}).get("replicas", 1), (obj.get("status") or {}).get("readyReplicas", 0)
+    if any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ()):
+        return ""  # its Deployment says the same
+    failure = _condition(obj, "ReplicaFailure")
+    why = f": {failure['message']}" if failure.get("status") == "True" and failure.get("message") else ""
+    return f"{ready} of {wanted} replicas are ready{why}" if ready < wanted else ""
+
+
+def _daemon_set(obj: ObjView) -> str:
+    status = obj.get("status") or {}
+    wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+    return f"{ready} of {wanted} Pods are ready" if ready < wanted else ""
+
+
+def _job(obj: ObjView) -> str:
+    failed = _condition(obj, "Failed")
+    return f"failed: {failed.get('message', '')}" if failed.get("status") == "True" else ""
+
+
+def _node(obj: ObjView) -> str:
+    ready = _condition(obj, "Ready")
+    return "" if ready.get("status") == "True" else f"is not ready: {ready.get('reason') or 'no status'}"
+
+
+def _budget(obj: ObjView) -> str:
+    status = obj.get("status") or {}
+    healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    return f"{healthy} of {wanted} required Pods are healthy" if healthy < wanted else ""
+
+
+def _claim(obj: ObjView) -> str:
+    return "is not bound" if (obj.get("status") or {}).get("phase") == "Pending" else ""
+
+
+def _leaving(obj: ObjView) -> str:
+    if not obj["metadata"].get("deletionTimestamp"):
+        return ""
+    finalizers = ", ".join(obj["metadata"].get("finalizers") or ())
+    return f"is being deleted{f', and waits for {finalizers}' if finalizers else ''}"
+
+
+_CHECKS = {
+    "core/pods/": ("Pod", _pod),
+    "core/nodes/": ("Node", _node),
+    "core/namespaces/": ("Namespace", _leaving),
+    "core/persistentvolumeclaims/": ("PersistentVolumeClaim", _claim),
+    "core/replicationcontrollers/": ("ReplicationController", _replicas),
+    "apps/deployments/": ("Deployment", _deployment),
+    "apps/replicasets/": ("ReplicaSet", _replicas),
+    "apps/statefulsets/": ("StatefulSet", _replicas),
+    "apps/daemonsets/": ("DaemonSet", _daemon_set),
+    "batch/jobs/": ("Job", _job),
+    _BUDGETS: ("PodDisruptionBudget", _budget),
+}
+
+
+def _unserved(state: Mapping[str, bytes]) -> Iterator[Unfinished]:
+    ready = {name for name, count in ready_endpoints(state).items() if count}
+    for key in sorted(state):
+        if key.startswith(_SERVICES):
+            service = orjson.loads(state[key])
+            name = key[len(_SERVICES) :]
+            if (service.get("spec") or {}).get("selector") and name not in ready:
+                meta = service["metadata"]
+                yield Unfinished("Service", meta["namespace"], meta["name"], "has no ready endpoints")
+
+
+def ready_endpoints(state: Mapping[str, bytes]) -> dict[str, int]:
+    """Return the number of ready endpoints by `namespace/name` of the Service."""
+    found: dict[str, int] = {}
+    for key, value in state.items():
+        if key.startswith(_SLICES):
+            service, count = slice_endpoints(orjson.loads(value))
+            found[service] = found.get(service, 0) + count
+    return found
+
+
+def slice_endpoints(endpoint_slice: ObjView) -> tuple[str, int]:
+    """Return the `namespace/name` of the Service of an EndpointSlice, and the number of its ready endpoints."""
+    meta = endpoint_slice["metadata"]
+    service = f"{meta['namespace']}/{(meta.get('labels') or {}).get(_SERVICE_NAME, '')}"
+    endpoints = endpoint_slice.get("endpoints") or ()
+    return service, sum((each.get("conditions") or {}).get("ready", True) is not False for each in endpoints)

@@ -1,0 +1,363 @@
+"""Predicts the effects of a change: it is made to a copy of a cluster in virtual time, and every loop reacts to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from setpoint.cluster.cluster_copy import ClusterCopy
+from setpoint.cluster.virtual.conditions import Unfinished, owner_of, ready_endpoints, slice_endpoints
+from setpoint.cluster.virtual.simulation import Livelock, SimulatedWrite, Simulation, simulation
+from setpoint.kinds.catalog import RESOURCES
+from setpoint.meta.objects import Obj
+from setpoint.node.pace import REAL, Pace
+from setpoint.view.actors import actor_of
+from setpoint.view.changes import FieldChange, changes, path_text, summary
+
+_FIRST_LOOK = 600.0
+"""Seconds within which the copy must be quiet before the change is made to it."""
+_SLICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "policy/poddisruptionbudgets/"
+_CRON_JOBS = "batch/cronjobs/"
+_ADMINISTRATOR = "kubernetes-admin"
+_QUIET_KINDS = ("Endpoints", "EndpointSlice")
+"""Kinds that follow others, and are not events of their own."""
+_REPORTED_STATUS = ("Node", "Namespace", "PersistentVolumeClaim")
+"""Kinds of which changes of the status are events."""
+
+
+class ObjectChange(NamedTuple):
+    """The difference of one object between the beginning and the end."""
+
+    action: str
+    """`created`, `changed` or `deleted`."""
+    kind: str
+    namespace: str
+    name: str
+    owner: str
+    """The controlling owner as `Kind/name`; empty if there is none."""
+    fields: Sequence[FieldChange]
+    """The changed fields; of a created or deleted object, none."""
+
+
+class PlannedEvent(NamedTuple):
+    """One write, described for people."""
+
+    at: float
+    """Seconds after the change."""
+    actor: str
+    action: str
+    kind: str
+    namespace: str
+    name: str
+    owner: str
+    text: str
+    """The changed fields, in short; empty for a creation or deletion."""
+
+
+class Interruption(NamedTuple):
+    """A time in which a Service had no ready endpoints, or a disruption budget was violated."""
+
+    kind: str
+    namespace: str
+    name: str
+    since: float
+    """Seconds after the change."""
+    seconds: float | None
+    """The duration; None if it does not end."""
+
+
+@dataclass(slots=True)
+class PlanResult:
+    """The outcome of a simulation."""
+
+    settled: bool = True
+    """Whether the loops were quiet at the end."""
+    seconds: float = 0.0
+    """The virtual time from the change to the last write."""
+    refused: list[str] = field(default_factory=list)
+    """The error messages of changes that were refused."""
+    changes: list[ObjectChange] = field(default_factory=list)
+    events: list[PlannedEvent] = field(default_factory=list)
+    interruptions: list[Interruption] = field(default_factory=list)
+    problems: list[Unfinished] = field(default_factory=list)
+    """The objects that are not as desired at the end, and were before the change."""
+    expected: list[Unfinished] = field(default_factory=list)
+    """The objects that are not as desired because they are on a node that the change stops."""
+    earlier: list[Unfinished] = field(default_factory=list)
+    """The objects that were not as desired before the change either."""
+    first_look: list[PlannedEvent] = field(default_factory=list)
+    """The writes of the loops before the change was made: the cluster was not at rest, or its loops differ."""
+    left_out: list[str] = field(default_factory=list)
+    """Descriptions of missing content of the copy, one sentence each."""
+
+    @property
+    def converges(self) -> bool:
+        return self.settled and not self.refused and not self.problems
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing would change; 2: something would; 1: it would not converge, or was refused."""
+        if not self.converges:
+            return 1
+        return 2 if self.changes else 0
+
+
+async def plan(
+    copy: ClusterCopy,
+    change: Callable[[Simulation], Awaitable[Sequence[str]]],
+    *,
+    until: float | None = None,
+    within: float = 3600.0,
+    stopped: Collection[str] = (),
+    pace: Pace = REAL,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> PlanResult:
+    """Run the simulation; requires a virtual loop.
+
+    `change` makes the change and returns the messages of what was refused. The simulation ends when the loops are
+    quiet, or after `until` seconds. `stopped` names nodes that the change stops. Raises Interrupted."""
+    copy = copy.isolated()
+    result = PlanResult(left_out=[*copy.left_out])
+    async with simulation(copy, pace=pace, interrupted=interrupted) as running:
+        try:
+            await running.settle(_FIRST_LOOK)
+        except Livelock as error:
+            result.settled = False
+            result.refused.append(f"the copy is not at rest: {error}")
+            return result
+        result.first_look = events_of(running.loop_writes(), 0.0)
+        running.writes.clear()
+        before, begin = running.state(), running.elapsed
+        known = {each[:3] for each in running.unfinished()}
+        try:
+            result.refused += await change(running)
+            if until is None:
+                result.settled = await running.settle(within)
+            else:
+                await running.advance(max(until - (running.elapsed - begin), 0.0))
+        except Livelock as error:
+            result.settled = False
+            result.refused.append(str(error))
+        after = running.state()
+        writes = [each for each in running.writes if not running.is_scheduled(each)]
+        result.seconds = max((each.at for each in writes), default=begin) - begin
+        result.changes = differences(before, after, running.belongs_to_cron_job)
+        result.events = events_of(writes, begin)
+        result.interruptions = [*_service_gaps(before, writes, begin), *_budget_gaps(before, writes, begin)]
+        for each in running.unfinished():
+            if each[:3] in known:
+                result.earlier.append(each)
+            elif each.node in stopped:
+                result.expected.append(each)
+            else:
+                result.problems.append(each)
+    return result
+
+
+# -- differences ------------------------------------------------------------------------------------------------------
+
+
+def differences(
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+    ignored: Callable[[str, Obj], bool] = lambda key, obj: False,
+) -> list[ObjectChange]:
+    """Return the objects that differ, without times and other routine. `ignored` says which objects to leave out."""
+    found = []
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        old_obj: Obj | None = None if old is None else orjson.loads(old)
+        new_obj: Obj | None = None if new is None else orjson.loads(new)
+        obj = new_obj or old_obj or {}
+        if ignored(key, obj):
+            continue
+        action = "created" if old_obj is None else "deleted"
+        fields: list[FieldChange] = []
+        if old_obj is not None and new_obj is not None:
+            action = "changed"
+            if old_obj["metadata"].get("uid") != new_obj["metadata"].get("uid"):
+                action = "replaced"
+            fields = [each for each in changes(old_obj, new_obj) if not (_is_routine(each) or _is_bookkeeping(each))]
+            if not fields or (key.startswith(_CRON_JOBS) and all(each.path[0] == "status" for each in fields)):
+                continue
+        meta = obj["metadata"]
+        kind = kind_of(key, obj)
+        found.append(ObjectChange(action, kind, meta.get("namespace", ""), meta["name"], owner_of(obj), fields))
+    return found
+
+
+_ROUTINE = (
+    "observedGeneration",
+    "deployment.kubernetes.io/revision",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+)
+
+
+def _is_routine(change: FieldChange) -> bool:
+    last = change.path[-1]
+    return (
+        change.path[:2] == ("status", "images")
+        or last in _ROUTINE
+        or (change.path[0] == "status" and last.endswith(("Time", "At")))
+    )
+
+
+@cache
+def _built_in_kinds() -> dict[str, str]:
+    return {resource.storage_prefix: resource.kind for resource in RESOURCES}
+
+
+def kind_of(key: str, obj: Mapping[str, Any]) -> str:
+    """Return the kind of a stored object."""
+    prefix = key[: key.index("/", key.index("/") + 1) + 1]
+    return _built_in_kinds().get(prefix) or str(obj.get("kind") or prefix.split("/")[1])
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def events_of(writes: Iterable[SimulatedWrite], begin: float) -> list[PlannedEvent]:
+    """Return the writes as events in their order, without those that only report progress. `begin` is the time of the
+    change."""
+    found = (_event(write, begin) for write in writes)
+    return [event for event in found if event is not None]
+
+
+def _event(write: SimulatedWrite, begin: float) -> PlannedEvent | None:
+    old = None if write.before is None else orjson.loads(write.before)
+    new = None if write.now is None else orjson.loads(write.now)
+    obj: Obj = new or old or {}
+    kind, meta = kind_of(write.key, obj), obj["metadata"]
+    if kind in _QUIET_KINDS:
+        return None
+    action, text = "created" if old is None else "deleted", ""
+    if old is not None and new is not None:
+        action = "changed"
+        changed = changes(old, new)
+        text = _pod_progress(old, new) if kind == "Pod" else ""
+        if not text:
+            desired = [each for each in changed if each.path[0] != "status" and not _is_bookkeeping(each)]
+            if kind in _REPORTED_STATUS:
+                desired = [each for each in changed if not _is_bookkeeping(each) and not _is_routine(each)]
+            elif kind == "Job":
+                desired += [each for each in changed if each.path[:2] == ("status", "conditions")]
+            if kind == "Pod" or not desired:
+                return None
+            text = summary(desired)
+    cause = write.cause
+    actor = "you" if cause.user == _ADMINISTRATOR else actor_of(cause)
+    at = round(write.at - begin, 3)
+    return PlannedEvent(at, actor, action, kind, meta.get("namespace", ""), meta["name"], owner_of(obj), text)
+
+
+def _is_bookkeeping(change: FieldChange) -> bool:
+    path = change.path
+    return (
+        path[:2] == ("metadata", "annotations")
+        and len(path) > 2
+        and path[2].startswith(
+            ("deployment.kubernetes.io/", "endpoints.kubernetes.io/", "kubectl.kubernetes.io/last-applied")
+        )
+    )
+
+
+def _pod_progress(old: Obj, new: Obj) -> str:
+    """Return the step in the life of a Pod; empty for a write that is none."""
+    if new["spec"].get("nodeName") != old["spec"].get("nodeName"):
+        return f"scheduled to {new['spec'].get('nodeName')}"
+    if new["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
+        return "being deleted"
+    statuses = [
+        {each["type"]: each.get("status") for each in (pod.get("status") or {}).get("conditions") or ()}.get("Ready")
+        for pod in (old, new)
+    ]
+    if statuses[1] == "True" and statuses[0] != "True":
+        return "ready"
+    phases = [(pod.get("status") or {}).get("phase") for pod in (old, new)]
+    if phases[0] != phases[1] and phases[1] in ("Failed", "Succeeded") and not new["metadata"].get("deletionTimestamp"):
+        return "completed" if phases[1] == "Succeeded" else "failed"
+    if statuses[0] == "True" and statuses[1] != "True" and not new["metadata"].get("deletionTimestamp"):
+        return "not ready"
+    return ""
+
+
+# -- interruptions ----------------------------------------------------------------------------------------------------
+
+
+def _service_gaps(before: Mapping[str, bytes], writes: Iterable[SimulatedWrite], begin: float) -> list[Interruption]:
+    """Return when Services that had ready endpoints had none."""
+    counts: Counter[str] = Counter(ready_endpoints(before))
+    watched = {name for name, count in counts.items() if count}
+    open_since: dict[str, float] = {}
+    found: list[Interruption] = []
+    for write in writes:
+        if not write.key.startswith(_SLICES):
+            continue
+        for value, sign in ((write.before, -1), (write.now, 1)):
+            if value is not None:
+                service, count = slice_endpoints(orjson.loads(value))
+                counts[service] += sign * count
+        at = write.at - begin
+        for service in watched:
+            if counts[service] <= 0:
+                open_since.setdefault(service, at)
+            elif service in open_since:
+                found.append(_interruption("Service", service, open_since.pop(service), at))
+    found += [_interruption("Service", service, since, None) for service, since in open_since.items()]
+    return [each for each in found if each.seconds != 0]
+
+
+def _budget_gaps(before: Mapping[str, bytes], writes: Iterable[SimulatedWrite], begin: float) -> list[Interruption]:
+    """Return when disruption budgets that were kept were violated."""
+    open_since: dict[str, float] = {}
+    found: list[Interruption] = []
+    for write in writes:
+        if not write.key.startswith(_BUDGETS) or write.key not in before or write.now is None:
+            continue
+        status = orjson.loads(write.now).get("status") or {}
+        name, at = write.key[len(_BUDGETS) :], write.at - begin
+        if status.get("currentHealthy", 0) < status.get("desiredHealthy", 0):
+            open_since.setdefault(name, at)
+        elif name in open_since:
+            found.append(_interruption("PodDisruptionBudget", name, open_since.pop(name), at))
+    found += [_interruption("PodDisruptionBudget", name, since, None) for name, since in open_since.items()]
+    return [each for each in found if each.seconds != 0]
+
+
+def _interruption(kind: str, name: str, since: float, until: float | None) -> Interruption:
+    namespace, _, name = name.partition("/")
+    return Interruption(kind, namespace, name, round(since, 3), None if until is None else round(until - since, 3))
+
+
+def as_json(result: PlanResult) -> dict[str, Any]:
+    """Return the result as plain values."""
+
+    def changed(each: ObjectChange) -> dict[str, Any]:
+        fields = [{"path": path_text(one.path), "old": _plain(one.old), "new": _plain(one.new)} for one in each.fields]
+        return {**each._asdict(), "fields": fields}
+
+    return {
+        "settled": result.settled,
+        "converges": result.converges,
+        "seconds": round(result.seconds, 3),
+        "refused": result.refused,
+        "changes": [changed(each) for each in result.changes],
+        "events": [each._asdict() for each in result.events],
+        "interruptions": [each._asdict() for each in result.interruptions],
+        "problems": [each._asdict() for each in result.problems],
+        "expected": [each._asdict() for each in result.expected],
+        "earlier": [each._asdict() for each in result.earlier],
+        "firstLook": [each._asdict() for each in result.first_look],
+        "leftOut": result.left_out,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float, bool, list, dict)) else None

@@ -1,0 +1,185 @@
+"""Forks: logical clusters below a path of the server, live or in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.filters.authenticate import in_process_peer
+from setpoint.apiserver.history.reader import HistoryReader
+from setpoint.apiserver.history.when import Moments
+from setpoint.apiserver.request_context import RequestContext, parse_path, parse_query, verb_of
+from setpoint.cluster.fork_endpoints import ForkEndpoints
+from setpoint.cluster.forks import MAX_FORKS, Forks
+from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.errors import ApiError, ServiceUnavailable
+from setpoint.meta.times import format_time
+from setpoint.system import RandomIds
+from setpoint.testing import VirtualCluster, virtual
+from setpoint.wire.message import Request, Response
+
+ADMIN = UserInfo("kubernetes-admin", groups=("system:masters", "system:authenticated"))
+BOB = UserInfo("bob", groups=("system:authenticated",))
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def deployment(name: str, replicas: int = 2) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+class Server:
+    """Requests to the paths of forks, as the server passes them on after authentication and authorization."""
+
+    def __init__(self, forks: Forks, cluster: VirtualCluster) -> None:
+        self.forks = forks
+        self._clock = cluster.clock
+
+    async def __call__(self, method: str, path: str, body: Any = None, user: UserInfo = ADMIN) -> tuple[int, Any]:
+        path, _, query = path.partition("?")
+        data = b"" if body is None else orjson.dumps(body)
+        headers = {"content-type": "application/json", "impersonate-user": "system:admin", "authorization": "Bearer x"}
+        if method == "PATCH":
+            headers["content-type"] = "application/merge-patch+json"
+        request = Request(method, path, query, headers, data, in_process_peer("outer", ()))
+        target, parsed = parse_path(path), parse_query(query)
+        ctx = RequestContext(request, target, parsed, verb_of(method, target, parsed), user, self._clock.now())
+        handler = self.forks.answer if path.startswith("/forks/") else self.forks.manage
+        try:
+            answer = await handler(ctx)
+        except ApiError as error:
+            return error.code, error.message
+        assert isinstance(answer, Response)
+        return answer.status, orjson.loads(answer.whole_body)
+
+
+@asynccontextmanager
+async def serving(cluster: VirtualCluster) -> AsyncIterator[Server]:
+    store = cluster.embedded.store
+    moments = Moments(HistoryReader(store), dict)
+    async with asyncio.TaskGroup() as tasks:
+        forks = Forks(store, cluster.clock, RandomIds(5), moments, tasks)
+        yield Server(forks, cluster)
+        for name in [*forks.names()]:
+            await forks.remove(name)
+
+
+async def ready(server: Server, fork: str, name: str = "web") -> int:
+    _, found = await server("GET", f"/forks/{fork}{DEPLOYMENTS}/{name}")
+    return int(found["status"].get("readyReplicas", 0))
+
+
+@virtual(nodes=2)
+async def test_a_live_fork(cluster: VirtualCluster) -> None:
+    """It begins with the state now or then, goes its own way, and authorizes by its own roles."""
+    await cluster.client.create(deployment("web"))
+    await cluster.settle()
+    then = cluster.embedded.store.revision
+    await cluster.client.patch(("apps/v1", "Deployment"), "web", {"spec": {"replicas": 3}}, "default")
+    await cluster.settle()
+    fingerprint = cluster.fingerprint()
+    async with serving(cluster) as server:
+        status, made = await server("POST", "/setpoint/v1/forks", {"name": "try"})
+        assert (status, made["path"], made["state"], made["virtual"]) == (201, "/forks/try", "ready", False)
+        status, past = await server("POST", "/setpoint/v1/forks", {"at": str(then)})
+        assert (status, past["name"], past["branchedAt"]) == (201, "fork-1", then)
+        assert (await ready(server, "try"), await ready(server, "fork-1")) == (3, 2)
+        assert (await server("PATCH", f"/forks/try{DEPLOYMENTS}/web", {"spec": {"replicas": 5}}))[0] == 200
+        await cluster.client.delete(("apps/v1", "Deployment"), "web", "default")
+        await cluster.sleep(20)
+        assert await ready(server, "try") == 5, "its loops run in real time"
+        _, pods = await server("GET", "/forks/try/api/v1/pods?limit=500")
+        assert {each["spec"]["nodeName"] for each in pods["items"]} == {"node-1", "node-2"}
+        assert (await cluster.all(("v1", "Pod"))) == []
+
+        code, message = await server("GET", f"/forks/try{DEPLOYMENTS}", user=BOB)
+        assert (code, message["message"]) == (
+            403,
+            'deployments.apps is forbidden: User "bob" cannot list resource "deployments" in API group "apps" in the '
+            'namespace "default"',
+        ), "the user is the one of the outer request, whatever its headers ask for"
+        binding = {
+            "metadata": {"name": "bob"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+        }
+        await server("POST", "/forks/try/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        assert (await server("GET", f"/forks/try{DEPLOYMENTS}", user=BOB))[0] == 200
+        assert (await server("GET", f"/forks/fork-1{DEPLOYMENTS}", user=BOB))[0] == 403
+
+        _, listed = await server("GET", "/setpoint/v1/forks")
+        assert [each["name"] for each in listed["forks"]] == ["try", "fork-1"]
+        assert await server("DELETE", "/setpoint/v1/forks/try") == (200, {"removed": "try"})
+        assert (await server("GET", "/forks/try/api/v1/pods"))[0] == 404
+    assert fingerprint != cluster.fingerprint()
+
+
+@virtual(nodes=2)
+async def test_a_virtual_fork(cluster: VirtualCluster) -> None:
+    """Time stands still in it until it is advanced."""
+    await cluster.client.create(deployment("web"))
+    await cluster.settle()
+    async with serving(cluster) as server:
+        hour = format_time(cluster.clock.now() + timedelta(hours=1))
+        _, made = await server("POST", "/setpoint/v1/forks", {"name": "later", "virtual": True, "advance": 3600})
+        assert made["now"] == hour
+        await server("PATCH", f"/forks/later{DEPLOYMENTS}/web", {"spec": {"replicas": 4}})
+        await cluster.sleep(60)
+        assert await ready(server, "later") == 2, "nothing runs"
+        assert (await server("GET", "/setpoint/v1/forks/later"))[1]["now"] == made["now"]
+        began = cluster.clock.monotonic()
+        _, settled = await server("POST", "/setpoint/v1/forks/later", {"until": "settled"})
+        assert (settled["settled"], settled["writes"] > 10, await ready(server, "later")) == (True, True, 4)
+        assert cluster.clock.monotonic() == began, "no time passes outside"
+
+
+@virtual(nodes=1)
+async def test_limits_and_errors(cluster: VirtualCluster) -> None:
+    async with serving(cluster) as server:
+
+        async def refused(method: str, path: str, body: Any = None) -> tuple[int, str]:
+            code, message = await server(method, path, body)
+            return code, str(message)
+
+        manage = "/setpoint/v1/forks"
+        assert (await refused("POST", manage, {"name": "Bad_Name"}))[0] == 400
+        assert await refused("POST", manage, {"nam": "x"}) == (
+            400,
+            "unknown field nam; known are name, at, virtual, advance, until",
+        )
+        assert await refused("POST", manage, {"virtual": 1}) == (400, "virtual has the wrong type")
+        assert (await refused("POST", manage, {"at": "999999"}))[0] == 400
+        assert (await refused("PUT", manage))[0] == 405
+        assert (await refused("GET", "/forks/none/api"))[0] == 404
+        await server.forks.create("one", virtual=True)
+        assert await refused("POST", manage, {"name": "one"}) == (409, "there is a fork one already")
+        for body in ({}, {"advance": 1, "until": "settled"}, {"until": "never"}, {"advance": -1}, {"advance": 1e12}):
+            assert (await refused("POST", f"{manage}/one", body))[0] == 400
+        for number in range(MAX_FORKS - 1):
+            await server.forks.create(f"more-{number}", virtual=True)
+        assert await refused("POST", manage, {"name": "many"}) == (403, "there are 8 forks already; remove one first")
+
+
+def test_there_are_no_forks_before_the_server_runs() -> None:
+    resources: Any = object.__new__(ApiResources)
+    handler = ForkEndpoints(resources).paths["/forks/"]
+    ctx: Any = None
+
+    async def request() -> None:
+        await handler(ctx)
+
+    with pytest.raises(ServiceUnavailable):
+        asyncio.run(request())
