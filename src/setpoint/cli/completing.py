@@ -35,6 +35,8 @@ _KINDS_THEN_NAMES = (
     "expose",
     "wait",
     "events",
+    "why",
+    "history",
     "taint",
     "set image",
     "set env",

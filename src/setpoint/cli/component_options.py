@@ -33,6 +33,19 @@ REMOTE_FLAGS: tuple[Flag, ...] = (
 )
 
 
+def _read_pool(value: str) -> str:
+    from setpoint.controllers.service_load_balancer import AddressPool  # most commands do not need it
+
+    AddressPool(value)
+    return value
+
+
+LOAD_BALANCER_POOL = text(
+    "load-balancer-pool",
+    help="Addresses for Services of type LoadBalancer: CIDRs or ranges such as 10.0.0.5-10.0.0.9, with commas between.",
+)._replace(read=_read_pool)
+
+
 def endpoint_flags(port: int) -> tuple[Flag, ...]:
     """Return the flags of the component's metrics and health endpoints; `port` is upstream's default."""
     return about(
@@ -95,6 +108,7 @@ _ABOUT = {
         "cluster_cidr": "Where those are taken from: one range, or one of each family.",
         "node_cidr_mask_size_ipv4": "How large the range of a node is.",
         "node_cidr_mask_size_ipv6": "The same for IPv6.",
+        "load_balancer_pool": "",
         "pvclaimbinder_sync_period": "How often volumes and claims are looked at without need.",
         "terminated_pod_gc_threshold": "Pods that have ended and may stay; 0 keeps all.",
     },
@@ -142,7 +156,8 @@ _ABOUT = {
         "concurrent_resourceclaim_syncs": "Resource claims that are worked on at once.",
     },
 }
-"""The help text of each setting by section; those in `_FROM_FILES` have theirs there."""
+"""The help text of each setting by section; those in `_FROM_FILES` and of --load-balancer-pool have theirs
+there."""
 _NO_DURATIONS = ("rate", "threshold", "tolerance")
 
 
@@ -180,6 +195,8 @@ def _flag(field: str, default: Any, help_text: str) -> Flag:
         name, help_text = _FROM_FILES[field]
         return text(name, help=help_text)
     name = field.replace("_", "-")
+    if name == LOAD_BALANCER_POOL.name:
+        return LOAD_BALANCER_POOL
     if isinstance(default, bool):
         return switch(name, default=default, help=help_text)
     if isinstance(default, float):

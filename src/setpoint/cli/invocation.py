@@ -170,6 +170,10 @@ class Invocation:
             self._client.default_namespace = self.namespace
         return self._client
 
+    def use(self, client: Client) -> None:
+        """Send the following requests with another client, on the same connections."""
+        self._client = client
+
     def expired(self) -> str:
         """Return a hint that the client certificate has expired; empty if it has not. A server may only close the
         connection."""

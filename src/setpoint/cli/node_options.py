@@ -61,7 +61,7 @@ NODE_FLAGS: tuple[Flag, ...] = (
     ),
     *about(
         "Network",
-        texts("cluster-dns", default=("10.96.0.10",), help="Addresses of the DNS servers in Pods."),
+        texts("cluster-dns", help="Addresses of the DNS servers in Pods; by default those of the Service kube-dns."),
         text("cluster-domain", default="cluster.local", help="Domain of the names of Services."),
         text("pod-cidr", help="Addresses of Pods; by default those that the cluster assigns to the node."),
         text(

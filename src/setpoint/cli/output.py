@@ -21,6 +21,11 @@ OUTPUT = _flags(FORMATS)
 """Output flags of verbs that change objects."""
 GET_OUTPUT = _flags(GET_FORMATS)
 """Output flags of verbs that show objects."""
+AT = text(
+    "at",
+    help="Show the cluster as it was: at a revision, a time (13:02, 2026-01-31T13:02:00Z), -5m, start, or a mark.",
+)
+"""The flag of verbs that can show the past (`cli/past.py`)."""
 
 
 def output_flags(invocation: Invocation) -> OutputFlags:

@@ -189,6 +189,17 @@ SERVER_FLAGS: tuple[Flag, ...] = (
         duration("backup-interval", help="How often a backup is written; by default never."),
         number("backup-keep", default=24, least=1, help="How many of these backups are kept."),
         text("backup-dir", help="Directory of these backups; by default DATA_DIR/backups."),
+        duration(
+            "history-retention",
+            help="How long compacted changes are kept in DATA_DIR/history.db; 0 means not at all. "
+            "The default of `setpoint up` is 24h.",
+        ),
+        text("history-max-size", default="512Mi", help="Size of that file above which the oldest are dropped."),
+        texts(
+            "history-exclude",
+            default=("leases.coordination.k8s.io",),
+            help="Resources, as RESOURCE or RESOURCE.GROUP, whose changes are not kept there.",
+        ),
         duration("etcd-compaction-interval", default=300.0, help="How often old revisions are compacted."),
         duration("event-ttl", default=3600.0, help="How long Events are retained."),
         text("encryption-provider-config", help="Which resources are encrypted in the store, and with which keys."),

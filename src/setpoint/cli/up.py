@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from setpoint.cli.command import Command
+from setpoint.cli.component_options import LOAD_BALANCER_POOL
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import about, duration, number, switch, text
 from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, pace_of, simulation_of
@@ -64,6 +65,7 @@ def _path(program: str) -> str:
 _POLL_INTERVAL, _LONGEST = 0.01, 300.0
 _LAST_WORDS = 2000
 _SLOW_STEP = 5.0
+_HISTORY_RETENTION = 24 * 3600.0
 """Seconds after which a step of the start is reported where there is no terminal."""
 
 
@@ -169,6 +171,7 @@ def run(invocation: Invocation) -> int | None:
         raise Failed("--taint-simulated needs --real")
     # Nodes join with such tokens. Without a token, that is, a Secret, no one gets in by it.
     flags.set_default("enable-bootstrap-token-auth", True)
+    flags.set_default("history-retention", _HISTORY_RETENTION)
     wanted = simulation_of(invocation)
     none_runs(directory)
     if flags.detach:
@@ -191,7 +194,13 @@ def run(invocation: Invocation) -> int | None:
 
     async def main() -> None:
         stop = stop_on_signals()
-        async with cluster(config, nodes=wanted, step=progress.step, node_monitor_grace_period=grace) as running:
+        async with cluster(
+            config,
+            nodes=wanted,
+            step=progress.step,
+            node_monitor_grace_period=grace,
+            load_balancer_pool=flags.load_balancer_pool,
+        ) as running:
             progress.clear()
             api = running.apiserver
             _copy_kubeconfig(invocation, api.kubeconfig)
@@ -329,7 +338,7 @@ COMMAND = Command(
         IMAGES,
         FLEET,
         *SERVER_FLAGS,
-        *about("Controllers", _GRACE),
+        *about("Controllers", _GRACE, LOAD_BALANCER_POOL),
         *NODE_FLAGS_OF_UP,
     ),
     connects=False,

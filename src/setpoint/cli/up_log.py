@@ -1,4 +1,5 @@
-"""Print the important events of a cluster during `setpoint up`, one line each."""
+"""Print the important events of a cluster during `setpoint up`, one line each, with the author of the change that led
+to each of them."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.serving import print_line
+from setpoint.cli.watching.model import Authors
 from setpoint.client.resources import builtin
 from setpoint.client.transport import Unreachable
 from setpoint.meta.errors import ApiError
@@ -49,7 +51,7 @@ async def print_events(invocation: Invocation, running: RunningCluster) -> Async
 
 
 async def _follow(invocation: Invocation, client: Client) -> None:
-    events = builtin("events")
+    events, authors = builtin("events"), Authors(client)
     clock = invocation.io.clock
     second, printed, more = 0, 0, 0
     while True:
@@ -67,19 +69,21 @@ async def _follow(invocation: Invocation, client: Client) -> None:
                 if printed > _MAX_A_SECOND:
                     more += 1
                 else:
-                    print_line(invocation, _line(invocation, event))
+                    origin = await authors.origin(int(event["metadata"]["resourceVersion"]))
+                    print_line(invocation, _line(invocation, event, origin))
         except (ApiError, Unreachable):
             await clock.sleep(1.0)
 
 
-def _line(invocation: Invocation, event: dict[str, Any]) -> str:
+def _line(invocation: Invocation, event: dict[str, Any], origin: str) -> str:
+    """Return the line of an Event; `origin` is the author of the change that led to it, or empty."""
     about = event.get("involvedObject") or {}
     name = f"{(about.get('kind') or '').lower()}/{about.get('name') or ''}"
     if about.get("namespace") not in ("", "default", None):
         name = f"{about['namespace']} {name}"
     when = invocation.io.clock.now().astimezone().strftime("%H:%M:%S")
     text = " ".join(str(event.get("message") or "").split())
-    line = f"{when}  {name}  {event.get('reason') or ''}: {text}"
+    line = f"{when}  {name}  {event.get('reason') or ''}: {text}{f'  <- {origin}' if origin else ''}"
     line = "".join(char if char.isprintable() else "�" for char in line)[:300]
     if invocation.io.colour:
         return f"\x1b[33m{line}\x1b[0m" if event.get("type") == "Warning" else f"\x1b[2m{line[:8]}\x1b[0m{line[8:]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from setpoint.cli.component_options import LOAD_BALANCER_POOL
 from setpoint.cli.flags import Flags, UsageProblem, array, duration, number, switch, text, texts
 
 FLAGS = Flags(
@@ -18,6 +19,7 @@ FLAGS = Flags(
         array("env", "e"),
         duration("timeout", default=30.0),
         text("dry-run", default="none", bare="unchanged"),
+        LOAD_BALANCER_POOL,
     )
 )
 
@@ -70,6 +72,11 @@ def test_values_of_flags(line: str, key: str, value: object) -> None:
         (
             "--replicas=many",
             'invalid argument "many" for "--replicas" flag: strconv.ParseInt: parsing "many": invalid syntax',
+        ),
+        (
+            "--load-balancer-pool=10.0.0.1,10.0.0.9-10.0.0.8",
+            'invalid argument "10.0.0.1,10.0.0.9-10.0.0.8" for "--load-balancer-pool" flag: 10.0.0.9-10.0.0.8: '
+            "the first address of a range must not be greater than the last one",
         ),
         ("--timeout=5", 'invalid argument "5" for "--timeout" flag: time: missing unit in duration "5"'),
     ],

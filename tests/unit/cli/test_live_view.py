@@ -140,6 +140,22 @@ def test_names_of_authors(user: str, agent: str, shown: str) -> None:
     assert author({"user": user, "agent": agent, "verb": "update"}) == shown
 
 
+@pytest.mark.parametrize(
+    ("user", "reconcile", "shown"),
+    [
+        (
+            "system:serviceaccount:kube-system:node-controller",
+            "node-lifecycle-controller/1f.2",
+            "node-lifecycle-controller",
+        ),
+        ("system:node:node-1", "node/1f.2", "kubelet node-1"),
+        ("jane", "teapots/1f.2", "teapots (jane)"),
+    ],
+)
+def test_the_author_is_the_controller_that_claims_the_write(user: str, reconcile: str, shown: str) -> None:
+    assert author({"user": user, "agent": "setpoint", "verb": "update", "reconcile": reconcile}) == shown
+
+
 async def test_the_author_of_a_scale_write(local_server: LocalServer, client: Client, typed: Typed) -> None:
     """Through the API: the causes of writes are served to those who may read them."""
     await typed("create deployment web --image=nginx")

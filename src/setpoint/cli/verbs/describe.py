@@ -7,6 +7,7 @@ from setpoint.cli.describe import DescribeContext, describe
 from setpoint.cli.failures import raise_all
 from setpoint.cli.flags import number, switch
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.output import AT
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose, fetch
 from setpoint.meta.errors import ApiError, NotFound
 
@@ -18,6 +19,10 @@ async def run(invocation: Invocation) -> None:
             'You must specify the type of resource to describe. Use "setpoint api-resources" for a complete list of '
             "supported resources."
         )
+    if flags.at:
+        from setpoint.cli.past import read_at  # rarely needed
+
+        read_at(invocation, flags.at)
     chosen = await choose(invocation, lists=True)
     errors: list[Exception] = []
     found = await fetch(invocation, chosen, errors)
@@ -73,6 +78,7 @@ COMMAND = Command(
         *ALL_NAMESPACES,
         switch("show-events", default=True, help="If true, display events related to the described object."),
         number("chunk-size", default=500, help="Return large lists in chunks rather than all at once; 0 to disable."),
+        AT,
     ),
     usage="(-f FILENAME | TYPE [NAME_PREFIX | -l label] | TYPE/NAME)",
     examples="""
@@ -82,5 +88,8 @@ COMMAND = Command(
 
     # All Pods whose names begin with web
     setpoint describe pods web
+
+    # As it was at half past twelve
+    setpoint describe pod/web --at 12:30
     """,
 )

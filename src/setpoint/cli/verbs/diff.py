@@ -15,7 +15,7 @@ from setpoint.cli.failures import Exit, Failed, raise_all
 from setpoint.cli.flags import array, number, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.printing.documents import without_managed_fields
-from setpoint.cli.resources import FILES, Target, from_files
+from setpoint.cli.resources import ALL_NAMESPACES, FILES, Target, from_files
 from setpoint.cli.writing import field_manager
 from setpoint.cli.writing.annotation import original, unannotated
 from setpoint.meta.body import dump_yaml
@@ -30,6 +30,13 @@ _MASK, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 async def run(invocation: Invocation) -> None:
     flags = invocation.flags
+    if getattr(flags, "from") or flags.to:
+        if flags.filename or flags.kustomize or not getattr(flags, "from"):
+            raise Failed("--from compares two moments of the cluster: it needs no files, and --to needs it")
+        from setpoint.cli.past_diff import compare  # another kind of comparison
+
+        await compare(invocation)
+        return
     if invocation.args:
         invocation.usage(f"Unexpected args: [{' '.join(invocation.args)}]")
     if not flags.filename and not flags.kustomize:
@@ -116,7 +123,7 @@ def _write(invocation: Invocation, live: Path, merged: Path, before: Obj | None,
     ):
         if before is None:
             live.write_bytes(b"null\n")  # as in kubectl
-        before, after = _masked(before, after)
+        before, after = masked(before, after)
     if before is not None:
         live.write_bytes(dump_yaml(before))
     elif not live.exists():
@@ -124,7 +131,7 @@ def _write(invocation: Invocation, live: Path, merged: Path, before: Obj | None,
     merged.write_bytes(dump_yaml(after))
 
 
-def _masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
+def masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
     """Mask the values of Secrets, so that only the fact of a change is shown."""
     old, new = dict((before or {}).get("data") or {}), dict(after.get("data") or {})
     differ = {key for key in old if key in new and old[key] != new[key]}
@@ -217,13 +224,23 @@ COMMAND = Command(
         array("prune-allowlist", help="Overwrite the default allowlist with <group/version/kind> for --prune"),
         switch("show-managed-fields", help="If true, include managed fields in the diff."),
         switch("show-secrets", help="If true, do not mask secret values in the diff."),
+        text(
+            "from",
+            help="Compare the cluster of this moment: a revision, a time, -5m, start, or a mark (see `get --at`).",
+        ),
+        text("to", help="With --from: with the cluster of this moment; by default now."),
+        switch("status", help="With --from: compare the status of objects, too."),
+        *ALL_NAMESPACES,
         number("concurrency", default=1, help="Accepted; objects are looked at one after another."),
     ),
-    usage="-f FILENAME [flags]",
+    usage="(-f FILENAME | --from MOMENT [--to MOMENT] [TYPE[/NAME] | TYPE NAME]) [flags]",
     about="""
     Diff configurations specified by file name or stdin between the current online configuration, and the configuration
     as it would be if applied. KUBECTL_EXTERNAL_DIFF names another program than `diff`, with its flags. The exit code is
     0 if nothing would change, 1 if something would, and greater than 1 if something went wrong.
+
+    With --from, compare two moments of the cluster instead: one object field by field, several as a list with + for
+    created, ~ for changed and - for deleted ones.
     """,
     examples="""
     # What would be changed by a file
@@ -231,6 +248,10 @@ COMMAND = Command(
 
     # What would be changed by what another command prints
     cat web.yaml | setpoint diff -f -
+
+    # What has changed in the last ten minutes: in the namespace, and in one object
+    setpoint diff --from -10m
+    setpoint diff --from -10m deployment/web
     """,
     fails_with=2,
 )

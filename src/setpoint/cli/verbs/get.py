@@ -8,7 +8,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import number, switch, text, texts
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.output import GET_OUTPUT, output_flags
+from setpoint.cli.output import AT, GET_OUTPUT, output_flags
 from setpoint.cli.printing import Printer, as_list, make_get_printer
 from setpoint.cli.printing.table import is_table
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose
@@ -34,6 +34,10 @@ class _Found(NamedTuple):
 async def run(invocation: Invocation) -> None:
     flags = invocation.flags
     _check(invocation)
+    if flags.at:
+        from setpoint.cli.past import read_at  # rarely needed
+
+        read_at(invocation, flags.at)
     if flags.raw:
         await _raw(invocation)
         return
@@ -241,6 +245,7 @@ COMMAND = Command(
         switch("show-labels", help="When printing, show all labels as the last column."),
         switch("show-kind", help="If present, list the resource type for the requested object(s)."),
         texts("label-columns", "L", help="Labels that are going to be presented as columns."),
+        AT,
         switch("server-print", default=True, help="If true, have the server return the appropriate table output."),
     ),
     usage="[(-o|--output=)FORM] (TYPE[.VERSION][.GROUP] [NAME | -l label] | TYPE[.VERSION][.GROUP]/NAME ...) [flags]",
@@ -258,5 +263,8 @@ COMMAND = Command(
 
     # One field
     setpoint get pod web -o jsonpath='{.status.phase}'
+
+    # As it was five minutes ago
+    setpoint get pods --at -5m
     """,
 )

@@ -14,13 +14,18 @@ from typing import Any, NamedTuple
 
 from setpoint.client import Client
 from setpoint.client.transport import Unreachable
+from setpoint.meta.cause import Claim, WriteCause, product_of
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import parse_time
+from setpoint.view.actors import actor_of
+from setpoint.view.changes import changes
 
 _PATH = "/setpoint/v1/causes"
 MAX = 200
 """The maximum number of revisions per request."""
+_MAX_DEPTH = 12
+"""The maximum number of writes that are followed back to their origin."""
 
 
 class Authors:
@@ -31,13 +36,32 @@ class Authors:
 
     async def of(self, revisions: Sequence[int]) -> dict[int, str] | None:
         """Return the authors by revision, as far as the server knows them; None if it cannot be reached now."""
+        causes = await self._causes(revisions)
+        return None if causes is None else {revision: author(cause) for revision, cause in causes.items()}
+
+    async def origin(self, revision: int) -> str:
+        """Return the person or program whose change led to this write, over the reconciles that it triggered; empty if
+        it is not known, or was no change: the start of a loop, a timer, the exit of a container."""
+        for _ in range(_MAX_DEPTH):
+            cause = (await self._causes([revision]) or {}).get(revision)
+            if cause is None:
+                return ""
+            if not cause.get("reconcile"):
+                return "" if str(cause.get("user", "")).startswith("system:") else author(cause)
+            triggers = cause.get("triggers")
+            if not triggers:
+                return ""
+            revision = int(triggers[0])
+        return ""
+
+    async def _causes(self, revisions: Sequence[int]) -> dict[int, dict[str, Any]] | None:
+        """Return the causes by revision, as far as the server knows them; None if it cannot be reached now."""
         if not self._served or not revisions:
             return {}
         try:
             query = "revisions=" + ",".join(map(str, revisions))
             reply = await self._client.sender.request("GET", _PATH, query)
-            causes = json.loads(reply.body)["causes"]
-            return {int(one["revision"]): author(one) for one in causes}
+            return {int(one["revision"]): one for one in json.loads(reply.body)["causes"]}
         except Unreachable:
             return None
         except (ApiError, ValueError, LookupError, TypeError):
@@ -47,15 +71,8 @@ class Authors:
 
 def author(cause: dict[str, Any]) -> str:
     """Return the display name of the author of a cause."""
-    user, agent = str(cause.get("user", "")), str(cause.get("agent", ""))
-    if user.startswith("system:serviceaccount:kube-system:"):
-        return user.rpartition(":")[2]
-    if user.startswith("system:node:"):
-        return f"kubelet {user.removeprefix('system:node:')}"
-    if user.startswith("system:kube-"):
-        return user.removeprefix("system:")
-    program = agent.partition("/")[0].partition(" ")[0]
-    return f"{user} ({program})" if program else user
+    claim = Claim(reconcile=str(cause.get("reconcile", "")))
+    return actor_of(WriteCause(0, "", str(cause.get("user", "")), product_of(str(cause.get("agent", ""))), claim))
 
 
 _MAX_CHANGES = 200
@@ -321,9 +338,10 @@ def _how(type: str, before: ObjView | None, after: ObjView) -> str:
         return "created"
     if after["metadata"].get("deletionTimestamp") and not before["metadata"].get("deletionTimestamp"):
         return "deleting"
-    if before.get("spec") != after.get("spec"):
+    parts = {change.path[0] for change in changes(before, after)}
+    if parts - {"status", "metadata"}:
         return "spec"
-    return "status" if before.get("status") != after.get("status") else "metadata"
+    return "status" if "status" in parts else "metadata"
 
 
 def _time(text: str | None, otherwise: datetime) -> datetime:

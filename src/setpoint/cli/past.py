@@ -1,0 +1,112 @@
+"""Reads of the past: clients of the read-only server of a moment, `/at/<when>/` of a Setpoint API server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
+from setpoint.client import Client
+from setpoint.client.transport import Headers, Reply, StreamReply, Transport
+from setpoint.meta.clock import Clock
+from setpoint.meta.moments import parse_moment
+
+_HEADER = "setpoint-at"
+
+
+class PastTransport:
+    """Sends requests to the server of a moment."""
+
+    def __init__(self, transport: Transport, moment: str) -> None:
+        """`moment` is a path segment."""
+        self._transport = transport
+        self._prefix = f"/at/{moment}"
+        self.shown = ""
+        """Revision and time of the moment, as the server has said; empty before the first response."""
+
+    async def request(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
+        reply = await self._transport.request(method, self._prefix + path, query, headers, body)
+        self._note(reply.headers)
+        return reply
+
+    async def stream(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> StreamReply:
+        reply = await self._transport.stream(method, self._prefix + path, query, headers, body)
+        self._note(reply.headers)
+        return reply
+
+    def _note(self, headers: Headers) -> None:
+        self.shown = next((value for name, value in headers if name.lower() == _HEADER), self.shown)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the moment; 0 before the first response."""
+        text = self.shown.partition(";")[0]
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    @property
+    def at(self) -> datetime | None:
+        """When the revision was written; None if it is not known."""
+        try:
+            return datetime.fromisoformat(self.shown.partition("; ")[2])
+        except ValueError:
+            return None
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+class _PastClock:
+    """A clock whose wall-clock time is that of the moment, as soon as it is known: ages are those of then."""
+
+    def __init__(self, clock: Clock, transport: PastTransport) -> None:
+        self._clock = clock
+        self._transport = transport
+        self.monotonic = clock.monotonic
+        self.sleep = clock.sleep
+
+    def now(self) -> datetime:
+        return self._transport.at or self._clock.now()
+
+
+def path_segment(invocation: Invocation, moment: str) -> str:
+    """Return a moment as a path segment. Times without a zone are local times here, and intervals end now, for all
+    requests of the command. Raises Failed."""
+    try:
+        found = parse_moment(moment, invocation.io.clock.now().astimezone())
+    except ValueError as error:
+        raise Failed(str(error)) from None
+    if isinstance(found, datetime):
+        moment = found.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return quote(moment, safe=":")
+
+
+def past_client(invocation: Invocation, moment: str) -> tuple[Client, PastTransport]:
+    """Return a client that reads the cluster as it was."""
+    sender = invocation.client.sender
+    transport = PastTransport(sender.transport, path_segment(invocation, moment))
+    client = Client(
+        transport,
+        sender.clock,
+        user_agent=sender.user_agent,
+        impersonate=sender.impersonate,
+        default_namespace=invocation.namespace,
+        on_warning=sender.on_warning,
+    )
+    return client, transport
+
+
+def read_at(invocation: Invocation, moment: str) -> None:
+    """Let the command read the cluster as it was."""
+    client, transport = past_client(invocation, moment)
+    invocation.use(client)
+    invocation.io.clock = _PastClock(invocation.io.clock, transport)
+
+
+async def revision_of(invocation: Invocation, moment: str) -> PastTransport:
+    """Return the transport of a moment, whose revision is known. Raises ApiError."""
+    client, transport = past_client(invocation, moment)
+    await client.sender.request("GET", "/version")
+    if not transport.revision:
+        raise Failed("the server does not show the past: it is not a Setpoint API server, or an older one")
+    return transport
