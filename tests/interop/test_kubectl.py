@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from kubectl_environment import kubectl_environment
 from kubectl_runner import Kubectl, Versions, kubectls
 from server_process import ServerProcess
 
@@ -363,5 +367,34 @@ def test_errors_of_the_server(versions: Versions, server: ServerProcess) -> None
             'Error from server (Forbidden): pods is forbidden: User "jane" cannot list resource "pods"'
         )
         assert kubectl("get", "--raw", "/readyz") == "ok"
+
+    versions.each(story)
+
+
+def test_kubectl_why(versions: Versions, tmp_path: Path) -> None:
+    """The plugin `kubectl-why` of this package, which kubectl finds on the path."""
+    script = tmp_path / "kubectl-why"
+    code = "from setpoint.cli.why import kubectl_plugin; kubectl_plugin()"
+    path = os.pathsep.join(sys.path)
+    script.write_text(f"#!/bin/sh\nPYTHONPATH='{path}' exec '{sys.executable}' -c '{code}' \"$@\"\n")
+    script.chmod(0o755)
+
+    def story(kubectl: Kubectl) -> None:
+        kubectl("apply", "-f", "-", stdin=CONFIG_MAP % "explained")
+        kubectl("patch", "configmap", "explained", "-p", '{"data": {"x": "2"}}')
+        environment = {"KUBECONFIG": str(kubectl.kubeconfig), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(
+            [kubectl.binary, "why", "-n", kubectl.namespace, "configmap/explained", "data.x"],
+            env=kubectl_environment(kubectl.home) | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.match(
+            rf"data\.x of ConfigMap explained became 2 \(before: 1\) \d+s ago by kubernetes-admin \({kubectl.binary.name}\)\.\n",
+            done.stdout,
+        ), done.stdout
 
     versions.each(story)

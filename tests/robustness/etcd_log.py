@@ -12,6 +12,7 @@ from typing import Any
 from tests.robustness.history import Commit
 from tests.robustness.network import dependent
 
+from setpoint.meta.cause import decode
 from setpoint.meta.lease_term import parse_term
 
 _PREFIX = "/registry/"
@@ -50,7 +51,7 @@ def commits(response: dict[str, Any]) -> list[Commit]:
             found.append((revision, key, value))
         elif value:
             with suppress(ValueError):
-                terms[revision] = _term(json.loads(value[_NUMBER_LENGTH:]).get("lease") or "")
+                terms[revision] = _term(decode(value[_NUMBER_LENGTH:]).term)
     return [
         Commit(revision, key, None if value is None else _summary(key, value), terms.get(revision, ""))
         for revision, key, value in found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
@@ -285,3 +287,35 @@ async def test_topology_hints_by_zone(cluster: VirtualCluster) -> None:
     message = "Topology Aware Hints has been enabled, addressType: IPv4"
     await cluster.sleep(1)
     assert ("Normal", "TopologyAwareHintsEnabled", message) in await cluster.events("web")
+
+
+@virtual(nodes=1)
+async def test_a_pod_whose_node_is_missing_waits_for_it(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.client.create(service())
+    await cluster.client.create(deployment(replicas=1))
+    template = deployment()["spec"]["template"]
+    early: Obj = {"apiVersion": "v1", "kind": "Pod", "spec": {**template["spec"], "nodeName": "later"}}
+    early["metadata"] = {**template["metadata"], "name": "early", "namespace": "default"}
+    await cluster.client.create(early)
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"phase": "Running", "podIP": "10.9.9.9", "podIPs": [{"ip": "10.9.9.9"}], "conditions": ready}
+    await cluster.client.patch(PODS, "early", {"status": status}, "default", subresource="status")
+
+    async def the_other_serves() -> bool:
+        return len(await ready_in_slices(cluster)) == 1
+
+    await cluster.until(the_other_serves, within=30)
+    await cluster.sleep(5)
+    assert "10.9.9.9" not in await ready_in_slices(cluster)
+    messages = [each["message"] for each in await cluster.all(builtin("events")) if each["type"] == "Warning"]
+    problem = "skipping Pod early for Service default/web: Node later Not Found"
+    assert f"Error updating Endpoint Slices for Service default/web: {problem}" in messages
+    assert not [record for record in caplog.records if record.exc_info], "it is expected"
+    await cluster.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "later"}})
+
+    async def both_serve() -> bool:
+        return "10.9.9.9" in await ready_in_slices(cluster)
+
+    await cluster.until(both_serve, within=60)

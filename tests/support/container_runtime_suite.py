@@ -9,6 +9,7 @@ from host_runtime import make_pod, shell, uid_of
 
 from setpoint.kinds.typed import Pod
 from setpoint.node.node_state import NodeState
+from setpoint.node.pod_status import format_epoch
 from setpoint.node.runtime.interface import (
     START_ERROR,
     ContainerConfig,
@@ -110,6 +111,22 @@ class ContainerRuntimeSuite:
         assert tuple(runtime.restore_sandbox(pod, harness.node) or ()) == tuple(first.ips)
         runtime.remove_pod(uid)
         await harness.until(lambda: not runtime.sandbox_ready(uid))
+
+    async def test_a_restored_run_knows_that_its_image_changed(self, harness: RuntimeHarness) -> None:
+        pod = await self.running_pod(harness)
+        record = await self.start(harness, pod)
+        reported = {
+            "containerID": record.id,
+            "image": record.image,
+            "imageID": record.image_id,
+            "state": {"running": {"startedAt": format_epoch(record.started_at)}},
+        }
+        for image, outdated in ((self.image, False), ("other:2", True)):
+            config = harness.config(pod)
+            config.spec = {**config.spec, "image": image}
+            found = harness.runtime.restore_container(uid_of(pod), config, reported, harness.now)
+            assert found is not None and found.id == record.id and found.outdated == outdated
+        await self.remove(harness, pod)
 
     async def test_a_stopped_pod_has_no_sandbox(self, harness: RuntimeHarness) -> None:
         pod = await self.running_pod(harness, "exit 0")

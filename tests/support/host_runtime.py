@@ -45,7 +45,11 @@ class RecordingVolumes:
             raise RuntimeError(self.error)
 
     async def container_mounts(
-        self, pod: Pod, container: Mapping[str, Any], environment: Mapping[str, str]
+        self,
+        pod: Pod,
+        container: Mapping[str, Any],
+        environment: Mapping[str, str],
+        image_volumes: Mapping[str, str],
     ) -> list[Obj]:
         return self.mounts
 

@@ -1,4 +1,4 @@
-"""Evaluates the rules of an `NftState` for the first packet of a connection. It knows the expressions that the rules for
+"""Evaluates the rules of an `Fragment` for the first packet of a connection. It knows the expressions that the rules for
 policies use, and refuses all others."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from ipaddress import ip_address, ip_network
 
 from policy_oracle import Packet
 
-from setpoint.node.host.network.nft_state import NftState
+from setpoint.node.host.network.ruleset import Fragment
 
 _WORD = re.compile(r"\{[^}]*\}|\S+")
 
 
 class Interpreter:
-    def __init__(self, state: NftState) -> None:
+    def __init__(self, state: Fragment) -> None:
         self._chains = {name: [_WORD.findall(rule) for rule in chain.rules] for name, chain in state.chains.items()}
         self._sets = {name: _elements(each.elements) for name, each in state.sets.items()}
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import orjson
 from custom_resource_harness import CustomResourceHarness
 from lagging_store import LaggingStore, Medium
 from server_harness import settle
 
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
+from setpoint.meta.cause import WriteCause, decode
 from setpoint.store.interface import Event
 
 CIDRS = ["10.96.0.0/16"]
@@ -127,7 +127,7 @@ def events(medium: Medium, prefix: str = "") -> list[Event]:
     return medium.history.events(prefix, 0)
 
 
-def causes(medium: Medium, verb: str) -> list[dict[str, Any]]:
+def causes(medium: Medium, verb: str) -> list[WriteCause]:
     """The causes of all commits with this verb, oldest first."""
-    found = [orjson.loads(each.cause) for each in medium.history.causes(0, 0)]
-    return [cause for cause in found if cause["verb"] == verb]
+    found = [decode(each.cause) for each in medium.history.causes(0, 0)]
+    return [cause for cause in found if cause.verb == verb]

@@ -26,8 +26,12 @@ WITH_COMMANDS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "docs" / "backup-and-restore.md",
+    ROOT / "docs" / "plan.md",
+    ROOT / "docs" / "snapshots.md",
     ROOT / "docs" / "how-to" / "separate-processes.md",
     ROOT / "docs" / "high-availability.md",
+    ROOT / "docs" / "history.md",
+    ROOT / "docs" / "why.md",
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *(page for page in EXAMPLES if page.parent.parent != ROOT),
 ]

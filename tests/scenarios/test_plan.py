@@ -1,0 +1,260 @@
+"""`setpoint plan`: what it predicts is what then happens, and it writes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from virtual_commands import run_command, run_successfully
+
+from setpoint.cluster.virtual.conditions import unfinished
+from setpoint.cluster.virtual.plan import differences, events_of
+from setpoint.cluster.virtual.simulation import HEARTBEATS, SimulatedWrite
+from setpoint.meta.cause import decode
+from setpoint.node.options import FleetOptions, NodeTemplate
+from setpoint.store.interface import Event
+from setpoint.testing import VirtualCluster, prepared, virtual
+
+WORKLOADS = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "nginx:1.27"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 1
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: db, image: "postgres:16"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db}
+spec: {selector: {app: db}, ports: [{port: 5432}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: tick}
+spec:
+  schedule: "*/5 * * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec: {restartPolicy: Never, containers: [{name: tick, image: busybox, command: ["true"]}]}
+"""
+
+
+SMALL = FleetOptions(template=NodeTemplate({"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "12"}))
+
+
+@prepared(nodes=3, fleet=SMALL)
+async def shop(cluster: VirtualCluster) -> None:
+    await run_successfully(cluster, "apply -f -", Path("/nonexistent"), WORKLOADS)
+    await cluster.settle()
+    await cluster.advance("2m")
+
+
+Step = tuple[str, str, str, str, str]
+
+
+def normalized(events: Sequence[dict[str, Any]]) -> list[Step]:
+    """Actor, action, kind, object and text of each event, without the names of nodes and generated Pods."""
+    return [
+        (
+            re.sub(r"node-\d+", "node", each["actor"].replace("kubernetes-admin (setpoint)", "you")),
+            each["action"],
+            each["kind"],
+            each["owner"] or each["name"],
+            re.sub(r"node-\d+", "node", each["text"]),
+        )
+        for each in events
+    ]
+
+
+def by_object(steps: Sequence[Step]) -> dict[tuple[str, str], list[Step]]:
+    """The order of what happens to each object, or to the objects of one owner."""
+    found: dict[tuple[str, str], list[Step]] = {}
+    for step in steps:
+        found.setdefault((step[2], step[3]), []).append(step)
+    return found
+
+
+def counted(changes: Sequence[dict[str, Any]]) -> Counter[tuple[str, ...]]:
+    return Counter(
+        (each["action"], each["kind"], each["owner"] or each["name"], *sorted({one["path"] for one in each["fields"]}))
+        for each in changes
+        if each["kind"] not in ("Endpoints", "EndpointSlice") and each["action"] != "replaced"
+    )
+
+
+class Live:
+    """What really happens in a cluster from now on, described as a plan describes it."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._store, self._clock = cluster.embedded.store, cluster.clock
+        self._begin, self._before = cluster.clock.monotonic(), self._state()
+        self._writes: list[SimulatedWrite] = []
+        self._store.watch("", self._store.revision, self._saw)
+
+    def _state(self) -> dict[str, bytes]:
+        items = self._store.copy_of_history().state
+        return {key: item.value for key, item in items.items() if not key.startswith(HEARTBEATS)}
+
+    def _saw(self, events: Sequence[Event], revision: int) -> None:
+        for event in events:
+            if not event.key.startswith(HEARTBEATS) and "/tick" not in event.key:
+                before, now = (None if each is None else each.value for each in (event.before, event.now))
+                cause = decode(self._store.cause_of(event.revision))
+                self._writes.append(SimulatedWrite(self._clock.monotonic(), event.key, before, now, cause))
+
+    def events(self) -> list[Step]:
+        return normalized([each._asdict() for each in events_of(self._writes, self._begin)])
+
+    def changes(self) -> Counter[tuple[str, ...]]:
+        found = differences(self._before, self._state(), lambda key, obj: "/tick" in key)
+        fields = [[{"path": ".".join(one.path).replace(".[", "[")} for one in each.fields] for each in found]
+        return counted([{**each._asdict(), "fields": paths} for each, paths in zip(found, fields, strict=True)])
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        return sorted((each.kind, each.owner or each.name, each.problem) for each in unfinished(self._state()))
+
+
+PREDICTIONS = {
+    "--image deployment/web=nginx:1.28": ("set image deployment/web *=nginx:1.28", 2),
+    "--drain node-2": ("drain node-2 --ignore-daemonsets --delete-emptydir-data --timeout=10m", 2),
+    "--stop node-2": ("annotate node node-2 simulate.setpoint.dev/state=stopped", None),
+}
+
+
+@pytest.mark.parametrize("change", PREDICTIONS)
+@virtual(start=shop)
+async def test_a_prediction_comes_true(cluster: VirtualCluster, tmp_path: Path, change: str) -> None:
+    """The same end state, the same events in the same order for each object, the same counts."""
+    line, code = PREDICTIONS[change]
+    before = cluster.fingerprint()
+    result = await run_command(cluster, f"plan {change} -o json --pace instant", tmp_path)
+    assert cluster.fingerprint() == before, "nothing is written to the original"
+    predicted = json.loads(result.out)
+    assert predicted["firstLook"] == [], "a copy at rest makes no write"
+    assert result.code == (1 if predicted["problems"] else 2)
+    assert code in (None, result.code), result.out
+    live = Live(cluster)
+    await run_successfully(cluster, line, tmp_path)
+    await cluster.advance("20m")
+    foreseen, happened = normalized(predicted["events"]), live.events()
+    assert Counter(foreseen) == Counter(happened)
+    assert by_object(foreseen) == by_object(happened)
+    assert counted(predicted["changes"]) == live.changes()
+    problems = [*predicted["problems"], *predicted["expected"], *predicted["earlier"]]
+    assert sorted((each["kind"], each["owner"] or each["name"], each["problem"]) for each in problems) == [
+        each for each in live.problems() if not each[1].startswith("Job/")
+    ]
+
+
+DOCUMENTED = {
+    "setpoint create deployment web --image nginx:1.27 --replicas 3": (1, ""),  # it is there already
+    "setpoint plan --image deployment/web=nginx:1.28": (2, "  + 3 Pods of replicaset/web-"),
+    "setpoint plan --drain node-2": (2, "you changed node/node-2: spec.unschedulable set to true\n"),
+    "setpoint plan --stop node-2": (None, "  node/node-2 is not ready: NodeStatusUnknown\n"),
+    "setpoint plan --scale deployment/web=40": (1, "Pods of replicaset/web-"),
+    "setpoint plan --delete deployment/web": (1, "  service/web has no ready endpoints\n"),
+    "setpoint plan --drain node-2 --scale deployment/web=5": (2, "deployment/web  spec.replicas 3 -> 5\n"),
+    "setpoint plan --image deployment/web=nginx:1.28 -o markdown": (2, "## Plan\n\nThe cluster would converge"),
+    "setpoint plan --image deployment/web=nginx:1.28 -o json": (2, '"converges": true'),
+    "setpoint snapshot save night.setpoint": (0, "night.setpoint holds "),
+    "setpoint plan --snapshot night.setpoint --scale deployment/web=5": (2, "  + 2 Pods of replicaset/web-"),
+    "setpoint twin --report-only": (None, ""),  # it runs a server of its own
+}
+"""The commands of docs/plan.md, each with its exit code and a part of its output."""
+_LINE = re.compile(r"^setpoint .*$", re.MULTILINE)
+
+
+@virtual(start=shop)
+async def test_the_documented_commands(
+    cluster: VirtualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text()
+    assert {*_LINE.findall(page)} == {*DOCUMENTED}
+    monkeypatch.chdir(tmp_path)
+    before, outputs = cluster.fingerprint(), dict[str, str]()
+    for line, (code, part) in DOCUMENTED.items():
+        if not line.startswith("setpoint twin"):
+            result = await run_command(cluster, line.removeprefix("setpoint "), tmp_path)
+            assert code in (None, result.code), f"{line}: {result.out}{result.err}"
+            assert part in result.out, f"{line}: {result.out}"
+            outputs[line] = result.out
+    assert cluster.fingerprint() == before, "nothing is written to the original"
+
+    image = outputs["setpoint plan --image deployment/web=nginx:1.28"]
+    assert re.match(r"The cluster would converge in 1?\d\.\ds: 4 changed, 4 created, 3 deleted.\n", image), image
+    assert "  ~ deployment/web  image nginx:1.27 -> nginx:1.28\n" in image
+    assert "      +0.0s  you changed deployment/web: image nginx:1.27 -> nginx:1.28\n" in image
+    assert "In between:" not in image, "the Service has endpoints at all times"
+    large = outputs["setpoint plan --scale deployment/web=40"]
+    assert re.search(r"  deployment/web 3\d of 40 replicas are available\n", large), large
+    assert re.search(
+        r"  \d+ Pods of replicaset/web-\w+: is not scheduled: 0/3 nodes are available: 3 Too many pods", large
+    )
+
+
+@virtual(start=shop)
+async def test_reports(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Nothing changes; a change is refused; a Service is interrupted."""
+    same = await run_command(cluster, "plan --image deployment/web=nginx:1.27", tmp_path)
+    assert (same.code, same.out.splitlines()[0]) == (0, "Nothing would change.")
+    refused = await run_command(cluster, "plan --delete deployment/nothing", tmp_path)
+    assert refused.code == 1
+    assert 'Error from server (NotFound): deployments.apps "nothing" not found' in refused.out
+    gap = await run_command(cluster, "plan --delete pod/db-0", tmp_path)
+    assert "  ± pod/db-0  replaced by another one\n" in gap.out
+    assert re.search(r"service/db had no ready endpoints for \d\.\ds, from \+0\.0s on", gap.out)
+
+
+@virtual(start=shop)
+async def test_a_plan_from_files(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Manifests are applied as `apply` does it, in the order of the flags; a snapshot needs no cluster."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "5"}}}
+    (tmp_path / "quota.json").write_text(json.dumps(quota))
+    await run_successfully(cluster, f"snapshot save {tmp_path / 'shop.setpoint'}", tmp_path)
+    line = f"plan --snapshot {tmp_path / 'shop.setpoint'} -f {tmp_path / 'quota.json'} --scale deployment/web=9"
+    result = await run_command(cluster, line, tmp_path)
+    assert result.code == 1
+    assert "you created resourcequota/few" in result.out
+    assert "exceeded quota: few, requested: pods=1, used: pods=5, limited: pods=5" in result.out
+    stdin = await run_command(cluster, "plan -f - -o json", tmp_path, json.dumps(quota))
+    assert [(each["action"], each["kind"]) for each in json.loads(stdin.out)["changes"]] == [
+        ("created", "ResourceQuota")
+    ]
+    for wrong in (
+        "plan",
+        "plan --scale web=3",
+        "plan --image deployment/web",
+        "plan --stop n -o yaml",
+        "plan --stop n --until x",
+    ):
+        assert (await run_command(cluster, wrong, tmp_path)).code == 1
