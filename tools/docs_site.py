@@ -34,6 +34,7 @@ OTHER_DOCUMENTS = {
     "examples/postgres_operator/README.md": "how-to/example-postgres.md",
     "examples/coolstorage_operator/README.md": "how-to/example-storage.md",
     "examples/gitops/README.md": "how-to/example-gitops.md",
+    "examples/three_tier/README.md": "how-to/example-three-tier.md",
 }
 """Documents outside of `docs/`, by their path in the repository, with their path in the site."""
 
