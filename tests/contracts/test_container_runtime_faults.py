@@ -434,18 +434,18 @@ async def test_a_missing_variable_is_a_configuration_error(cri: FakeCri, harness
 
 async def test_starts_are_bounded_and_pods_do_not_wait_for_each_other(cri: FakeCri, harness: HostHarness) -> None:
     held = cri.hold("RunPodSandbox")
-    pods = [make_pod(shell("sleep"), name=f"pod-{number}") for number in range(10)]
+    pods = [make_pod(shell("sleep"), name=f"pod-{number}") for number in range(24)]
     operations = [harness.runtime.create_sandbox(pod, harness.node) for pod in pods]
-    for _ in range(4):
+    for _ in range(20):
         assert await asyncio.to_thread(held.arrived)
     await asyncio.sleep(0.05)
-    assert cri.count("RunPodSandbox") == 4  # twice the number of cores
+    assert cri.count("RunPodSandbox") == 20  # ten times the number of cores
     mount = harness.runtime.mount_volumes(make_pod(shell("sleep")), harness.provider)
     assert await harness.wait(mount) == ()
     held.release()
     for operation in operations:
         assert (await harness.wait(operation)).ips
-    assert len(cri.sandboxes) == 10
+    assert len(cri.sandboxes) == 24
 
 
 async def test_operations_of_a_pod_run_in_order(cri: FakeCri, harness: HostHarness) -> None:
