@@ -53,7 +53,9 @@ class NodeAgent:
         """The options of a new node."""
         machine = self.machine
         own = ["--cgroup-root", machine.node_cgroup_root, "--node-name", self.name, "--node-ip", machine.address]
-        return [*self.directory_flags, *own]
+        # The disk that the tests run on may be nearly full, and is not that of these nodes alone.
+        disk = ["--eviction-hard", "memory.available<1Mi", "--image-gc-high-threshold", "100"]
+        return [*self.directory_flags, *own, *disk]
 
     @property
     def pid(self) -> int:
