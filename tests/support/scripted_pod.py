@@ -15,7 +15,7 @@ from setpoint.meta.objects import Obj, ObjView
 from setpoint.node.container_state import EPHEMERAL, INIT, MAIN, SIDECAR, ContainerState
 from setpoint.node.dependencies import ObjectLister, PodWorkerDependencies
 from setpoint.node.node_state import NodeState
-from setpoint.node.pod_status import TERMINAL, format_epoch, status_changes
+from setpoint.node.pod_status import TERMINAL, format_epoch, runs_init_again, status_changes
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.interface import ContainerConfig
 from setpoint.reconcile import EventRecorder
@@ -204,16 +204,15 @@ class ScriptedPod:
     def _report(self) -> bool:
         worker = self.worker
         before = self.stored["status"]
-        new = status_changes(worker.reported, worker.status(self.now))
-        if not new:
+        status = worker.status(self.now)
+        new = status_changes(worker.reported, status)
+        if not new or runs_init_again(worker.containers, worker.reported, status, worker.spec):
             worker.status_written(worker.reported, worker.reported_version)
             return True
         if not self.api_works:
             return False
         pod = deepcopy(self.stored)
         pod["status"] = _merged(before, new)
-        if self._init_containers_run_again(pod):
-            return False
         self._check_status(before, pod)
         pod["metadata"]["resourceVersion"] = str(int(pod["metadata"]["resourceVersion"]) + 1)
         self.stored = pod
@@ -286,18 +285,19 @@ class ScriptedPod:
         """A container is about to start."""
         states = {each.name: each for each in self.worker.containers}
         name, kind = config.name, states[config.name].kind
-        runs = self.runtime.runs_of(name)
+        # A run whose start was not confirmed, and that ended with its sandbox, is not known to the agent.
+        runs = [each for each in self.runtime.runs_of(name) if each.known or not each.removed]
         assert all(each.record.attempt < config.attempt for each in runs if not each.removed)
         if self.crashes:
             assert config.attempt <= len(runs)
         else:
             assert config.attempt == len(runs), f"attempt {config.attempt} of {name} after {len(runs)} runs"
+        # A run that was not reported, and that the runtime removed, is not known to an agent that was restarted.
+        known = [each for each in runs if not self.crashes or each.record.id in self._reported_ids]
         if self.stored["spec"]["restartPolicy"] == "Never" and kind in (INIT, MAIN):
-            # A run that was not reported, and that the runtime removed, is not known to an agent that was restarted.
-            known = [each for each in runs if not self.crashes or each.record.id in self._reported_ids]
             assert len(known) <= self.replacements, f"{name} restarts although its policy is Never"
         if kind == EPHEMERAL:
-            assert not runs, "an ephemeral container restarts"
+            assert not known, "an ephemeral container restarts"
             return
         if kind == INIT:
             running = [each for each in self.runtime.running if self._kind(each) == MAIN]
@@ -331,19 +331,13 @@ class ScriptedPod:
         assert not worker.step(self.now), "a step without a change wants another one"
         due = worker.next_step_at
         assert due is None or due > self.now, "the worker is busy"
-        assert len(self.runtime.requests) == requests, self.runtime.requests[requests:]
+        new = self.runtime.requests[requests:]
+        # After a container could not be created, the next one that starts looks for the image volumes again.
+        assert not new or (worker.image_volumes is not None and set(new) == {"find image"}), new
         assert len(self.events.found) == events, self.events.found[events:]
-        assert not status_changes(worker.reported, worker.status(self.now))
-
-    def _init_containers_run_again(self, pod: Obj) -> bool:
-        """In a new sandbox, init containers run again that have succeeded. The API refuses such a status, except for Pods
-        that are always restarted; it is reported when they have ended."""
-        problems: Errors = []
-        validate_pod_status(pod, self.stored, problems)
-        return any(
-            each.field.startswith("status.initContainerStatuses") and "non-terminated" in each.detail
-            for each in problems
-        )
+        status = worker.status(self.now)
+        if not runs_init_again(worker.containers, worker.reported, status, worker.spec):
+            assert not status_changes(worker.reported, status)
 
     def _check_status(self, before: ObjView, pod: Obj) -> None:
         status = pod["status"]

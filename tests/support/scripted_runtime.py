@@ -278,6 +278,7 @@ class ScriptedRuntime:
                     assert run.record.attempt == config.attempt, f"{config.name} runs twice: {run}"
                 if run.record.attempt == config.attempt and not run.removed:
                     run.known = True
+                    run.record.outdated = run.image != config.spec["image"]
                     return StartResult(run.record)
             if problem and problem not in (LOST_ANSWER, CANNOT_START):
                 return StartResult(None, problem)

@@ -249,7 +249,7 @@ class ContainerStarter:
             container.last_state = terminated(container.record)
         container.record = result.record
         container.attempt += 1
-        container.image = image
+        container.image = "" if result.record.outdated else image
         container.replaced = False
         container.waiting = container.termination = None
         for probe in container.probes:
@@ -282,7 +282,8 @@ class ContainerStarter:
             self._worker.event("Warning", "FailedPostStartHook", "PostStartHook failed", container)
             container.waiting = (POST_START_HOOK_ERROR, result.message)
             stopper = ContainerStopper(self._worker)
-            stopper.stop(container, now, "FailedPostStartHook", None)
+            if container.termination is None:
+                stopper.stop(container, now, "FailedPostStartHook", None)
             stopper.progress(now)
         return True
 

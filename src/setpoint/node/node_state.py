@@ -109,6 +109,14 @@ class NodeState:
         self.own_pool: AddressPool | None = None
         """The addresses of the node's Pod CIDR; None before the node has one."""
 
+    @property
+    def recursive_read_only(self) -> bool:
+        """Whether the default handler of the container runtime supports recursive read-only mounts."""
+        handlers = ((self.object or {}).get("status") or {}).get("runtimeHandlers") or ()
+        return any(
+            (each.get("features") or {}).get("recursiveReadOnlyMounts") for each in handlers if not each.get("name")
+        )
+
     def add_image(self, name: str, image_id: str, size: int) -> None:
         if name not in self.images:
             self.images[name] = (image_id, size)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from setpoint.meta.objects import Obj
+from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.times import format_time
 from setpoint.node.container_state import (
     EPHEMERAL,
@@ -74,6 +74,8 @@ class PodState:
     pod_ips: Sequence[str] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """The node's allocatable resources."""
+    recursive_read_only: bool = False
+    """Whether the container runtime supports recursive read-only mounts."""
     tokens: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     """Service account tokens by volume and path, each with the time at which it must be renewed."""
     sandbox_ready: bool = False
@@ -91,7 +93,9 @@ class PodState:
     """The conditions of an in-place resize; those with `$patch` are to be deleted."""
 
 
-def _phase(spec: Mapping[str, Any], containers: Iterable[ContainerState], ended: bool) -> str:
+def _phase(
+    spec: Mapping[str, Any], containers: Iterable[ContainerState], kept: Mapping[str, ObjView], ended: bool
+) -> str:
     pending_init = pending_sidecars = failed_init = 0
     running = waiting = stopped = final = succeeded = 0
     initialized = any(container.kind == MAIN and container.record is not None for container in containers)
@@ -99,7 +103,7 @@ def _phase(spec: Mapping[str, Any], containers: Iterable[ContainerState], ended:
         record = container.record
         if container.kind == INIT:
             if record is None or record.running:
-                pending_init += 1
+                pending_init += container.name not in kept
             elif record.exit_code and not _will_restart(container, spec):
                 failed_init += 1
         elif container.kind == SIDECAR:
@@ -149,22 +153,27 @@ def pod_status(
     if pod_state.rejected:
         return _rejected_status(pod, pod_state, before, now)
     spec, deleting = pod["spec"], "deletionTimestamp" in pod["metadata"]
-    phase = FAILED if pod_state.failure and pod_state.ended else _phase(spec, containers, pod_state.ended)
+    kept = _kept_statuses(containers, before)
+    phase = FAILED if pod_state.failure and pod_state.ended else _phase(spec, containers, kept, pod_state.ended)
     if before.get("phase") in TERMINAL:
         phase = before["phase"]  # a terminal phase is final, whichever client set it
-    conditions = _conditions(pod, containers, pod_state, phase, before, now)
+    conditions = _conditions(pod, containers, kept, pod_state, phase, before, now)
     if pod_state.ended and phase not in TERMINAL:
         phase = FAILED  # a Pod that never ran, and never will, has failed
     by_kind: dict[str, list[Obj]] = {"initContainerStatuses": [], "containerStatuses": []}
     has_init = bool(spec.get("initContainers"))
     for container in containers:
-        field = _FIELDS[container.kind]
-        by_kind.setdefault(field, []).append(_container_status(container, spec, has_init, pod_state.ended or deleting))
+        status = kept.get(container.name)
+        if status is None:
+            status = _container_status(container, spec, has_init, pod_state.ended or deleting)
+            if container.spec.get("volumeMounts"):
+                status["volumeMounts"] = [_mount(each, pod_state) for each in container.spec["volumeMounts"]]
+        by_kind.setdefault(_FIELDS[container.kind], []).append(dict(status))
     if len(by_kind["containerStatuses"]) > 1:
         by_kind["containerStatuses"].sort(key=lambda each: each["name"])
     if not by_kind["initContainerStatuses"]:
         del by_kind["initContainerStatuses"]
-    status: Obj = {
+    found: Obj = {
         "phase": phase,
         "conditions": conditions,
         "startTime": before.get("startTime") or format_epoch(now),
@@ -177,14 +186,14 @@ def pod_status(
     if not pod_ips and spec.get("hostNetwork"):
         pod_ips = pod_state.host_ips or (pod_state.host_ip,)
     if pod_ips:
-        status["podIP"] = pod_ips[0]
-        status["podIPs"] = [{"ip": each} for each in pod_ips]
+        found["podIP"] = pod_ips[0]
+        found["podIPs"] = [{"ip": each} for each in pod_ips]
     if pod_state.failure and phase == FAILED:
-        status["reason"], status["message"] = pod_state.failure
+        found["reason"], found["message"] = pod_state.failure
     generation = pod["metadata"].get("generation")
     if generation is not None:
-        status["observedGeneration"] = generation
-    return status
+        found["observedGeneration"] = generation
+    return found
 
 
 def _rejected_status(pod: Pod, pod_state: PodState, before: Mapping[str, Any], now: float) -> Obj:
@@ -201,14 +210,56 @@ def _rejected_status(pod: Pod, pod_state: PodState, before: Mapping[str, Any], n
     return status | ({"observedGeneration": generation} if generation is not None else {})
 
 
-def mark_unlocated(pod: Pod, containers: Sequence[ContainerState], initialized: bool) -> None:
+def _kept_statuses(containers: Sequence[ContainerState], before: Mapping[str, Any]) -> dict[str, ObjView]:
+    """Return the reported statuses of the init containers that have ended and have not yet run again in a new sandbox.
+    As with a kubelet, they stay as they are: the API does not accept that a container waits which has succeeded, unless
+    it is always restarted."""
+    again = {
+        container.name
+        for container in containers
+        if container.kind == INIT
+        and container.record is None
+        and not container.unlocated
+        and ((container.last_state or {}).get("terminated") or {}).get("reason") != RESTARTING_ALL
+    }
+    return {each["name"]: each for each in _ended_init(before) if each["name"] in again} if again else {}
+
+
+def _ended_init(status: Mapping[str, Any]) -> list[ObjView]:
+    found = status.get("initContainerStatuses") or ()
+    return [each for each in found if "terminated" in (each.get("state") or {})]
+
+
+def runs_init_again(
+    containers: Sequence[ContainerState], before: Mapping[str, Any], status: Mapping[str, Any], spec: Mapping[str, Any]
+) -> bool:
+    """Return whether an init container runs again, in a new sandbox, that was reported to have succeeded. The API
+    accepts this only of containers that are always restarted. A kubelet reports no status until it has ended."""
+    ended = {each["name"]: each["state"]["terminated"].get("exitCode", 0) for each in _ended_init(before)}
+    if not ended or any(_may_restart_all(container.spec) for container in containers):
+        return False
+    still = {each["name"] for each in _ended_init(status)}
+    return any(
+        container.kind == INIT
+        and container.name in ended.keys() - still
+        and not restarts_after_exit(container.spec, spec, ended[container.name])
+        for container in containers
+    )
+
+
+def mark_unlocated(
+    pod: Pod, containers: Sequence[ContainerState], initialized: bool, before: Mapping[str, Any]
+) -> None:
     """Mark the containers of a Pod that has ended which have no end of their own, as the kubelet does: those that would
     be reported as waiting. The init containers after the last one that ran are not, except the first, and no others are
-    unless the Pod was `initialized`."""
+    unless the Pod was `initialized`. `before` is the current status."""
     spec, deleting = pod["spec"], "deletionTimestamp" in pod["metadata"]
+    kept = _kept_statuses(containers, before)
 
     def is_waiting(container: ContainerState) -> bool:
-        return container.record is None or (not deleting and _waits_for_restart(container, spec))
+        if container.record is None:
+            return container.name not in kept
+        return not deleting and _waits_for_restart(container, spec)
 
     initial = [container for container in containers if container.kind in (INIT, SIDECAR)]
     ran = [at for at, container in enumerate(initial) if container.record is not None or container.last_state]
@@ -267,6 +318,7 @@ def _is_current(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) ->
 def _conditions(
     pod: Pod,
     containers: Sequence[ContainerState],
+    kept: Mapping[str, ObjView],
     pod_state: PodState,
     phase: str,
     before: Mapping[str, Any],
@@ -297,7 +349,7 @@ def _conditions(
     else:
         why = "pod sandbox is not ready" if pod_state.had_sandbox else "no pod sandbox exists"
         found.append(condition("PodReadyToStartContainers", False, "PodSandboxNotReady", why))
-    found.append(condition("Initialized", *_initialized(containers, phase)))
+    found.append(condition("Initialized", *_initialized(containers, kept, phase)))
     gates = _unsatisfied_gates(pod["spec"], current) if ready else ""
     if gates:
         found.append(condition("Ready", False, "ReadinessGatesNotReady", gates))
@@ -333,7 +385,9 @@ def _containers_ready(containers: Sequence[ContainerState], phase: str) -> tuple
     return True, "", ""
 
 
-def _initialized(containers: Sequence[ContainerState], phase: str) -> tuple[bool, str, str]:
+def _initialized(
+    containers: Sequence[ContainerState], kept: Mapping[str, ObjView], phase: str
+) -> tuple[bool, str, str]:
     if phase == SUCCEEDED:
         return True, "PodCompleted", ""
     if any(container.kind == MAIN and container.record is not None for container in containers):
@@ -341,7 +395,8 @@ def _initialized(containers: Sequence[ContainerState], phase: str) -> tuple[bool
     incomplete = [
         container.name
         for container in containers
-        if (container.kind == SIDECAR and not container.started) or (container.kind == INIT and not container.ready)
+        if (container.kind == SIDECAR and not container.started)
+        or (container.kind == INIT and not (kept.get(container.name) or {}).get("ready", container.ready))
     ]
     if incomplete:
         return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]"
@@ -415,14 +470,16 @@ def _container_status(container: ContainerState, spec: Mapping[str, Any], has_in
         status["resources"] = {key: dict(value) for key, value in allocated.items()}
         if record.user is not None:
             status["user"] = {"linux": record.user}
-    mounts = container.spec.get("volumeMounts")
-    if mounts:
-        status["volumeMounts"] = [_mount(each) for each in mounts]
     return status
 
 
-def _mount(mount: Mapping[str, Any]) -> Obj:
+def _mount(mount: Mapping[str, Any], pod_state: PodState) -> Obj:
     found: Obj = {"name": mount["name"], "mountPath": mount["mountPath"]}
     if mount.get("readOnly"):
-        found |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+        recursive = (
+            pod_state.recursive_read_only
+            and mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
+            and mount.get("mountPropagation") in (None, "None")
+        )
+        found |= {"readOnly": True, "recursiveReadOnly": "Enabled" if recursive else "Disabled"}
     return found

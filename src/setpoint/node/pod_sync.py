@@ -14,7 +14,7 @@ from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.node.dependencies import PodWorkerDependencies
 from setpoint.node.node_state import NodeState
 from setpoint.node.observations import observation
-from setpoint.node.pod_status import status_changes, with_changes
+from setpoint.node.pod_status import runs_init_again, status_changes, with_changes
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.simulation_annotations import RUNNING
 from setpoint.reconcile import Controller, Informer, Result, key_of
@@ -162,7 +162,7 @@ class PodSync:
     async def _report(self, worker: PodWorker) -> None:
         status = worker.status(self.now())
         new = status_changes(worker.reported, status)
-        if not new:
+        if not new or runs_init_again(worker.containers, worker.reported, status, worker.spec):
             worker.status_written(worker.reported, worker.reported_version)
             return
         if self.is_static(worker):

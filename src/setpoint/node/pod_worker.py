@@ -201,6 +201,7 @@ class PodWorker:
         self.containers = [known.get(container.name, container) for container in fresh]
 
     def status(self, now: float) -> Obj:
+        self.pod_state.recursive_read_only = self.node.recursive_read_only
         return pod_status(self.pod, self.containers, self.pod_state, self.reported, now)
 
     def status_written(self, status: Mapping[str, Any], version: int) -> None:
@@ -310,12 +311,12 @@ class PodWorker:
             if container.termination is not None or container.running:
                 wanted = True
                 if container.post_start_hook is not None and not starter.post_start_done(container, now):
-                    return False  # the following containers wait until the hook has completed
+                    return Prober(self).run(now)  # the following containers wait until the hook has completed
             elif container.needs_start(self.spec):
                 wanted = True
                 starter.start(container, now)
                 if container.post_start_hook is not None:
-                    return False
+                    return Prober(self).run(now)
         if not wanted:
             return self._end(now)
         if self._has_unreported_exit():
@@ -437,7 +438,7 @@ class PodWorker:
             self.event("Normal", *_DEADLINE)
             self.event("Normal", *_DEADLINE)
         self.pod_state.ended = True
-        mark_unlocated(self.pod, self.containers, self.initialized)
+        mark_unlocated(self.pod, self.containers, self.initialized, self.reported)
         self.pod_state.sandbox_ready = False
         self.release_resources()
         return False

@@ -40,7 +40,7 @@ def recover(worker: PodWorker, now: float) -> None:
         rejected = status["phase"] == FAILED and (status.get("message") or "").startswith(REJECTED)
         pod_state.rejected = rejected and not status.get("containerStatuses")
         if pod_state.ended:
-            mark_unlocated(worker.pod, worker.containers, _was_initialized(worker.containers))
+            mark_unlocated(worker.pod, worker.containers, _was_initialized(worker.containers), status)
     else:
         worker.allocate_resources()
         ips = worker.dependencies.runtime.restore_sandbox(worker.pod, worker.node)

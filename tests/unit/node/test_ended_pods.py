@@ -131,7 +131,7 @@ def test_addresses_and_resources_of_the_first_status() -> None:
 def test_a_deleted_pod_that_never_ran() -> None:
     pod = cast(Pod, {"metadata": {"uid": "u", "deletionTimestamp": "t"}, "spec": {"containers": [{"name": "c"}]}})
     containers = container_states(pod["spec"])
-    mark_unlocated(pod, containers, False)
+    mark_unlocated(pod, containers, False, {})
     status = pod_status(pod, containers, PodState("192.0.2.1", ended=True), {"phase": "Pending"}, 0.0)
     assert status["phase"] == "Failed"
     ready = next(each for each in status["conditions"] if each["type"] == "Ready")

@@ -1,8 +1,10 @@
-"""The patches by which the status of a Pod is reported."""
+"""The status of a Pod, and the patches by which it is reported."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from scripted_pod import ScriptedPod
 
 from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
@@ -33,3 +35,31 @@ def test_local_status_has_no_directives() -> None:
     ]
     found = with_changes({"qosClass": "BestEffort", "phase": "Pending"}, {"phase": "Running", "conditions": conditions})
     assert found == {"qosClass": "BestEffort", "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def test_recursive_read_only_mounts() -> None:
+    """They are read-only recursively if the default handler of the runtime supports that."""
+    modes: list[Obj] = [
+        {"readOnly": True, "recursiveReadOnly": "Enabled"},
+        {"readOnly": True, "recursiveReadOnly": "IfPossible", "mountPropagation": "None"},
+        {"readOnly": True, "recursiveReadOnly": "IfPossible", "mountPropagation": "HostToContainer"},
+        {"readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"readOnly": True},
+        {},
+    ]
+    mounts = [{"name": "v", "mountPath": f"/{at}", **mode} for at, mode in enumerate(modes)]
+    spec = {"containers": [{"name": "main", "image": "example.com/image:1", "volumeMounts": mounts}], "volumes": []}
+
+    def reported(*handlers: Obj) -> list[str | None]:
+        pod = ScriptedPod(spec)
+        pod.node.object = {"metadata": {"name": "node-1"}, "spec": {}, "status": {"runtimeHandlers": handlers}}
+        pod.sync()
+        found = pod.stored["status"]["containerStatuses"][0]["volumeMounts"]
+        assert [each["mountPath"] for each in found] == [each["mountPath"] for each in mounts]
+        return [each.get("recursiveReadOnly") for each in found]
+
+    supported = {"features": {"recursiveReadOnlyMounts": True}}
+    none: list[str | None] = ["Disabled"] * 5 + [None]
+    assert reported({"name": "", **supported}, {"name": "other"}) == ["Enabled", "Enabled", *none[2:]]
+    assert reported({"name": ""}, {"name": "other", **supported}) == none
+    assert reported() == none

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from effort import tries
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scripted_pod import ScriptedPod
 from scripted_runtime import CANNOT_START, LOST_ANSWER, PROBE_ERROR
@@ -129,14 +130,59 @@ def play(pod: ScriptedPod, script: list[tuple[Action, bool]]) -> ScriptedPod:
 SCRIPTS = st.lists(st.tuples(EVENTS, st.booleans()), max_size=40)
 
 
+def _pod(policy: str, container: Obj, **spec: Any) -> Obj:
+    main = {"name": "main-0", "image": "example.com/image:1", **container}
+    return {"containers": [main], "restartPolicy": policy, "terminationGracePeriodSeconds": 30, **spec}
+
+
+_COMMAND = {"exec": {"command": ["true"]}}
+_HOOKS = {"lifecycle": {"preStop": _COMMAND, "postStart": _COMMAND}}
+_INIT = [{"name": f"init-{number}", "image": "example.com/image:1"} for number in range(2)]
+
+
 @settings(max_examples=tries(100, 3000))
 @given(specs(), SCRIPTS)
+@example(  # the post-start hook fails while the container is stopped because its image has changed
+    _pod("Always", _HOOKS),
+    [(("complete all", 5), False), (("change image", 0), True), (("complete", (0, "it failed")), True)],
+)
+@example(  # the answer to a start is lost, and the image changes before the next attempt
+    _pod("Always", {}),
+    [
+        (("add ephemeral", None), False),
+        (("add ephemeral", None), False),
+        (("complete all", 10), False),
+        (("complete", (0, LOST_ANSWER)), False),
+        (("change image", 0), False),
+    ],
+)
 def test_a_pod_reaches_its_state_after_any_events(spec: Obj, script: list[tuple[Action, bool]]) -> None:
     play(ScriptedPod(spec), script).settle()
 
 
 @settings(max_examples=tries(100, 3000))
 @given(specs(), SCRIPTS, ENDS, SCRIPTS, st.sampled_from((0, 5, 30)))
+@example(  # the sandbox is lost after init containers have succeeded: they would run again
+    _pod("OnFailure", {}, initContainers=_INIT[:1]),
+    [(("complete all", 5), False), (("exit", (0, 0)), True), (("break sandbox", False), True)],
+    ("delete", 0),
+    [],
+    0,
+)
+@example(  # the same, and the first of two runs again when the Pod is deleted
+    _pod("OnFailure", {}, initContainers=_INIT),
+    [
+        (("complete all", 5), True),
+        (("exit", (0, 0)), True),
+        (("complete all", 5), True),
+        (("exit", (0, 0)), True),
+        (("break sandbox", True), True),
+        (("complete all", 20), True),
+    ],
+    ("delete", 5),
+    [],
+    5,
+)
 def test_a_deleted_pod_goes_away(
     spec: Obj, before: list[tuple[Action, bool]], end: Action, after: list[tuple[Action, bool]], grace: int
 ) -> None:
@@ -146,3 +192,31 @@ def test_a_deleted_pod_goes_away(
     pod.delete(grace)
     pod.settle()
     assert pod.removed
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+def test_init_containers_keep_their_status_until_they_run_again(policy: str) -> None:
+    """As a kubelet reports them after the sandbox was lost: the API does not accept that one waits which succeeded."""
+    pod = ScriptedPod(_pod(policy, {}, initContainers=_INIT))
+    pod.settle()
+    ended = pod.stored["status"]["initContainerStatuses"]
+    assert [each["state"]["terminated"]["exitCode"] for each in ended] == [0, 0]
+    pod.runtime.break_sandbox(True)
+    pod.sync()
+    assert pod.stored["status"]["initContainerStatuses"] == ended
+    while not any(each.record.name == "init-0" for each in pod.runtime.running):
+        pod.complete(pod.runtime.completable[0])
+        pod.sync()
+    again, following = pod.stored["status"]["initContainerStatuses"]
+    assert following == ended[1]
+    if policy == "Always":
+        assert "running" in again["state"] and again["restartCount"] == 1
+    else:
+        assert again == ended[0]  # nothing is reported until it has ended
+    pod.settle()
+    now = pod.stored["status"]
+    assert [(each["restartCount"], "terminated" in each["state"]) for each in now["initContainerStatuses"]] == [
+        (1, True),
+        (1, True),
+    ]
+    assert now["phase"] == "Running"

@@ -31,6 +31,7 @@ from setpoint.node.host.observed_state import ObservedContainer, Sandbox
 from setpoint.node.host.pod_config import PodConfigSettings
 from setpoint.node.host.pod_hostname import hosts_file
 from setpoint.node.host.resources import container_resources
+from setpoint.node.host.runtime_labels import is_outdated
 from setpoint.node.host.runtime_observer import RuntimeObserver
 from setpoint.node.host.sandbox_manager import SandboxManager
 from setpoint.node.host.security import ImageUser
@@ -120,7 +121,9 @@ class ContainerManager:
             if sandbox is None:
                 return StartResult(None, "the sandbox of the Pod is not ready")
             existing = await self._adopt(uid, config)
-            if existing is not None:
+            if existing is not None and existing.record is not None:
+                # The spec may have changed after the request whose answer was lost.
+                existing.record.outdated = is_outdated(existing.annotations, config.spec)
                 return StartResult(existing.record)
             request = await self._prepare(config, sandbox)
             answer = await self._client.call("CreateContainer", request, timeout=_TIMEOUT)

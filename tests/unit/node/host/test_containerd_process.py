@@ -90,12 +90,16 @@ async def test_it_is_started_and_adopted_and_stopped(made: Fixture) -> None:
     assert not second.socket.exists()
 
 
-async def test_a_changed_configuration_restarts_it(made: Fixture) -> None:
+async def test_a_changed_configuration_or_version_restarts_it(made: Fixture) -> None:
     first = made.process()
     await first.start()
     second = made.process("other:2")
     await second.start()
     assert second.pid != first.pid and first.pid is not None and process_start(first.pid) is None
+    made.write_program("1.7.1")
+    third = made.process("other:2")
+    await third.start()
+    assert third.pid != second.pid and second.pid is not None and process_start(second.pid) is None
 
 
 async def test_a_process_of_the_same_id_is_not_touched(made: Fixture) -> None:
