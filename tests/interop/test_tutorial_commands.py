@@ -284,7 +284,9 @@ def test_an_operator_creates_a_database_cluster(shell: Shell) -> None:
     try:
         shell.until("kubectl get crd postgresclusters.database.example.com", "^postgresclusters")
         shell.until("kubectl apply -f production-db.yaml", "production-db (created|unchanged)")
-        shown = shell.until("kubectl get postgresclusters", r"^production-db +Running +2/2 +production-db-0 +15\.3 +100Gi ")
+        shown = shell.until(
+            "kubectl get postgresclusters", r"^production-db +Running +2/2 +production-db-0 +15\.3 +100Gi "
+        )
         assert shown.splitlines()[0].split()[:6] == ["NAME", "PHASE", "READY", "PRIMARY", "VERSION", "SIZE"]
         kinds = "statefulset,service,configmap,secret,cronjob,persistentvolumeclaim"
         made = shell.run(f"kubectl get {kinds} -o name")

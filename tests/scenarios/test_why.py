@@ -20,6 +20,7 @@ from why_scenarios import World, changed, job, plain, pod, workload
 
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.errors import ApiError
+from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator
 from setpoint.testing import run_virtual, virtual_cluster
 
@@ -284,6 +285,53 @@ async def services_and_storage(world: World) -> None:
     await world.why("pvc/manual")
 
 
+async def selectors(world: World) -> None:
+    """Objects that do not find each other by their labels, and Pods that change their controller."""
+    cluster, alice, bob = world.cluster, world.alice, world.user("bob")
+    await alice.create(workload("ReplicaSet", "web", 2))
+    await alice.create(plain("v1", "Namespace", "shop", ""))
+    await cluster.settle()
+    ports = [{"port": 80}]
+    await alice.create(plain("v1", "Service", "typo", spec={"selector": {"app": "wep"}, "ports": ports}))
+    frontend = {"app": "web", "tier": "frontend"}
+    await alice.create(plain("v1", "Service", "tiered", spec={"selector": frontend, "ports": ports}))
+    await alice.create(plain("v1", "Service", "elsewhere", "shop", spec={"selector": {"app": "web"}, "ports": ports}))
+    rule = {"podSelector": {"matchLabels": {"app": "webb"}}}
+    await alice.create(plain("networking.k8s.io/v1", "NetworkPolicy", "typo", spec=rule))
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "Web"}}}
+    await alice.create(plain("policy/v1", "PodDisruptionBudget", "typo", spec=budget))
+    # A second ReplicaSet with the same selector does not adopt the Pods of the first.
+    rival = workload("ReplicaSet", "rival", 1)
+    rival["spec"]["selector"]["matchLabels"] = rival["spec"]["template"]["metadata"]["labels"] = {"app": "web"}
+    await alice.create(rival)
+    # The name of a Pod of a StatefulSet is taken.
+    await alice.create(pod("db-0", labels={"app": "other"}))
+    await alice.create(workload("StatefulSet", "db", 2))
+    await cluster.sleep(20)
+    first = next(each for each in await world.pods("web") if controller_of(each).startswith("web"))["metadata"]["name"]
+    for each in await world.pods("web"):
+        if not controller_of(each).startswith("web"):
+            world.name(each, "rival-pod")
+    await world.why("service/typo")
+    await world.why("service/tiered")
+    await world.why("-n shop service/elsewhere")
+    await world.why("not networkpolicy/typo")
+    await world.why("not pdb/typo")
+    await world.why("not replicaset/rival")
+    await world.why("replicaset/rival")
+    await world.why("statefulset/db")
+    # A person changes the labels of a Pod: its controller releases and replaces it.
+    await bob.patch(POD, first, {"metadata": {"labels": {"app": "debug"}}}, "default")
+    await cluster.sleep(5)
+    await world.why(f"not pod/{first}")
+    await world.why(f"pod/{first}")
+    await world.why("not pod/db-0")
+
+
+def controller_of(obj: Obj) -> str:
+    return str((obj["metadata"].get("ownerReferences") or [{"name": ""}])[0]["name"])
+
+
 async def autoscaling(world: World) -> None:
     """An autoscaler and a person set the number of replicas."""
     cluster, alice = world.cluster, world.alice
@@ -534,6 +582,20 @@ Website = Kind("example.com/v1", "Website", spec=Pages)
 ConfigMap = Kind("v1", "ConfigMap")
 
 
+async def check_trace(world: World) -> None:
+    """The answer as a trace: what alice wrote is linked from the reconcile of the operator."""
+    code, out, _ = await world.typed("why configmap/page -o otlp")
+    again = await world.typed("why configmap/page -o otlp")
+    assert (code, again[1]) == (0, out)
+    writes, reconciles = (each["scopeSpans"][0]["spans"] for each in json.loads(out)["resourceSpans"])
+    assert [each["name"] for each in (*writes, *reconciles)] == ["created configmap", "created website", "reconcile"]
+    assert writes[0]["parentSpanId"] == reconciles[0]["spanId"]
+    assert [each["spanId"] for each in reconciles[0]["links"]] == [writes[1]["spanId"]]
+    namespace = await world.cluster.client.get(("v1", "Namespace"), "kube-system")
+    resource = json.loads(out)["resourceSpans"][0]["resource"]["attributes"]
+    assert resource[1]["value"]["stringValue"] == namespace["metadata"]["uid"]
+
+
 async def operators(world: World) -> None:
     """An operator on the SDK: its writes name their triggers and reasons."""
     cluster, alice = world.cluster, world.alice
@@ -548,6 +610,7 @@ async def operators(world: World) -> None:
         await alice.create(home)
         await cluster.settle()
         await world.why("configmap/page")
+        await check_trace(world)
         await alice.patch(Website.ref, "home", {"spec": {"pages": 2}}, "default")
         await cluster.settle()
         await world.why("configmap/page data.pages")
@@ -608,6 +671,7 @@ SCENARIOS: dict[str, Scenario] = {
         pods_that_wait,
         jobs,
         services_and_storage,
+        selectors,
         autoscaling,
         nodes,
         stateful,

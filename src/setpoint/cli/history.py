@@ -17,7 +17,7 @@ from setpoint.cli.resources import Target, choose
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
-from setpoint.meta.moments import is_mark_name
+from setpoint.meta.moments import MAX_MARKS, is_mark_name
 from setpoint.meta.times import human_duration
 from setpoint.view.actors import actor_of
 from setpoint.view.changes import has_path
@@ -246,10 +246,17 @@ async def mark(invocation: Invocation) -> None:
     name = invocation.args[0]
     if not is_mark_name(name):
         raise Failed(f"{name!r} cannot be the name of a mark: use letters, digits, - . and _, beginning with a letter")
+    marks = await _marks(invocation)
     if flags.delete:
+        if name not in marks:
+            raise Failed(f"there is no mark {name}")
         await invocation.client.patch(configmaps, _MARKS, {"data": {name: None}}, _SYSTEM)
         invocation.print(f"mark {name} deleted")
         return
+    if name not in marks and len(marks) >= MAX_MARKS:
+        raise Failed(
+            f"there are {len(marks)} marks already, of at most {MAX_MARKS}: `setpoint mark --delete` removes one"
+        )
     moment = await revision_of(invocation, flags.at or "now")
     data = {name: str(moment.revision)}
     try:
@@ -260,12 +267,17 @@ async def mark(invocation: Invocation) -> None:
     invocation.print(f"mark {name} set at revision {moment.revision}")
 
 
-async def _list_marks(invocation: Invocation) -> None:
+async def _marks(invocation: Invocation) -> dict[str, str]:
+    """Return the revisions of all marks, by name."""
     try:
         found = await invocation.client.get(builtin("configmaps"), _MARKS, _SYSTEM)
     except NotFound:
-        found = {}
-    marks = sorted((found.get("data") or {}).items(), key=lambda each: (len(each[1]), each[1], each[0]))
+        return {}
+    return found.get("data") or {}
+
+
+async def _list_marks(invocation: Invocation) -> None:
+    marks = sorted((await _marks(invocation)).items(), key=lambda each: (len(each[1]), each[1], each[0]))
     if not marks:
         invocation.print_err("There are no marks.")
         return
@@ -283,7 +295,8 @@ MARK = Command(
     usage="[NAME] [flags]",
     about="""
     Name a revision of the cluster, so that `--at NAME` shows it. Without a name, list the marks. They are stored in the
-    ConfigMap setpoint-marks in kube-system. A mark does not keep the history: it can be read as long as that reaches.
+    ConfigMap setpoint-marks in kube-system. A server that keeps history in a file (--history-retention) keeps a copy of
+    the marked states too, until the mark is deleted; others can show them as long as their history reaches.
     """,
     examples="""
     # Before a change, and what has changed since

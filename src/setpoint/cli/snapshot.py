@@ -148,13 +148,31 @@ def show(invocation: Invocation) -> None:
     from setpoint.cluster.snapshot_file import InvalidSnapshot, SnapshotReader
 
     path = _file(invocation, "setpoint snapshot show FILE")
+    if invocation.flags.output not in ("", "yaml"):
+        raise Failed("--output must be yaml, or be left out for a summary")
     try:
         reader = SnapshotReader(path)
+        if invocation.flags.output:
+            _print_objects(invocation, reader)
+            return
         kinds = Counter(_resource(item.key) for item in reader.objects())
         changes = [change.revision for change in reader.changes()]
     except InvalidSnapshot as error:
         raise Failed(str(error)) from None
     _show(invocation, reader, kinds, changes)
+
+
+def _print_objects(invocation: Invocation, reader: SnapshotReader) -> None:
+    """Print every object of the state, as a document each."""
+    import orjson
+
+    from setpoint.cluster.snapshot_restore import object_ref
+    from setpoint.meta.body import dump_yaml
+
+    for item in reader.objects():
+        obj = orjson.loads(item.value)
+        ref = object_ref(item.key, obj)
+        invocation.write(b"---\n" + dump_yaml({**obj, "apiVersion": ref.api_version, "kind": ref.kind}))
 
 
 def _show(invocation: Invocation, reader: SnapshotReader, kinds: Counter[str], changes: list[int]) -> None:
@@ -226,7 +244,13 @@ COMMAND = Command(
             setpoint up --data-dir /tmp/before --port 7443
             """,
         ),
-        "show": Command("Describe the content of a file", show, usage="FILE", connects=False),
+        "show": Command(
+            "Describe the content of a file",
+            show,
+            (text("output", "o", help="yaml prints all objects of the state, as manifests, instead of a summary."),),
+            usage="FILE",
+            connects=False,
+        ),
     },
     usage="(save | load | show) FILE",
 )

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
 
 from setpoint.cli.command import Command
 from setpoint.cli.escaping import escaped
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from setpoint.view.why.answer import Answer
 
 PATH = "/setpoint/v1/why"
-_FORMATS = ("text", "json", "dot")
+_FORMATS = ("text", "json", "dot", "otlp")
+_TRACES_PATH = "/v1/traces"
+"""The path of OTLP/HTTP, for a URL without one."""
+_EXPORT_SECONDS = 10.0
 _PAUSE = 1.0
 """Seconds between two questions of `--watch`, if nothing changes."""
 _NOT_SETPOINT = (
@@ -36,6 +39,8 @@ async def run(invocation: Invocation) -> None:
     flags = invocation.flags
     if flags.output not in _FORMATS:
         raise Failed(f"--output must be one of {', '.join(_FORMATS)}")
+    if flags.otlp and flags.watch:
+        raise Failed("--otlp and --watch cannot be combined")
     words = list(invocation.args)
     negative = getattr(flags, "not")
     if words[:1] == ["not"]:
@@ -51,13 +56,17 @@ async def run(invocation: Invocation) -> None:
         "at": flags.at,
         "since": flags.since,
         "depth": str(flags.depth) if flags.depth else "",
-        "all": "true" if flags.all else "",
+        "all": "true" if flags.all or flags.otlp or flags.output == "otlp" else "",
         "not": "true" if negative else "",
         "conflicts": "true" if flags.conflicts else "",
     }
     asked = urlencode({name: value for name, value in query.items() if value})
     if not flags.watch:
-        _print(invocation, await _ask(invocation, target, asked))
+        body = await _ask(invocation, target, asked)
+        if flags.otlp:
+            await _export(invocation, flags.otlp, body)
+        else:
+            _print(invocation, body)
         return
     await _watch(invocation, target, asked)
 
@@ -105,11 +114,54 @@ def _print(invocation: Invocation, body: bytes) -> None:
     from setpoint.view.why import wording
 
     answer = _decoded(body)
+    if output == "otlp":
+        invocation.print(json.dumps(_trace(answer), indent=2, ensure_ascii=False))
+        return
     if output == "dot":
         invocation.print(wording.dot(answer), end="")
         return
     shown = wording.text(answer, None, ascii_only=not invocation.io.out_is_terminal)
     invocation.print("\n".join(escaped(line) for line in shown.split("\n")), end="")
+
+
+def _trace(answer: Answer) -> dict[str, Any]:
+    from setpoint.view.why.otlp import otlp
+
+    return otlp(answer)
+
+
+async def _export(invocation: Invocation, url: str, body: bytes) -> None:
+    """Send the answer to an OpenTelemetry collector."""
+    # Imported here because only this flag needs another connection.
+    from setpoint.client.https import HttpsTransport
+    from setpoint.client.kubeconfig import Access
+
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise Failed("--otlp must be a URL without a query, such as http://127.0.0.1:4318")
+    request = _trace(_decoded(body))
+    count = sum(len(scope["spans"]) for each in request["resourceSpans"] for scope in each["scopeSpans"])
+    if not count:
+        raise Failed("there is nothing to export: the answer names no write")
+    try:
+        server = Access(f"{parts.scheme}://{parts.netloc}")
+        transport = HttpsTransport(
+            server, invocation.io.clock, timeout=_EXPORT_SECONDS, connect_timeout=_EXPORT_SECONDS
+        )
+    except ValueError:
+        raise Failed(f"--otlp must be a URL such as http://127.0.0.1:4318, not {url!r}") from None
+    headers = [("content-type", "application/json"), ("user-agent", "setpoint")]
+    path = parts.path if parts.path.strip("/") else _TRACES_PATH
+    try:
+        reply = await transport.request("POST", path, "", headers, json.dumps(request).encode())
+    except (OSError, TimeoutError) as error:
+        raise Failed(f"the collector at {url} cannot be reached: {error}") from None
+    finally:
+        await transport.close()
+    if reply.status >= 300:
+        raise Failed(f"the collector at {url} refused the trace with status {reply.status}")
+    trace = request["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
+    invocation.print(f"{count} {'span' if count == 1 else 'spans'} of trace {trace} exported")
 
 
 def _decoded(body: bytes) -> Answer:
@@ -160,7 +212,8 @@ COMMAND = Command(
         text("at", help="Explain the state at this moment: a revision, a time, an interval such as -5m, a mark."),
         text("since", help="Consider only changes since a time, or in the last interval, such as 1h."),
         switch("all", help="Show every trigger and every earlier value, not only the most informative ones."),
-        text("output", "o", "text", help="Output format: text, json or dot."),
+        text("output", "o", "text", help="Output format: text, json, dot or otlp (a trace for OpenTelemetry)."),
+        text("otlp", help="Send the answer as a trace to this OTLP/HTTP collector, such as http://127.0.0.1:4318."),
         number("depth", help="The maximum number of steps from effect to origin. The default is 12."),
         switch("watch", "w", help="After printing the answer, print it again whenever it changes."),
     ),

@@ -8,13 +8,13 @@ import errno
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.bootstrap import bootstrap
@@ -26,6 +26,8 @@ from setpoint.apiserver.filters.authenticate import (
     LoopbackAuthenticator,
     TokenFileAuthenticator,
 )
+from setpoint.apiserver.history.reader import HistoryReader
+from setpoint.apiserver.history.when import MARKS
 from setpoint.apiserver.metrics_api import retire_metrics
 from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.server import ApiServer
@@ -60,6 +62,7 @@ from setpoint.wire.server import Server
 from setpoint.wire.tls import TlsClient, Trust
 
 if TYPE_CHECKING:
+    from setpoint.apiserver.history.marks import MarkKeeper
     from setpoint.cluster.audit_log import AuditLog
     from setpoint.cluster.encryption import Encryption
     from setpoint.cluster.scheduled_backups import ScheduledBackups
@@ -251,6 +254,8 @@ async def _serving(
         backups = _scheduled_backups(config, backend, clock)
         if backups is not None:
             sources.append(backups.families)
+        if archive is not None:
+            background.append(_mark_keeper(resources, backend, archive, clock).run)
         forks = ForkEndpoints(resources)
         api = build_server(
             resources,
@@ -334,6 +339,19 @@ async def _attach_archive(config: ApiServerConfig, store: Store, clock: Clock) -
     except StoreError as error:
         raise ConfigError(str(error)) from None
     return archive
+
+
+def _mark_keeper(resources: ApiResources, backend: Store, archive: FileArchive, clock: Clock) -> MarkKeeper:
+    from setpoint.apiserver.history.marks import MarkKeeper  # many servers keep no history
+
+    def marks() -> Mapping[str, Any] | None:
+        cache = resources.caches.get("core/configmaps/")
+        if cache is None:
+            return None
+        entry = cache.get(f"core/configmaps/{'/'.join(MARKS)}")
+        return (entry.obj.get("data") or {}) if entry is not None else {}
+
+    return MarkKeeper(HistoryReader(backend), archive, marks, clock)
 
 
 def _storage_prefix(name: str) -> str:

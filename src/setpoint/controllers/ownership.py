@@ -13,6 +13,7 @@ from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.selectors import Selector, from_label_selector
 from setpoint.reconcile import Informer, key_of
 from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.run import because
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -88,17 +89,22 @@ class Claim:
             self._may_adopt = fresh["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in fresh["metadata"]
         if not self._may_adopt:
             return False
+        because("it matches the selector and has no controller")
         try:
             await self._patch(obj, controller_reference(self._owner), "finalizers")
         except NotFound:
             return False
+        finally:
+            because("")
         return True
 
     async def _release(self, obj: ObjView) -> None:
         # Deleted, or owned by another: released either way.
         with suppress(NotFound, Invalid, Conflict):
             gone = {"$patch": "delete", "uid": self._owner["metadata"]["uid"]}
+            because("its labels do not match the selector any more")
             await self._patch(obj, gone, "$deleteFromPrimitiveList/finalizers")
+        because("")
 
     async def _patch(self, obj: ObjView, reference: Obj, finalizers: str) -> None:
         meta = obj["metadata"]

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from setpoint.meta.times import parse_duration
 
 MAX_LENGTH = 64
+MAX_MARKS = 16
+"""Number of marks whose states are kept."""
 _TIME_OF_DAY = re.compile(r"(yesterday[ T+_])?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?", re.ASCII)
 _DATE_AND_TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})[ Tt_+](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)(Z|z|[+-]\d{2}:\d{2})?", re.ASCII

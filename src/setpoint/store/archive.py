@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sqlite3
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +132,40 @@ class FileArchive:
                 return
             file.trim(max(file.middle_of_oldest(_PARTS), file.trimmed + 1))
 
+    # -- marks --------------------------------------------------------------------------------------------------------
+
+    @property
+    def marks(self) -> Mapping[int, int]:
+        """The revisions whose state is kept beyond the retention, with the times of these states in milliseconds."""
+        return self._file.marks
+
+    async def keep(self, revision: int, at: int, pages: AsyncIterator[Sequence[Version]]) -> None:
+        """Keep a copy of the state at a revision. Raises StoreError if the copies would take more than half of the
+        size, or cannot be written."""
+        try:
+            async for page in pages:
+                if await self._run(0, self._file.copy, revision, page) > self._retention.size // 2:
+                    raise StoreError("the copies of marked states take more than half of the size of the history")
+            await self._run(0, self._file.complete_copy, revision, at)
+        except sqlite3.Error as error:
+            raise StoreError(f"the history in {self._path} cannot be written: {error}") from None
+        finally:
+            if revision not in self._file.marks:
+                await self.drop(revision)
+
+    async def drop(self, revision: int) -> None:
+        """Remove the copy of the state at a revision."""
+        try:
+            await self._run(0, self._file.drop_copy, revision)
+        except sqlite3.Error as error:
+            log.warning("the copy of revision %d stays in %s: %s", revision, self._path, error)
+
+    def keeps(self, revision: int) -> bool:
+        return revision in self._file.marks
+
+    async def marked(self, prefix: str, revision: int) -> Sequence[Version]:
+        return await self._read(self._reader.marked, prefix, revision)
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, key: str, revision: int) -> Version | None:
@@ -150,6 +184,8 @@ class FileArchive:
         return await self._read(self._reader.revision_at, at)
 
     async def time_of(self, revision: int) -> int:
+        if revision in self._file.marks:
+            return self._file.marks[revision]
         return await self._read(self._reader.time_of, revision)
 
     async def _read(self, function: Callable[..., _Result], *args: object) -> _Result:

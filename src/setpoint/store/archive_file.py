@@ -50,6 +50,14 @@ CREATE INDEX txn_by_time ON txn (at, revision);
 CREATE TABLE gap (after INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 INSERT INTO fact VALUES ('oldest', 0), ('newest', 0), ('trimmed', 0), ('excluded', '');
 """
+_MARKS_SCHEMA = """
+CREATE TABLE IF NOT EXISTS mark (revision INTEGER PRIMARY KEY, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS marked (
+  mark INTEGER NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, created INTEGER NOT NULL, form INTEGER NOT NULL,
+  value BLOB NOT NULL, PRIMARY KEY (mark, key)) WITHOUT ROWID;
+DELETE FROM marked WHERE mark NOT IN (SELECT revision FROM mark);
+"""
+"""The copies of states at marked revisions. One that was not completed is removed."""
 _INSERT = "INSERT OR REPLACE INTO change (key, revision, created, form, value) VALUES (?, ?, ?, ?, ?)"
 
 _Row = tuple[int, int, int, bytes | None]
@@ -88,6 +96,8 @@ class ArchiveFile:
         self.excluded: str = facts["excluded"]
         (last,) = connection.execute("SELECT max(at) FROM txn").fetchone()
         self._last_time: int = last or 0
+        self.marks: dict[int, int] = dict(connection.execute("SELECT revision, at FROM mark").fetchall())
+        """The marked revisions of which the file has a copy of the whole state, with their times."""
 
     @classmethod
     def open(cls, path: Path) -> ArchiveFile:
@@ -111,6 +121,7 @@ class ArchiveFile:
             found = (*run("PRAGMA application_id").fetchone(), *run("PRAGMA user_version").fetchone())
             if found != (_APPLICATION, _FORMAT):
                 raise DamagedArchive(f"{path} is not an archive in format {_FORMAT}")
+            connection.executescript(f"BEGIN IMMEDIATE; {_MARKS_SCHEMA} COMMIT;")
             return cls(path, connection)
         except BaseException:
             connection.close()
@@ -218,6 +229,32 @@ class ArchiveFile:
             with self._transaction():
                 self._connection.execute("UPDATE fact SET value = ? WHERE name = 'oldest'", (revision,))
             self.oldest = revision
+
+    # -- marks --------------------------------------------------------------------------------------------------------
+
+    def copy(self, mark: int, versions: Iterable[Version]) -> int:
+        """Add objects to the copy of a marked state; return the bytes of all copies. Raises sqlite3.Error."""
+        with self._transaction():
+            for key, revision, created, value in versions:
+                if value is not None:
+                    row = (mark, key, revision, created, *_encoded(value, None))
+                    self._connection.execute("INSERT OR REPLACE INTO marked VALUES (?, ?, ?, ?, ?, ?)", row)
+        (size,) = self._connection.execute("SELECT sum(length(value)) FROM marked").fetchone()
+        return size or 0
+
+    def complete_copy(self, mark: int, at: int) -> None:
+        """Record that the copy of a marked state has all objects. Raises sqlite3.Error."""
+        with self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO mark VALUES (?, ?)", (mark, at))
+        self.marks[mark] = at
+
+    def drop_copy(self, mark: int) -> None:
+        """Remove the copy of a marked state, complete or not. Raises sqlite3.Error."""
+        self.marks.pop(mark, None)
+        with self._transaction():
+            self._connection.execute("DELETE FROM mark WHERE revision = ?", (mark,))
+            self._connection.execute("DELETE FROM marked WHERE mark = ?", (mark,))
+        self._connection.executescript("PRAGMA incremental_vacuum")
 
     # -- retention ----------------------------------------------------------------------------------------------------
 
@@ -356,6 +393,14 @@ class ArchiveReader:
         values = _decoded(rows)
         versions = [Version(key, row[0], row[1], value) for row, value in zip(rows, values, strict=True)][::-1]
         return versions[:limit] if limit else versions
+
+    def marked(self, prefix: str, revision: int) -> Sequence[Version]:
+        found = self._connection.execute(
+            "SELECT key, revision, created, form, value FROM marked "
+            "WHERE mark = ? AND key >= ? AND (? IS NULL OR key < ?) ORDER BY key",
+            (revision, prefix, end := prefix_end(prefix), end),
+        )
+        return [Version(key, changed, created, _decoded([(0, 0, *rest)])[0]) for key, changed, created, *rest in found]
 
     def transactions(self, after: int, limit: int) -> Sequence[PastTransaction]:
         run = self._connection.execute

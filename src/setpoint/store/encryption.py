@@ -429,6 +429,7 @@ class _DecryptedArchive:
         self.transactions = archive.transactions
         self.revision_at = archive.revision_at
         self.time_of = archive.time_of
+        self.keeps = archive.keeps
         self.close = archive.close
 
     @property
@@ -449,6 +450,9 @@ class _DecryptedArchive:
 
     async def versions(self, key: str, before: int, limit: int) -> Sequence[Version]:
         return [self._decrypted(each) for each in await self._archive.versions(key, before, limit)]
+
+    async def marked(self, prefix: str, revision: int) -> Sequence[Version]:
+        return [self._decrypted(each) for each in await self._archive.marked(prefix, revision)]
 
     def _decrypted(self, version: Version) -> Version:
         if version.value is None:

@@ -228,6 +228,14 @@ class Archive(Protocol):
         The last one may be older than `oldest`: it is the one that was valid when the archive began."""
         ...
 
+    def keeps(self, revision: int) -> bool:
+        """Return whether there is a copy of the whole state at a marked revision, which may be older than `oldest`."""
+        ...
+
+    async def marked(self, prefix: str, revision: int) -> Sequence[Version]:
+        """Return the objects under a prefix in the copy of a marked revision, by key."""
+        ...
+
     async def transactions(self, after: int, limit: int) -> Sequence[PastTransaction]:
         """Return the transactions with revisions greater than `after`, oldest first, at most `limit`."""
         ...

@@ -13,6 +13,7 @@ from setpoint.cli.main import run_within
 from setpoint.client import Client
 from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
+from setpoint.meta.moments import MAX_MARKS
 
 DEPLOYMENTS = builtin("deployments", "apps")
 
@@ -128,3 +129,13 @@ async def test_changes_as_they_happen(typed: Typed) -> None:
     assert isinstance(io.stdout, BytesIO)
     lines = columns(io.stdout.getvalue().decode())
     assert [line[3] for line in lines] == ["WHAT", "created", "data.a 1 -> 2", "data.a 2 -> 3"]
+
+
+async def test_the_number_of_marks_is_limited(typed: Typed) -> None:
+    assert "there is no mark m1" in await typed.refused("mark m1 --delete")
+    for number in range(MAX_MARKS):
+        await typed(f"mark m{number}")
+    assert f"there are {MAX_MARKS} marks already" in await typed.refused("mark one-more")
+    await typed("mark m1")  # it moves
+    assert await typed("mark m2 --delete") == "mark m2 deleted\n"
+    assert (await typed("mark one-more")).startswith("mark one-more set at revision ")

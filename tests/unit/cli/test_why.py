@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from command_line import Result, surroundings
@@ -15,6 +19,7 @@ from setpoint.cli.main import run_within
 from setpoint.client import Client
 from setpoint.client.kubeconfig import Access
 from setpoint.client.transport import Headers, Reply
+from setpoint.system import SystemClock
 from setpoint.testing import VirtualClock, run_virtual
 from setpoint.view.why.answer import Answer, Step
 
@@ -89,6 +94,60 @@ def test_flags_are_sent(words: list[str], query: str) -> None:
     server = OtherServer(200, json.dumps(Answer({}, 0, "Yes.").to_json()).encode())
     assert asked(server, *words).out == "Yes.\n"
     assert server.queries[-1] == query
+
+
+class Collector(BaseHTTPRequestHandler):
+    """An OpenTelemetry collector that keeps what it receives, and refuses what is sent to another path."""
+
+    received: ClassVar[list[tuple[str, str | None, dict[str, Any]]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.received.append((self.path, self.headers["content-type"], json.loads(body)))
+        self.send_response(200 if self.path == "/v1/traces" else 404)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def exported(url: str, chain: list[Step]) -> Result:
+    answer = Answer({}, 2, "Yes.", chain)
+    server = OtherServer(200, json.dumps(answer.to_json()).encode())
+    result: list[Result] = []
+
+    async def main() -> None:
+        clock = SystemClock()
+
+        def connect(access: Access, _: float) -> Client:
+            return Client(server, clock, user_agent="cli")  # type: ignore[arg-type]
+
+        io, finish = surroundings(Path("/nowhere"), clock, "", {}, connect)
+        words = ["--server", "https://local", "why", "--event", "x", "--otlp", url]
+        result.append(finish(await run_within(words, io)))
+
+    asyncio.run(main())
+    return result[0]
+
+
+def test_an_answer_is_sent_to_a_collector() -> None:
+    step = Step(7, 1, "alice", "pod/x", "default", "changed")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        result = exported(url, [step])
+        (path, kind, body), *_ = Collector.received
+        trace = body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
+        assert (result.code, result.out) == (0, f"1 span of trace {trace} exported\n")
+        assert (path, kind) == ("/v1/traces", "application/json")
+        refused = exported(f"{url}/elsewhere", [step])
+        assert refused.err == f"error: the collector at {url}/elsewhere refused the trace with status 404\n"
+        server.shutdown()
+    assert exported(url, []).err == "error: there is nothing to export: the answer names no write\n"
+    assert exported(url, [step]).err.startswith(f"error: the collector at {url} cannot be reached: ")
+    for wrong in ("localhost:4318", "ftp://x", "http://x?y"):
+        assert exported(wrong, [step]).err.startswith("error: --otlp must be a URL ")
 
 
 class ChangingServer(OtherServer):

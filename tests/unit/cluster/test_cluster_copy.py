@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from virtual_commands import run_command, run_successfully
 
 from setpoint.cluster.cluster_copy import copied, copied_store, last_copy
@@ -105,6 +106,10 @@ async def test_a_copy_is_exact_and_at_rest(cluster: VirtualCluster, tmp_path: Pa
 
     await run_successfully(cluster, f"snapshot save {tmp_path / 'a.setpoint'} --secrets", tmp_path)
     shown = await run_successfully(cluster, f"snapshot show {tmp_path / 'a.setpoint'}", tmp_path)
+    manifests = await run_successfully(cluster, f"snapshot show {tmp_path / 'a.setpoint'} -o yaml", tmp_path)
+    printed = [*yaml.safe_load_all(manifests)]
+    assert len(printed) == len(copy.objects)
+    assert ("Widget", "one") in [(each["kind"], each["metadata"]["name"]) for each in printed]
     assert "Secrets:     included\n" in shown and "        1  widgets.example.com\n" in shown
     saved = last_copy(SnapshotReader(tmp_path / "a.setpoint"))
     assert saved.digest() == copy.digest()

@@ -14,6 +14,7 @@ import pytest
 from effort import tries
 from stopped_clock import StoppedClock
 
+from setpoint.apiserver.history.marks import MarkKeeper
 from setpoint.apiserver.history.reader import HistoryReader, Version
 from setpoint.meta.cause import WriteCause, encode
 from setpoint.meta.errors import Expired
@@ -261,9 +262,13 @@ async def test_encrypted_values_stay_encrypted(tmp_path: Path) -> None:
     world.store, world.reader = store, HistoryReader(store)
     for _ in range(30):
         await world.write()
+    # Copies of marked states are encrypted too.
+    await MarkKeeper(HistoryReader(backend), world.archive, lambda: {"m": "20"}, world.clock).keep_all()
     await store.compact(25)
     await world.verify()
     await world.verify_versions()
+    assert store.archive is not None and store.archive.keeps(20)
+    assert await store.archive.marked("core/", 20) == await world.reader.list_at("core/", 20)
     await world.archive.close()
     assert b"filler" not in (tmp_path / "history.db").read_bytes()
 
@@ -327,4 +332,55 @@ async def test_reading_while_the_store_is_written_and_compacted(tmp_path: Path) 
             await store.compact(store.revision - world.random.randrange(3))
     done = True
     await asyncio.gather(*reading)
+    await world.archive.close()
+
+
+async def test_marked_states_are_kept_beyond_the_retention(tmp_path: Path) -> None:
+    """Copies are made of marked revisions, survive trimming and a restart, and end with the mark."""
+    world = World(tmp_path, 7, Retention(seconds=5.0))
+    marks: dict[str, str] = {}
+    await world.open(SqliteStore.open(tmp_path / "state.db"))
+    keeper = MarkKeeper(world.reader, world.archive, lambda: marks, world.clock)
+    for number in range(60):
+        await world.write()
+        if number in (10, 11):
+            marks[f"m{number}"] = str(world.store.revision)
+            await keeper.keep_all()
+        if number % 10 == 9:
+            await world.clock.advance(70)
+            await world.store.compact(world.store.revision)
+    first, second = sorted(map(int, marks.values()))
+    assert {*world.archive.marks} == {first, second} and second < world.reader.oldest
+    await world.store.close()
+    await world.archive.close()
+    await world.open(SqliteStore.open(tmp_path / "state.db"))
+    reader = world.reader
+    for revision in (first, second):
+        then = {key: each for key, each in world.seen[revision].items() if key.startswith("core/")}
+        assert await reader.list_at("core/", revision) == [_version(then[key]) for key in sorted(then)]
+        for key in [f"core/pods/a/{number}" for number in range(4)]:
+            assert await reader.at(key, revision) == (_version(then[key]) if key in then else None)
+        assert await reader.time_of(revision) == world.times[revision]
+        with pytest.raises(Expired):
+            await reader.at(LEASE, revision)
+    with pytest.raises(Expired):
+        await reader.list_at("core/", second + 1)
+    keeper = MarkKeeper(reader, world.archive, lambda: marks, world.clock)
+    del marks["m10"]
+    await keeper.keep_all()
+    assert {*world.archive.marks} == {second}
+    with pytest.raises(Expired):
+        await reader.list_at("core/", first)
+    assert await reader.list_at("core/", second)
+    # A mark that is older than the history, one that names no revision, and one for which there is no space.
+    marks |= {"old": "1", "bad": "x"}
+    await keeper.keep_all()
+    assert {*world.archive.marks} == {second}
+    await world.archive.close()
+    world.retention = Retention(size=100)
+    await world.open(world.store)
+    keeper = MarkKeeper(world.reader, world.archive, lambda: {"now": str(world.store.revision)}, world.clock)
+    await keeper.keep_all()
+    assert not world.archive.marks
+    await world.store.close()
     await world.archive.close()

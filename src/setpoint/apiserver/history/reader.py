@@ -58,6 +58,11 @@ class HistoryReader:
         archive = self._store.archive
         return archive if archive is not None and archive.newest >= max(self._store.compacted, 1) else None
 
+    def keeps(self, revision: int) -> bool:
+        """Return whether a copy of the whole state at this revision is kept, because it is marked."""
+        archive = self._store.archive
+        return archive is not None and archive.keeps(revision)
+
     @staticmethod
     def key_of(resource: Resource, namespace: str, name: str) -> str:
         """Return the key of an object in the store."""
@@ -224,7 +229,12 @@ class HistoryReader:
                 return unchanged[key]
             return found if found.value is not None else None
 
-        return await self._at(revision, in_memory, archived)
+        async def marked(archive: Archive) -> Version | None:
+            if archive.excludes(key):
+                raise self._not_kept(key)
+            return next((each for each in await archive.marked(key, revision) if each.key == key), None)
+
+        return await self._at(revision, in_memory, archived, marked)
 
     async def list_at(self, prefix: str, revision: int) -> list[Version]:
         """Return the objects under a prefix that existed at a revision, by key. Raises Expired."""
@@ -251,7 +261,12 @@ class HistoryReader:
                 await asyncio.sleep(0)
             return found + [each for key in keys[place:] if (each := changed[key]) is not None and _exists(each)]
 
-        return await self._at(revision, in_memory, archived)
+        async def marked(archive: Archive) -> list[Version]:
+            if archive.excludes(prefix):
+                raise self._not_kept(prefix)
+            return [*await archive.marked(prefix, revision)]
+
+        return await self._at(revision, in_memory, archived, marked)
 
     async def _pages(self, prefix: str, revision: int) -> AsyncIterator[list[Version]]:
         """Yield the objects in memory at a revision, by key, while others run in between. Raises Compacted."""
@@ -269,8 +284,9 @@ class HistoryReader:
         revision: int,
         in_memory: Callable[[int], Awaitable[_Result]],
         archived: Callable[[Archive, int], Awaitable[_Result]],
+        marked: Callable[[Archive], Awaitable[_Result]],
     ) -> _Result:
-        """Read the state at a revision, from memory or from the archive.
+        """Read the state at a revision, from memory, from the archive, or from its copy of a marked revision.
 
         `base` is the first revision that can be read from memory. What has not changed in the archive, which has all
         changes before, was the same then. The archive is read after the memory: it does not matter if it has more."""
@@ -284,14 +300,23 @@ class HistoryReader:
             except Compacted:
                 archive = self._archive
                 if archive is None or revision < archive.oldest:
-                    raise self._expired(revision) from None
+                    return await self._marked(revision, marked)
             try:
                 found = await archived(archive, min(self._store.compacted + 1, self._store.revision))
             except Compacted:
                 continue  # it was compacted meanwhile
             if revision >= archive.oldest:  # else it may have been dropped meanwhile
                 return found
-        raise self._expired(revision)
+        return await self._marked(revision, marked)
+
+    async def _marked(self, revision: int, read: Callable[[Archive], Awaitable[_Result]]) -> _Result:
+        archive = self._store.archive
+        if archive is None or not archive.keeps(revision):
+            raise self._expired(revision)
+        found = await read(archive)
+        if not archive.keeps(revision):  # it was removed meanwhile
+            raise self._expired(revision)
+        return found
 
     async def _undone(self, archive: Archive, prefix: str, base: int) -> dict[str, Version | None]:
         """Return what the changes of the revision `base` have replaced, if the archive does not have them."""

@@ -54,7 +54,7 @@ class Moments:
                 raise await self.expired(text) from None
         if named > self._reader.newest:
             raise BadRequest(f"revision {named} has not happened yet; the newest is {self._reader.newest}")
-        if named < self._reader.oldest:
+        if named < self._reader.oldest and not self._reader.keeps(named):
             raise await self.expired(f"revision {named}")
         return await self.at(named) if time is None else Moment(named, time)
 

@@ -59,9 +59,17 @@ def serve_why(sources: Sources, moments: Moments) -> PathHandler:
             found = await ask.answered(facts, question, mode)
         except NoHistory:
             raise NotFound.of(resource.group, resource.plural, name) from None
+        found.cluster = _cluster_uid(sources)
         return Response(200, orjson.dumps(found.to_json()), [("Content-Type", JSON)])
 
     return answer
+
+
+def _cluster_uid(sources: Sources) -> str:
+    """Return the uid of the namespace kube-system, which identifies the cluster. It is no secret."""
+    cache = sources.api.caches.get("core/namespaces/")
+    entry = cache.get(f"{cache.prefix}kube-system") if cache is not None else None
+    return str(entry.obj["metadata"].get("uid", "")) if entry is not None else ""
 
 
 def _resource(sources: Sources, ctx: RequestContext) -> Resource:

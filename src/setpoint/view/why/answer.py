@@ -30,6 +30,13 @@ class Step:
     """`write`, or `hidden` if the asker may not read the object."""
     inferred: str = ""
     """Why the step is assumed to be the trigger of the previous one; empty if the record says so."""
+    run: str = ""
+    """The reconcile that made the write, as its client names it: `<controller>/<process>.<number>`; empty if there was
+    none."""
+    trace: str = ""
+    """The `traceparent` of the request; empty if the client sent none."""
+    link: str = ""
+    """The annotation `tracing.k8s.io/traceparent` of the object; empty if it has none."""
     controller: str = ""
     """The controller whose reconcile made the write; empty if there was none."""
     reconciled: str = ""
@@ -77,6 +84,8 @@ class Answer:
     notes: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
     """Commands that may help."""
+    cluster: str = ""
+    """The uid of the namespace kube-system, which identifies the cluster; empty if it is not known."""
 
     def to_json(self) -> dict[str, Any]:
         return {"version": FORMAT, **asdict(self)}

@@ -12,9 +12,21 @@ from setpoint.view.why.question import NoHistory, Question, conflicts, why
 from setpoint.view.why.rules_loops import loop_findings, refusal_findings
 from setpoint.view.why.rules_objects import as_desired, object_findings
 from setpoint.view.why.rules_pods import pod_findings
+from setpoint.view.why.rules_selectors import orphan
 
 _MAX_FINDINGS = 8
-_ONLY_IF_ASKED = frozenset({"schedule", "limited", "no-replicas", "no-disruption", "no-node-matches"})
+_ONLY_IF_ASKED = frozenset(
+    {
+        "schedule",
+        "limited",
+        "no-replicas",
+        "no-disruption",
+        "no-node-matches",
+        "selects-none",
+        "other-controller",
+        "orphan",
+    }
+)
 """Findings of objects that are as they should be, which are shown only for `--not`."""
 
 
@@ -49,7 +61,10 @@ async def answered(facts: Facts, question: Question, mode: Mode) -> Answer:
 
 async def _findings(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
     """Return all findings: those of the object first if it is the cause itself, then those of the loops."""
-    own = await (pod_findings(facts, ref, obj) if ref.kind == "Pod" else object_findings(facts, key, ref, obj))
+    if ref.kind == "Pod":
+        own = [*await pod_findings(facts, ref, obj), *await orphan(facts, ref, obj)]
+    else:
+        own = await object_findings(facts, key, ref, obj)
     loops: list[Finding] = []
     if own or _is_behind(obj):
         explained = any(each.rule in _REFUSED for each in own)

@@ -16,6 +16,7 @@ from setpoint.view.why.moments import age, clock_time, milliseconds
 from setpoint.view.why.question import last_spec_write
 from setpoint.view.why.rules_loops import rule_of_message
 from setpoint.view.why.rules_pods import pod_findings
+from setpoint.view.why.rules_selectors import claimed_by_others, name_taken, network_policy, similar_pods
 
 _MAX_PODS = 4
 _NEGATIVE = ("Stalled", "Degraded", "Failed", "ReplicaFailure")
@@ -29,7 +30,10 @@ async def object_findings(facts: Facts, key: str, ref: Ref, obj: ObjView) -> lis
     if obj["metadata"].get("deletionTimestamp") and ref.kind != "Pod":
         return await _leaving(facts, ref, obj)
     rule = _RULES.get((ref.group, ref.kind))
-    return await rule(facts, key, ref, obj) if rule is not None else _conditions(ref, obj)
+    found = await rule(facts, key, ref, obj) if rule is not None else _conditions(ref, obj)
+    if (ref.group, ref.kind) in _CLAIMING:
+        found += await claimed_by_others(facts, ref, obj)
+    return found
 
 
 def _name(ref: Ref) -> str:
@@ -183,8 +187,9 @@ async def _statefulset(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[F
     spec, status = _spec(obj), _status(obj)
     wanted, found = spec.get("replicas", 1), await _no_replicas(facts, key, ref, obj)
     if status.get("readyReplicas", 0) < wanted:
-        found += await _own_pods(facts, ref, obj)
-        if found and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady":
+        taken, own = await name_taken(facts, ref, obj), await _own_pods(facts, ref, obj)
+        found += [*taken, *own]
+        if own and not taken and spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady":
             existing = status.get("replicas", 0)
             if existing < wanted:
                 found[0].evidence.append(f"pod/{ref.name}-{existing} is created after that: Pods start in order")
@@ -269,7 +274,7 @@ async def _service(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Findi
         shown = ",".join(f"{name}={value}" for name, value in selector.items())
         if not matching:
             text = f"{_name(ref)} has no endpoints: its selector {shown} matches no Pod in namespace {ref.namespace}."
-            found.append(Finding("no-endpoints", text))
+            found.append(Finding("no-endpoints", text, await similar_pods(facts, selector, ref.namespace, pods)))
         elif not any(is_true(each, "Ready") for each in matching):
             text = f"{_name(ref)} has no ready endpoints: none of {len(matching)} matching Pods is ready."
             found.append(Finding("no-endpoints", text))
@@ -307,9 +312,12 @@ async def _budget(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Findin
         return []
     now, needed = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     text = f"{_name(ref)} allows no evictions: {now} Pods are healthy, and {needed} must be."
+    evidence: list[str] = []
     if not status.get("expectedPods", 0):
         text = f"{_name(ref)} allows no evictions: its selector matches no Pods."
-    return [Finding("no-disruption", text)]
+        labels = (_spec(obj).get("selector") or {}).get("matchLabels") or {}
+        evidence = await similar_pods(facts, labels, ref.namespace, await facts.list("", "pods", ref.namespace))
+    return [Finding("no-disruption", text, evidence)]
 
 
 async def _node(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
@@ -354,8 +362,11 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("", "Service"): _service,
     ("", "PersistentVolumeClaim"): _claim,
     ("policy", "PodDisruptionBudget"): _budget,
+    ("networking.k8s.io", "NetworkPolicy"): network_policy,
     ("", "Node"): _node,
 }
+_CLAIMING = {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
+"""The kinds whose controllers adopt the Pods that match a selector."""
 
 
 # -- as desired --------------------------------------------------------------------------------------------------------

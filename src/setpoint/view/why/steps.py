@@ -17,6 +17,9 @@ DELETION, SPEC, CREATION, READINESS, METADATA, STATUS, HEARTBEAT = range(7)
 _ECHO = 10
 """Added to the rank of a trigger that the same controller wrote in a reconcile of the same key."""
 _MAX_CHANGES = 3
+TRACE_ANNOTATION = "tracing.k8s.io/traceparent"
+"""The annotation in which clients name the trace of an object's last change; it is only read."""
+_MAX_TRACEPARENT = 64
 
 
 @dataclass(eq=False)
@@ -172,5 +175,9 @@ async def step_of(history: History, change: Change) -> Step:
     if not await history.may_read(change.key):
         return Step(write.revision, at, "", "", "", "changed", kind="hidden")
     action, texts = action_of(change)
-    reason = cause.claim.reason if cause is not None else ""
-    return Step(write.revision, at, actor_of(cause), change.ref.text, change.ref.namespace, action, texts, reason)
+    step = Step(write.revision, at, actor_of(cause), change.ref.text, change.ref.namespace, action, texts)
+    if cause is not None:
+        step.reason, step.run, step.trace = cause.claim.reason, cause.claim.reconcile, cause.trace
+    annotations = (change.obj.get("metadata") or {}).get("annotations") or {}
+    step.link = str(annotations.get(TRACE_ANNOTATION, ""))[:_MAX_TRACEPARENT]
+    return step

@@ -12,8 +12,11 @@ import pytest
 from audit_harness import audit
 from custom_resource_harness import CRDS, FOOS, CustomResourceHarness, foo, of, version
 from effort import tries
-from server_harness import ADMIN_TOKEN, LIMITED_TOKEN, VirtualClock, settle
+from server_harness import ADMIN_TOKEN, LIMITED_TOKEN, ServerHarness, VirtualClock, settle
+from stopped_clock import StoppedClock
 
+from setpoint.apiserver.history.marks import MarkKeeper
+from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.store.archive import FileArchive, Retention
 from setpoint.store.memory import MemoryStore
 
@@ -265,3 +268,30 @@ async def test_reads_of_the_past_are_audited(custom: CustomResourceHarness) -> N
     (event,) = [each for each in sink.drain() if each["stage"] == "ResponseComplete"]
     assert event["requestURI"] == f"/at/{revision}/api/v1/configmaps"
     assert event["annotations"]["setpoint.dev/at"] == f"{revision}; 2026-01-01T00:00:00.000Z"
+
+
+async def test_a_marked_moment_is_served_beyond_the_retention(tmp_path: Path) -> None:
+    clock, store = StoppedClock(), MemoryStore()
+    archive = FileArchive(tmp_path / "history.db", Retention(seconds=60.0), clock, threads=False)
+    await archive.follow(store)
+    harness = await ServerHarness.open(store)
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"v": "1"}})
+    then = (await harness.get(CONFIGMAPS)).json["items"]
+    marked = store.revision
+    await harness.make("/api/v1/namespaces", {"metadata": {"name": "kube-system"}})
+    system = "/api/v1/namespaces/kube-system/configmaps"
+    await harness.make(system, {"metadata": {"name": "setpoint-marks"}, "data": {"release": str(marked)}})
+    await MarkKeeper(HistoryReader(store), archive, lambda: {"release": str(marked)}, clock).keep_all()
+    await harness.delete(f"{CONFIGMAPS}/a")
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "later"}})
+    await clock.advance(10_000_000_000)  # the times of writes are those of another clock
+    await store.compact(store.revision)
+    assert archive.oldest > marked
+    for moment in ("release", str(marked)):
+        found = await harness.get(f"/at/{moment}{CONFIGMAPS}")
+        assert (found.status, found.json["items"]) == (200, then)
+        assert (await harness.get(f"/at/{moment}{CONFIGMAPS}/a")).json["data"] == {"v": "1"}
+        assert (await harness.get(f"/at/{moment}{CONFIGMAPS}/later")).status == 404
+    assert (await harness.get(f"/at/{marked - 1}{CONFIGMAPS}")).status == 410
+    await harness.close()
+    await archive.close()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from server_harness import JSON_PATCH, LIMITED_TOKEN, ServerHarness
 
 from setpoint.kinds.bootstrap.cluster_roles import CLUSTER_ROLES, HISTORY
+from setpoint.store.archive import FileArchive, Retention
+from setpoint.store.memory import MemoryStore
+from setpoint.testing import VirtualClock
 
 CONFIGMAPS, SECRETS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/secrets"
 UNDO = "/setpoint/v1/undo"
@@ -99,3 +103,41 @@ async def test_bad_requests_and_what_is_no_longer_known(harness: ServerHarness) 
     assert (await harness.post(UNDO, {"at": str(made), "all": True})).status == 410
     plan = (await harness.post(UNDO, {"revision": made + 2})).json
     assert [each["text"] for each in plan["steps"]] == ["data.k 3 -> 2"]
+
+
+async def test_undo_of_what_only_the_archive_has(tmp_path: Path) -> None:
+    """A change and a deletion that the store has compacted, after the server has started again."""
+    store = MemoryStore()
+    archive = FileArchive(tmp_path / "history.db", Retention(), VirtualClock(), threads=False)
+    await archive.follow(store)
+    harness = await ServerHarness.open(store)
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"k": "1", "other": "x"}})
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "gone"}, "data": {"k": "1"}})
+    begin = store.revision
+    await harness.patch(f"{CONFIGMAPS}/a", {"data": {"k": "2"}})
+    changed = store.revision
+    await harness.delete(f"{CONFIGMAPS}/gone")
+    deleted = store.revision
+    await harness.patch(f"{CONFIGMAPS}/a", {"data": {"other": "y"}})
+    await store.compact(store.revision)
+    restarted = store.fork()
+    await harness.close()
+    await archive.close()
+
+    store = restarted
+    archive = FileArchive(tmp_path / "history.db", Retention(), VirtualClock(), threads=False)
+    await archive.follow(store)
+    harness = await ServerHarness.open(store)
+    assert store.compacted > deleted
+    plan = (await harness.post(UNDO, {"revision": changed})).json
+    assert [each["text"] for each in plan["steps"]] == ["data.k 2 -> 1"] and plan["cause"]["user"] == "admin"
+    request = plan["steps"][0]["request"]
+    done = await harness.patch(f"{request['path']}?{request['query']}", request["body"], JSON_PATCH)
+    assert (done.status, done.json["data"]) == (200, {"k": "1", "other": "y"})
+    plan = (await harness.post(UNDO, {"revision": deleted})).json
+    body = plan["steps"][0]["request"]["body"]
+    assert (body["metadata"]["name"], body["data"]) == ("gone", {"k": "1"}) and "uid" not in body["metadata"]
+    plan = (await harness.post(UNDO, {"at": str(begin), "namespace": "default"})).json
+    assert sorted(each["text"] for each in plan["steps"]) == ["created anew, with a new uid", "data.other y -> x"]
+    await harness.close()
+    await archive.close()
