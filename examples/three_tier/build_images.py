@@ -324,6 +324,8 @@ def serve(directory: Path, images: dict[str, str], address: tuple[str, int]) -> 
 
     class Registry(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # containerd 2.x tries TLS first, and HTTP if the answer to that is one of HTTP, with a status line.
+        default_request_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             self.send(self.find())

@@ -121,7 +121,8 @@ async def test_containers_outlive_containerd_and_the_agent(
     assert running.running and ending.running
     await asyncio.to_thread(containerd.start)
     await harness.until(lambda: not ending.running)
-    assert (running.running, ending.exit_code, ending.reason) == (True, 9, "Error")
+    # containerd 2.x has forgotten the exit code of a container that ended while it did not run.
+    assert running.running and (ending.exit_code, ending.reason) in ((9, "Error"), (255, "Unknown"))
     async with host_runtime(containerd.endpoint, tmp_path, cgroup_root=containerd.cgroup_root) as second:
         restored = second.runtime.restore_container(uid_of(forever), second.config(forever), {}, second.now)
         assert restored == running

@@ -165,7 +165,9 @@ class Containerd:
             return False
         finally:
             client.close()
-        return all(condition.status for condition in found.status.conditions)
+        # containerd 2.x reports the use of deprecated features as a condition too.
+        ready = {each.type for each in found.status.conditions if each.status}
+        return ready >= {"RuntimeReady", "NetworkReady"}
 
 
 @contextmanager

@@ -206,9 +206,10 @@ class RealMachine:
     def _shim_sockets(self) -> Iterator[Path]:
         """Yield the sockets of containerd's shims, which are outside of its directories."""
         for state in self.directory.rglob("io.containerd.runtime.v2.task"):
-            for address in state.glob("*/*/address"):
+            # The second file is that of containerd 2.x.
+            for file in (*state.glob("*/*/address"), *state.glob("*/*/bootstrap.json")):
                 with suppress(OSError):
-                    yield Path(address.read_text().removeprefix("unix://"))
+                    yield from map(Path, re.findall(r'unix://([^"\s]+)', file.read_text()))
 
     def _cni_results(self) -> Iterator[Path]:
         """Yield the files that the CNI library keeps outside of containerd's directories."""

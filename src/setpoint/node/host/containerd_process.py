@@ -5,7 +5,8 @@ Guarantees:
 - The process has a session of its own and no pipe to the agent: the end of the agent does not end it, and a restarted
   agent adopts it. It is in the network namespace in which the agent was when it started it.
 - A process is only signalled if its id and its start time are those that were recorded.
-- It is restarted with back-off if it ends, and when its configuration changed. Containers are not affected."""
+- It is restarted with back-off if it ends, and at the start of the agent if its configuration or the version of the
+  program changed. Containers are not affected."""
 
 from __future__ import annotations
 
@@ -132,13 +133,13 @@ class ContainerdProcess:
     # -- life cycle ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start containerd and wait until it is ready. One that runs already is adopted, and restarted if
-        its configuration changed. Raise ContainerdError."""
+        """Start containerd and wait until it is ready. One that runs already is adopted, and restarted if its
+        configuration or the version of the program changed. Raise ContainerdError."""
         self._stopping = False
         await self._pool.run(self._write_config)
         self._identity = await self._pool.run(self._find_running)
         if self._identity is not None and await self._pool.run(self._config_outdated):
-            log.info("containerd is restarted with its new configuration")
+            log.info("containerd is restarted because its configuration or version has changed")
             await self._end(self._identity)
             self._identity = None
         if self._identity is None:
@@ -234,11 +235,11 @@ class ContainerdProcess:
         return next(_processes("containerd", ("--config", str(self._config_file))), None)
 
     def _config_outdated(self) -> bool:
-        """Return whether the running process was started with another configuration."""
+        """Return whether the running process was started with another configuration, or is of another version."""
         return self._recorded().get("config") != self._config_digest()
 
     def _config_digest(self) -> str:
-        return hashlib.sha256(self._config_file.read_bytes()).hexdigest()
+        return hashlib.sha256(f"{self.version}\n".encode() + self._config_file.read_bytes()).hexdigest()
 
     async def _spawn(self) -> None:
         self._identity = await self._pool.run(self._spawn_blocking)
