@@ -23,7 +23,7 @@ types: $(VENV)/.dev
 tests: $(VENV)/.dev
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone and not real"
 	$(BIN)/pytest -m alone tests/robustness
-	$(BIN)/pytest -n 3 --dist loadfile -m real tests/real
+	$(BIN)/pytest -n 4 --dist loadfile -m real tests/real
 
 robustness: $(VENV)/.dev ## faults in a control plane of three machines; options: make robustness ARGS="--faults 300"
 	$(BIN)/python -m tests.robustness $(ARGS)

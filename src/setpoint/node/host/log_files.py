@@ -29,13 +29,14 @@ _CHECK_INTERVAL: Final = 1.0
 _REOPEN_DELAY: Final = 0.05
 """Seconds after which a runtime that has created a new log file writes no more to the old one."""
 _NANO: Final = 1_000_000_000
+_SECONDS_LENGTH: Final = len("2026-11-16T13:25:00")
 
 
 class LogEntry(NamedTuple):
     """An entry of a log file."""
 
     time: bytes
-    """The time as written, with nine digits of fraction."""
+    """The time as written; zeros at the end of the fraction may be missing."""
     stream: str
     is_partial: bool
     """Whether the line continues in another entry."""
@@ -64,6 +65,14 @@ def nanoseconds(time: bytes) -> int:
         return 0
 
 
+def _with_nine_digits(time: bytes) -> bytes:
+    """Return the time of an entry with nine digits of fraction, as readers get it."""
+    seconds, rest = time[:_SECONDS_LENGTH], time[_SECONDS_LENGTH:]
+    zone = rest.lstrip(b".0123456789")
+    digits = rest[1 : len(rest) - len(zone)]
+    return seconds + b"." + digits[:9].ljust(9, b"0") + zone
+
+
 class EntryWriter:
     """Formats entries for one reader, within its byte limit."""
 
@@ -86,7 +95,7 @@ class EntryWriter:
             return b""
         data = entry.text if entry.is_partial else entry.text + b"\n"
         if self._options.timestamps and self._at_line_start:
-            data = entry.time + b" " + data
+            data = _with_nine_digits(entry.time) + b" " + data
         self._at_line_start = not entry.is_partial
         if self._remaining is not None:
             data = data[: self._remaining]

@@ -86,6 +86,21 @@ def test_entries() -> None:
     assert nanoseconds(b"yesterday") == 0
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("2026-11-16T13:25:00.60619576Z", "2026-11-16T13:25:00.606195760Z"),
+        ("2026-11-16T13:25:00Z", "2026-11-16T13:25:00.000000000Z"),
+        ("2026-11-16T13:25:00.5-02:00", "2026-11-16T13:25:00.500000000-02:00"),
+    ],
+)
+async def test_times_have_nine_digits(pool: BlockingPool, tmp_path: Path, written: str, shown: str) -> None:
+    path = tmp_path / "0.log"
+    path.write_text(f"{written} stdout F one\n")
+    pieces = LogFiles(pool, SystemClock()).read(path, LogOptions(timestamps=True), never_ends)
+    assert await collected(pieces) == f"{shown} one\n"
+
+
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=20),
     st.integers(1, 25),
