@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, body_type
 from setpoint.apiserver.preparation import OTHER_NAMESPACE
 from setpoint.apiserver.request_context import RequestContext
@@ -238,3 +240,15 @@ def check_name(ctx: RequestContext, obj: Obj) -> None:
         )
     if name != target.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+
+
+def json_object(ctx: RequestContext) -> dict[str, Any]:
+    """Return the body of a request to one of our own endpoints, a JSON object; empty if there is none. Raises
+    BadRequest."""
+    try:
+        body = orjson.loads(ctx.request.body or b"{}")
+    except orjson.JSONDecodeError:
+        raise BadRequest("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise BadRequest("the body is not a JSON object")
+    return body

@@ -12,6 +12,7 @@ from datetime import datetime
 from setpoint.apiserver.request_context import READS, RequestContext
 from setpoint.meta.cause import CAUSE_HEADER, Claim, claim_of, product_of
 from setpoint.meta.errors import ApiError
+from setpoint.meta.times import unix_milliseconds
 from setpoint.view.why.facts import Refusal
 from setpoint.wire.message import ObjectRequest
 
@@ -38,7 +39,7 @@ class Refusals:
         user = f"{ctx.user.name}<{ctx.impersonator}" if ctx.impersonator else ctx.user.name
         self._refusals.append(
             Refusal(
-                int(now.timestamp() * 1000),
+                unix_milliseconds(now),
                 user,
                 product_of(headers.get("user-agent", "")),
                 f"{ctx.verb}/{target.subresource}" if target.subresource else ctx.verb,

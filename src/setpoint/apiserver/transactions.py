@@ -39,6 +39,7 @@ from setpoint.meta.cause import (
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest, Conflict
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term, parse_term
+from setpoint.meta.times import unix_milliseconds
 from setpoint.store.interface import Check, CompareFailed, KeyValue, Op, Store
 
 _LEASE = ("coordination.k8s.io", "leases")
@@ -122,7 +123,7 @@ class Transactions:
 
     def _cause(self, arrived: datetime, parts: _Parts) -> bytes:
         """Return the recorded cause of a transaction that is committed now, for a request that arrived at this time."""
-        at = int(arrived.timestamp() * 1000)
+        at = unix_milliseconds(arrived)
         if at > self._last:
             self._last = at
         return joined(self._last, *parts)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from setpoint.meta.clock import Clock
+from setpoint.meta.times import unix_milliseconds
 
 _MAX_ENTRIES = 4096
 """Maximum number of remembered combinations of client and resource."""
@@ -80,4 +81,4 @@ class Watchers:
         del self._periods[oldest[0]]
 
     def _now(self) -> int:
-        return int(self._clock.now().timestamp() * 1000)
+        return unix_milliseconds(self._clock.now())

@@ -14,7 +14,7 @@ from setpoint.cli.failures import Failed
 from setpoint.cli.flags import decimal, duration, number, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.simulating import in_virtual_time
-from setpoint.meta.times import parse_time
+from setpoint.meta.times import parse_time, unix_milliseconds
 
 if TYPE_CHECKING:
     from setpoint.cluster.cluster_copy import ClusterCopy
@@ -58,7 +58,7 @@ async def record(invocation: Invocation) -> None:
                 await recorder.run(stop)
         except* RecordingFailed as failed:
             raise Failed(f"{failed.exceptions[0]}; {path} holds what was recorded until then") from None
-        size = writer.finish(int(clock.now().timestamp() * 1000))
+        size = writer.finish(unix_milliseconds(clock.now()))
     finally:
         writer.abandon()
     what = "inputs" if flags.inputs else "revisions"
@@ -124,7 +124,7 @@ async def _play(invocation: Invocation, reader: SnapshotReader, copy: ClusterCop
     from setpoint.cluster.playback import play, playback
 
     flags, clock = invocation.flags, invocation.io.clock
-    start = int(parse_time(reader.header.at).timestamp() * 1000)
+    start = unix_milliseconds(parse_time(reader.header.at))
     current = {key: item.value for key, item in copy.objects.items()}
 
     def show(change: StoredChange) -> None:

@@ -37,7 +37,7 @@ async def run(invocation: Invocation) -> None:
 async def _restore_objects(invocation: Invocation) -> None:
     flags = invocation.flags
     if flags.force:
-        raise Failed("--force is for backups; with --at, fields are set back whoever has changed them since")
+        raise Failed("--force is for backups; with --at, fields are set back even if they were changed since")
     # Imported here because backups do not need it.
     from setpoint.cli.past import path_segment
 

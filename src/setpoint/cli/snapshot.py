@@ -17,6 +17,7 @@ from setpoint.cli.simulating import loaded
 from setpoint.cli.undo import FLAGS as UNDO_FLAGS
 from setpoint.cli.undo import carry_out
 from setpoint.meta.errors import ApiError
+from setpoint.meta.times import unix_milliseconds
 
 if TYPE_CHECKING:
     from setpoint.client import Client
@@ -78,7 +79,7 @@ async def _save_history(invocation: Invocation, path: Path, secrets: str) -> Non
                 writer.add(item)
             recorder = Recorder(invocation.client, clock, copy, writer)
             await recorder.run_until_current()
-            writer.finish(int(clock.now().timestamp() * 1000))
+            writer.finish(unix_milliseconds(clock.now()))
             invocation.print(f"{path} holds {len(copy.objects)} objects at revision {copy.revision}, ", end="")
             invocation.print(f"and {recorder.changes} revisions since {copy.header(clock.now()).at}.")
             return

@@ -16,7 +16,7 @@ _MAX_KEY_LENGTH = 320
 
 
 class Run:
-    """One reconcile: its key and triggers, what it says about its writes, and its outcome."""
+    """A reconcile: its key and triggers, the reason of its writes, and its outcome."""
 
     __slots__ = (
         "_carried",

@@ -25,6 +25,7 @@ from typing import Any
 
 import orjson
 
+from setpoint.apiserver.bodies import json_object
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authenticate import authenticated_peer
 from setpoint.apiserver.history.reader import HistoryReader
@@ -76,7 +77,7 @@ class _ShiftedClock:
 
 @dataclass(slots=True)
 class Fork:
-    """One fork."""
+    """A logical cluster that started from a copy of the running one."""
 
     name: str
     virtual: bool
@@ -111,7 +112,7 @@ class Forks:
         self._tasks = tasks
         self._ending = threading.Event()
         self._advancing = asyncio.Semaphore(1)
-        """One virtual fork advances at a time: it needs a processor."""
+        """Bounds the number of forks that are advanced at once: each needs a processor."""
 
     def names(self) -> list[str]:
         return [*self._forks]
@@ -148,14 +149,14 @@ class Forks:
             if method == "GET":
                 return _answer({"forks": [self._described(each) for each in self._forks.values()]})
             if method == "POST":
-                return _answer(await self._create(_body(ctx), ctx.now), 201)
+                return _answer(await self._create(json_object(ctx), ctx.now), 201)
         elif method == "GET":
             return _answer(self._described(self._find(name)))
         elif method == "DELETE":
             await self.remove(name)
             return _answer({"removed": name})
         elif method == "POST":
-            return _answer(await self._advance_as_asked(self._find(name), _body(ctx)))
+            return _answer(await self._advance_as_asked(self._find(name), json_object(ctx)))
         raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
 
     def _find(self, name: str) -> Fork:
@@ -325,16 +326,6 @@ def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> C
 def _without_loops(options: EmbeddedOptions) -> EmbeddedOptions:
     components = replace(options.components, controllers=(), scheduler=False, fleet=None)
     return replace(options, components=components)
-
-
-def _body(ctx: RequestContext) -> dict[str, Any]:
-    try:
-        body = orjson.loads(ctx.request.body or b"{}")
-    except orjson.JSONDecodeError:
-        raise BadRequest("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise BadRequest("the body is not a JSON object")
-    return body
 
 
 def _check_fields(body: dict[str, Any], known: dict[str, type | tuple[type, ...]]) -> None:

@@ -56,6 +56,14 @@ def format_micro(when: datetime) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+
+
+def unix_milliseconds(when: datetime) -> int:
+    """Return the whole milliseconds since the epoch, without the rounding errors of floating point."""
+    return (when - _EPOCH) // _MILLISECOND
+
+
 def parse_time(text: str) -> datetime:
     """Parse any RFC 3339 time, with or without a fraction; in UTC. For texts that went through the decoder."""
     return datetime.fromisoformat(text).astimezone(UTC)

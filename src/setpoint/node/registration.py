@@ -114,7 +114,7 @@ class CopiedNodeReporter:
         self._clock = clock
 
     def node(self, node: NodeState, number: int, endpoint: Endpoint | None) -> Obj:
-        raise NotImplementedError("a copied cluster registers no nodes of its own")
+        raise AssertionError("the nodes of a copied cluster are registered already")
 
     def labels(self, node: NodeState) -> dict[str, str]:
         return {}

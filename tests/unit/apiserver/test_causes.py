@@ -55,7 +55,7 @@ async def test_the_verb_names_subresource_and_kind_of_request(harness: ServerHar
         assert harness.store.revision > before, verb
         found = await last(harness)
         assert (found.verb, found.user, found.agent, found.claim) == (verb, "admin", "tests", Claim())
-    # The last finalizer completes the deletion: that is the deed of whoever removed it.
+    # The last finalizer completes the deletion: its cause is that of the client that removed it.
     await harness.make(MAPS, {**a_map("kept"), "metadata": {"name": "kept", "finalizers": ["a.example.com/b"]}})
     await harness.delete(f"{MAPS}/kept")
     await harness.patch(f"{MAPS}/kept", {"metadata": {"finalizers": None}}, headers={CAUSE_HEADER: "why=done"})

@@ -252,7 +252,7 @@ class _PageWriter:
             self._page = None
 
     def write_chunks(self, chunks: bytes) -> None:
-        raise NotImplementedError("the body of a proxied answer is not encoded")
+        raise AssertionError("nodes send no encoded chunks")
 
     @property
     def buffered(self) -> int:

@@ -5,7 +5,6 @@ Both are paged and read-only. Users see what they may read now (`get`), whatever
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -21,6 +20,7 @@ from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, MethodNotAllowed, NotFound
 from setpoint.meta.objects import Obj
+from setpoint.meta.times import unix_milliseconds
 from setpoint.view.history import ObjectChange, cause_to_json, change_of, known_version
 from setpoint.view.secrets import SECRETS, SecretMask
 from setpoint.wire.message import Answer, Response
@@ -69,7 +69,7 @@ class HistoryEndpoints:
         more = len(versions) > limit
         oldest = await self._moments.at(self._reader.oldest)
         found = {
-            "oldest": {"revision": oldest.revision, "at": _milliseconds(oldest.at)},
+            "oldest": {"revision": oldest.revision, "at": unix_milliseconds(oldest.at) if oldest.at is not None else 0},
             "changes": [each.to_json() for each in changes],
             "next": changes[-1].revision if more else 0,
         }
@@ -191,10 +191,6 @@ def _number(ctx: RequestContext, name: str, default: int, most: int) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         raise BadRequest(f"{name} must be a number")
     return min(int(text), most) or default
-
-
-def _milliseconds(at: datetime | None) -> int:
-    return int(at.timestamp() * 1000) if at is not None else 0
 
 
 def _json(found: dict[str, Any]) -> Response:

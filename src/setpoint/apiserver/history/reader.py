@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 class Write(NamedTuple):
-    """One transaction."""
+    """A transaction, with its cause and the keys that it changed."""
 
     revision: int
     cause: WriteCause | None

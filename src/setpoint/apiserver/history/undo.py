@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
+from setpoint.apiserver.bodies import json_object
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, forbidden
 from setpoint.apiserver.history.reader import HistoryReader, Version
@@ -28,6 +29,7 @@ from setpoint.meta.cause import WriteCause
 from setpoint.meta.errors import BadRequest, Expired, MethodNotAllowed, NotFound
 from setpoint.meta.objects import ObjView
 from setpoint.meta.selectors import SelectorError, parse_labels
+from setpoint.meta.times import unix_milliseconds
 from setpoint.view.history import cause_to_json, change_of
 from setpoint.view.made_anew import Taken
 from setpoint.view.undo import Planner
@@ -120,7 +122,7 @@ class UndoEndpoint:
             await planning.restore(moment.revision, body)
             found = {
                 "revision": moment.revision,
-                "at": int(moment.at.timestamp() * 1000) if moment.at is not None else 0,
+                "at": unix_milliseconds(moment.at) if moment.at is not None else 0,
                 "reason": f"restore to {moment.revision}",
                 "unchanged": planning.unchanged,
             }
@@ -471,12 +473,7 @@ def _keys(objects: list[Any], key: Callable[[str, str, str, str], str]) -> Itera
 
 
 def _body(ctx: RequestContext) -> dict[str, Any]:
-    try:
-        body = orjson.loads(ctx.request.body or b"{}")
-    except orjson.JSONDecodeError:
-        raise BadRequest("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise BadRequest("the body is not a JSON object")
+    body = json_object(ctx)
     for name, value in body.items():
         wanted = _FIELDS.get(name)
         if wanted is None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.meta.errors import BadRequest, Expired
 from setpoint.meta.moments import parse_moment
+from setpoint.meta.times import unix_milliseconds
 
 MARKS = ("kube-system", "setpoint-marks")
 """Namespace and name of the ConfigMap whose data are the revisions of all marks, by name."""
@@ -49,7 +50,7 @@ class Moments:
         if isinstance(named, datetime):
             time = min(named, now).astimezone(UTC)
             try:
-                named = await self._reader.revision_at(_milliseconds(named))
+                named = await self._reader.revision_at(unix_milliseconds(named))
             except Expired:
                 raise await self.expired(text) from None
         if named > self._reader.newest:
@@ -76,7 +77,3 @@ class Moments:
         if not (marked.isascii() and marked.isdigit()) or len(marked) > 19:
             raise BadRequest(f"the mark {name} names no revision")
         return int(marked)
-
-
-def _milliseconds(time: datetime) -> int:
-    return int((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)

@@ -17,6 +17,7 @@ from setpoint.apiserver.why.facts import ServerFacts, Sources
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import BadRequest, MethodNotAllowed, NotFound
 from setpoint.meta.moments import parse_moment
+from setpoint.meta.times import unix_milliseconds
 from setpoint.view.why import ask
 from setpoint.view.why.question import NoHistory, Question
 from setpoint.view.why.walk import MAX_DEPTH
@@ -110,5 +111,5 @@ async def _since(sources: Sources, moments: Moments, ctx: RequestContext) -> int
     except ValueError as error:
         raise BadRequest(str(error)) from None
     if isinstance(named, datetime):
-        return int(named.timestamp() * 1000)
+        return unix_milliseconds(named)
     return await sources.reader.time_of((await moments.find(text, ctx.now)).revision)

@@ -18,6 +18,7 @@ from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.cause import WriteCause
 from setpoint.meta.errors import Expired
 from setpoint.meta.objects import ObjView
+from setpoint.meta.times import unix_milliseconds
 from setpoint.view.secrets import SECRETS, SecretMask
 from setpoint.view.why.facts import LoopKey, ObjectVersion, Ref, Refusal, Watcher, Written
 
@@ -56,7 +57,7 @@ class ServerFacts:
         self._reader = sources.reader
         self._user = user
         self._clock = sources.api.clock
-        self.now = int(self._clock.now().timestamp() * 1000)
+        self.now = unix_milliseconds(self._clock.now())
         self._refs: dict[str, Ref] = {}
         self._readable: dict[str, bool] = {}
         self._decoded: dict[tuple[str, int], ObjView] = {}

@@ -45,7 +45,7 @@ class ObjectChange(NamedTuple):
 
 
 class PlannedEvent(NamedTuple):
-    """One write, described for people."""
+    """A write, described for people."""
 
     at: float
     """Seconds after the change."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from setpoint.meta.times import human_duration, parse_time
+from setpoint.meta.times import human_duration, parse_time, unix_milliseconds
 from setpoint.view.why.facts import History
 
 
@@ -13,7 +13,7 @@ def milliseconds(time: str | None) -> int:
     if not time:
         return 0
     try:
-        return int(parse_time(time).timestamp() * 1000)
+        return unix_milliseconds(parse_time(time))
     except ValueError:
         return 0
 

@@ -9,6 +9,7 @@ from setpoint.meta import cron
 from setpoint.meta.conditions import condition_of, conditions_of, is_true
 from setpoint.meta.objects import ObjView
 from setpoint.meta.selectors import from_map
+from setpoint.meta.times import unix_milliseconds
 from setpoint.view.actors import actor_of
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.facts import Facts, Ref
@@ -246,7 +247,7 @@ async def _cronjob(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Findi
         return [Finding("schedule", f"The schedule of {_name(ref)} is not valid: {error}.")]
     if due is None:
         return [Finding("schedule", f"The schedule {spec.get('schedule')} of {_name(ref)} has no next time.")]
-    when = clock_time(int(due.timestamp() * 1000))
+    when = clock_time(unix_milliseconds(due))
     return [Finding("schedule", f"{_name(ref)} starts its next Job at {when} ({spec.get('schedule')}).")]
 
 
