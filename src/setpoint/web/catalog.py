@@ -1,0 +1,42 @@
+"""The feeds and conversations that a tab can open. Each is imported when it is first opened."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from setpoint.web.feed import RunConversation, RunFeed
+
+_FEEDS: Final[dict[str, str]] = {
+    # name: module with a function `run` (RunFeed)
+}
+
+_CONVERSATIONS: Final[dict[str, str]] = {
+    # name: module with a function `run` (RunConversation)
+}
+
+
+def feed_names() -> list[str]:
+    return [*_FEEDS]
+
+
+def conversation_names() -> list[str]:
+    return [*_CONVERSATIONS]
+
+
+def find_feed(name: str) -> RunFeed | None:
+    """Return the feed of this name; None if there is none."""
+    module = _FEEDS.get(name)
+    if module is None:
+        return None
+    run: RunFeed = import_module(module).run
+    return run
+
+
+def find_conversation(name: str) -> RunConversation | None:
+    """Return the conversation of this name; None if there is none."""
+    module = _CONVERSATIONS.get(name)
+    if module is None:
+        return None
+    run: RunConversation = import_module(module).run
+    return run

@@ -1,0 +1,1 @@
+"""The feeds and conversations of the page, one module each."""
