@@ -34,6 +34,7 @@ from setpoint.apiserver.history.endpoints import HISTORY_PATH, WRITES_PATH, Hist
 from setpoint.apiserver.history.past import PREFIX as PAST_PREFIX
 from setpoint.apiserver.history.past import Past
 from setpoint.apiserver.history.reader import HistoryReader
+from setpoint.apiserver.history.timeline import TIMELINE_PATH, TimelineEndpoint
 from setpoint.apiserver.history.undo import UNDO_PATH, UndoEndpoint
 from setpoint.apiserver.history.when import MARKS, Moments
 from setpoint.apiserver.internal_writes import ensure, update_usage
@@ -119,6 +120,7 @@ def build_server(
     endpoints = HistoryEndpoints(resources, history, moments, authorizer)
     parts.unlisted_paths[HISTORY_PATH] = endpoints.history
     parts.unlisted_paths[WRITES_PATH] = endpoints.writes
+    parts.unlisted_paths[TIMELINE_PATH] = TimelineEndpoint(endpoints, history, moments).answer
     parts.unlisted_paths[UNDO_PATH] = UndoEndpoint(resources, history, moments, authorizer).answer
     watchers = Watchers(clock)
     parts.unlisted_paths[WHY_PATH] = _why(resources, history, moments, authorizer, watchers)

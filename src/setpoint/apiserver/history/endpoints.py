@@ -45,7 +45,7 @@ class HistoryEndpoints:
         """Answer `?group&resource&namespace&name&before&limit`: the newest changes first.
 
         With `deleted=true` and without a name: the deleted objects of the resource."""
-        _check_method(ctx)
+        check_method(ctx)
         group, plural, namespace, name = (ctx.option(each) for each in ("group", "resource", "namespace", "name"))
         deleted = ctx.option("deleted") == "true"
         if not plural or bool(name) == deleted:
@@ -57,8 +57,8 @@ class HistoryEndpoints:
         decision, reason = await self._authorizer.decide(access)
         if decision is not Decision.ALLOW:
             raise forbidden(access, reason)
-        limit = _number(ctx, "limit", _DEFAULT_LIMIT, _MAX_LIMIT)
-        before = _number(ctx, "before", 0, _MAX_REVISION)
+        limit = number_option(ctx, "limit", _DEFAULT_LIMIT, _MAX_LIMIT)
+        before = number_option(ctx, "before", 0, _MAX_REVISION)
         if deleted:
             return _json({"deleted": await self._deleted(self._key(group, plural, namespace, ""), limit)})
         key = self._key(group, plural, namespace, name)
@@ -129,9 +129,9 @@ class HistoryEndpoints:
 
     async def writes(self, ctx: RequestContext) -> Answer:
         """Answer `?after&limit&from&to&user`: the oldest first, without objects that the user may not read."""
-        _check_method(ctx)
-        limit = _number(ctx, "limit", _DEFAULT_LIMIT, _MAX_LIMIT)
-        after = _number(ctx, "after", 0, _MAX_REVISION)
+        check_method(ctx)
+        limit = number_option(ctx, "limit", _DEFAULT_LIMIT, _MAX_LIMIT)
+        after = number_option(ctx, "after", 0, _MAX_REVISION)
         if begin := ctx.option("from"):
             after = max(after, (await self._moments.find(begin, ctx.now)).revision - 1)
         end = self._reader.newest
@@ -161,13 +161,13 @@ class HistoryEndpoints:
 
     async def _shown(self, user: UserInfo, write: Write) -> dict[str, Any] | None:
         """Return a write as far as the user may see it, or None."""
-        objects = [each for key in write.keys if (each := await self._object(user, key)) is not None]
+        objects = [each for key in write.keys if (each := await self.visible_object(user, key)) is not None]
         if not objects:
             return None
         cause = {"cause": cause_to_json(write.cause)} if write.cause is not None else {}
         return {"revision": write.revision, **cause, "objects": objects}
 
-    async def _object(self, user: UserInfo, key: str) -> dict[str, str] | None:
+    async def visible_object(self, user: UserInfo, key: str) -> dict[str, str] | None:
         """Return the identity of the object of a key, or None if it is none or the user may not read it."""
         group, plural, *rest = key.split("/", 3)
         if not rest or (f"{group}/{plural}/" not in self._api.caches and "." not in group):
@@ -179,12 +179,14 @@ class HistoryEndpoints:
         return {"group": group, "resource": plural, "namespace": namespace, "name": name}
 
 
-def _check_method(ctx: RequestContext) -> None:
+def check_method(ctx: RequestContext) -> None:
+    """Raise MethodNotAllowed unless the request reads."""
     if ctx.request.method != "GET":
         raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
 
 
-def _number(ctx: RequestContext, name: str, default: int, most: int) -> int:
+def number_option(ctx: RequestContext, name: str, default: int, most: int) -> int:
+    """Return a number of the query, at most `most`. Raises BadRequest if it is none."""
     text = ctx.option(name)
     if not text:
         return default

@@ -250,7 +250,7 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
     # All verbs, because nothing below /at/ can be changed: the answer to a write is 405 and not 403.
     HISTORY: (
         urls("*", "/at/*"),
-        urls("get", "/setpoint/v1/history /setpoint/v1/writes"),
+        urls("get", "/setpoint/v1/history /setpoint/v1/writes /setpoint/v1/timeline"),
         urls("post", "/setpoint/v1/undo"),
     ),
 }
