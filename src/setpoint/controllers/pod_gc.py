@@ -18,6 +18,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.node_labels import TAINT_OUT_OF_SERVICE
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager
+from setpoint.reconcile.gate import Checkpoint
 from setpoint.reconcile.run import because, current_run, periodic_run
 from setpoint.tasks import run_all
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("setpoint.controllers")
 
 
-_ACCOUNT = "pod-garbage-collector"
+_NAME, _ACCOUNT = "pod-garbage-collector-controller", "pod-garbage-collector"
 _EVERY = 20.0
 _MISSING_GRACE = 40.0
 """Seconds a node must be missing from the cache before the server is asked whether it exists."""
@@ -38,12 +39,18 @@ _FINISHED_PHASES = ("Succeeded", "Failed")
 def pod_gc_controller(manager: Manager, options: ControllerOptions) -> PodGc:
     threshold = options.terminated_pod_gc_threshold
     pods, nodes = manager.informer(PODS), manager.informer(NODES)
-    return PodGc(manager.client_for(_ACCOUNT), manager.clock, pods, nodes, threshold)
+    return PodGc(manager.client_for(_ACCOUNT), manager.clock, pods, nodes, threshold, Checkpoint(manager.gates, _NAME))
 
 
 class PodGc:
     def __init__(
-        self, client: Client, clock: Clock, pods: Informer[Pod], nodes: Informer[Node], threshold: int
+        self,
+        client: Client,
+        clock: Clock,
+        pods: Informer[Pod],
+        nodes: Informer[Node],
+        threshold: int,
+        checkpoint: Checkpoint,
     ) -> None:
         """Create the collector. It deletes the oldest finished Pods beyond `threshold`; zero disables that."""
         self._client = client
@@ -51,20 +58,23 @@ class PodGc:
         self._pods = pods
         self._nodes = nodes
         self._threshold = threshold
+        self._checkpoint = checkpoint
         self._missing: dict[str, float] = {}
         """Nodes that Pods are bound to and that are missing from the cache, with the time at which they were first
         missed."""
 
     async def run(self) -> None:
-        current_run.set(periodic_run("pod-garbage-collector-controller", self._clock.now(), f"timer:{_EVERY:g}"))
-        while True:
-            try:
-                await self.collect()
-            except (ApiError, Unreachable) as error:
-                log.warning("pod garbage collector: %s", error)
-            except Exception:
-                log.exception("pod garbage collector: the collection failed; retrying")
-            await self._clock.sleep(_EVERY)
+        current_run.set(periodic_run(_NAME, self._clock.now(), f"timer:{_EVERY:g}"))
+        with self._checkpoint.guarded():
+            while True:
+                await self._checkpoint.wait()
+                try:
+                    await self.collect()
+                except (ApiError, Unreachable) as error:
+                    log.warning("pod garbage collector: %s", error)
+                except Exception:
+                    log.exception("pod garbage collector: the collection failed; retrying")
+                await self._clock.sleep(_EVERY)
 
     async def collect(self) -> None:
         pods = list(self._pods.items.values())

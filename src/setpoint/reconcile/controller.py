@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Histogram, exponential
+from setpoint.reconcile.gate import Gates
 from setpoint.reconcile.run import RecentRuns, Run, current_run, process_of
 from setpoint.reconcile.workqueue import RateLimitingQueue, ShutDown
 
@@ -117,6 +119,8 @@ class Controller:
         """The latest reconciles, including those that run."""
         self.errors: dict[str, str] = {}
         """The last error of keys whose last reconcile failed; bounded."""
+        self.gates: Gates | None = None
+        """The gates that hold back its keys; None means that there are none. The manager sets them."""
         self._process = ""
         self._number = 0
 
@@ -129,10 +133,12 @@ class Controller:
         log.info("starting controller %s with %d workers", self.name, self._workers)
         self._process = process_of(self.name, self._clock.now())
         current_run.set(None)  # a reconcile may have started this task
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.queue.run())
-            for _ in range(self._workers):
-                tasks.create_task(self._work())
+        guarded = nullcontext() if self.gates is None else self.gates.guarding(self.name, self.queue)
+        with guarded:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.queue.run())
+                for _ in range(self._workers):
+                    tasks.create_task(self._work())
 
     async def _work(self) -> None:
         while True:

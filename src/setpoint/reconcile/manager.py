@@ -14,6 +14,7 @@ from setpoint.meta.objects import Obj
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.reconcile.events import EventRecorder, EventWriteQueue
+from setpoint.reconcile.gate import Gates
 from setpoint.reconcile.informer import Handler, Informer
 from setpoint.reconcile.metrics import families
 
@@ -44,13 +45,15 @@ class Manager:
         *,
         client_for: Callable[[str], Client] | None = None,
         host: str = "",
+        gates: Gates | None = None,
     ) -> None:
         """Create a manager. `client` reads for all controllers; `client_for(controller)` returns the client with which
-        a controller writes, under its own account."""
+        a controller writes, under its own account. `gates` hold back the controllers; by default nothing does."""
         self.client = client
         self.clock = clock
         self.ids = ids
         self.client_for: Callable[[str], Client] = client_for or (lambda _: client)
+        self.gates = gates or Gates(clock)
         self.ready = asyncio.Event()
         """Set once the informers have synced and the controllers run."""
         self._host = host
@@ -58,6 +61,8 @@ class Manager:
         self._unstarted: list[Runnable] = []
         """Informers and recorders that were requested and are not running yet."""
         self._runnables: list[Runnable] = []
+        self._adopted: list[Controller] = []
+        """Controllers that others run."""
         self._metric_sources: list[Callable[[], Iterable[Family]]] = []
         self._event_queues: list[EventWriteQueue] = []
         self._triggered: list[Callable[[], Runnable]] = []
@@ -117,6 +122,12 @@ class Manager:
         """Add a runnable; call this before `run`."""
         self._runnables.append(runnable)
 
+    def adopt(self, *controllers: Controller) -> None:
+        """Guard and list controllers that do not run in this manager, but as long as it does."""
+        for each in controllers:
+            each.gates = self.gates
+            self._adopted.append(each)
+
     def add_metrics(self, families: Callable[[], Iterable[Family]]) -> None:
         """Add metric families to those that every controller has."""
         self._metric_sources.append(families)
@@ -155,8 +166,8 @@ class Manager:
 
     @property
     def all_controllers(self) -> list[Controller]:
-        """The controllers that run in this manager, including those in groups."""
-        return [each for runnable in self._runnables for each in _controllers_of(runnable)]
+        """The controllers that run in this manager, including those in groups, and those that it has adopted."""
+        return [*(each for runnable in self._runnables for each in _controllers_of(runnable)), *self._adopted]
 
     @property
     def due_within(self) -> float:
@@ -180,7 +191,7 @@ class Manager:
         async with asyncio.TaskGroup() as self._tasks:
             await self._sync()
             for runnable in self._runnables:
-                self._tasks.create_task(runnable.run())
+                self._start(runnable)
             while self._triggered:
                 await self._start_triggered()
             self.ready.set()
@@ -192,7 +203,13 @@ class Manager:
         await self._sync()
         self._runnables += started
         for runnable in started:
-            self._tasks.create_task(runnable.run())
+            self._start(runnable)
+
+    def _start(self, runnable: Runnable) -> None:
+        assert self._tasks is not None
+        for each in _controllers_of(runnable):
+            each.gates = self.gates
+        self._tasks.create_task(runnable.run())
 
     async def _sync(self) -> None:
         """Start pending informers and recorders, and wait until every cache has synced."""

@@ -5,7 +5,7 @@ processed once) and exclusive (a key that is being processed is not given to a s
 it is queued again when it is done). It keeps what triggered each key until the key is dequeued, and merges the triggers
 of a key that is added several times (`reconcile/run.py`); what is added while a key is being processed belongs to the
 next time. A `DelayingQueue` also adds keys after a delay, and a `RateLimitingQueue` delays
-failed keys with exponential backoff.
+failed keys with exponential backoff. A gate (`reconcile/gate.py`) can hold back what is queued.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
+from itertools import islice
+from operator import itemgetter
 from typing import Protocol
 
 from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import Histogram, exponential
 from setpoint.meta.token_bucket import TokenBucket
+from setpoint.reconcile.gate import Gate
 from setpoint.reconcile.run import Trigger, Triggers, delivery, trigger_later, trigger_now, trigger_of_retry
 
 _SECONDS = exponential(1e-8, 10, 12)
@@ -49,6 +52,8 @@ class WorkQueue:
         self.taken: Trigger | None = None
         """The trigger of the key that was dequeued last; None if it is not known. Valid until the next await after
         `get`."""
+        self.gate: Gate | None = None
+        """Decides which key is dequeued; None means the oldest, at once."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
@@ -90,10 +95,19 @@ class WorkQueue:
             self._wake()
 
     async def get(self) -> str:
-        """Dequeue the oldest key; the caller calls `done` when it has processed it. Raise ShutDown when the queue is
-        shut down."""
-        while not self._queue:
-            if self._closed:
+        """Dequeue the oldest key, or the one that the gate admits; the caller calls `done` when it has processed it.
+        Raise ShutDown when the queue is shut down."""
+        while True:
+            if self._queue:
+                if self.gate is None or self._closed:
+                    key = self._queue.popleft()
+                    break
+                admitted = self.gate.admit(self)
+                if admitted is not None:
+                    self._queue.remove(admitted)
+                    key = admitted
+                    break
+            elif self._closed:
                 raise ShutDown
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -104,7 +118,6 @@ class WorkQueue:
                 if waiter.done() and not waiter.cancelled() and self._queue:
                     self._wake()
                 raise
-        key = self._queue.popleft()
         self._dirty.discard(key)
         self._processing.add(key)
         self.taken = self._triggers.pop(key, None)
@@ -128,6 +141,35 @@ class WorkQueue:
         self._since.pop(key, None)
         return True
 
+    def next_key(self) -> str | None:
+        """Return the oldest key; None if the queue is empty."""
+        return self._queue[0] if self._queue else None
+
+    def waiting_since(self, key: str) -> float | None:
+        """Return when the key was added, 0 without a clock; None if it is not queued or is being processed."""
+        if key not in self._dirty or key in self._processing:
+            return None
+        return self._since.get(key, 0.0)
+
+    def expedite(self, key: str) -> bool:
+        """Return whether the key can be dequeued."""
+        return self.waiting_since(key) is not None
+
+    def wake(self) -> None:
+        """Let all waiting workers look again."""
+        while self._waiters:
+            self._wake()
+
+    def queued(self, most: int) -> list[tuple[str, int, float]]:
+        """Return the oldest keys, each with the number of changes that led to it and when it was added."""
+        return [
+            (key, _changes(self._triggers.get(key)), self._since.get(key, 0.0)) for key in islice(self._queue, most)
+        ]
+
+    def processing(self, most: int) -> list[str]:
+        """Return keys that are being processed."""
+        return [*islice(self._processing, most)]
+
     def position(self, key: str) -> int | None:
         """Return the number of keys before this one, or None if it is not queued."""
         return next((place for place, queued in enumerate(self._queue) if queued == key), None)
@@ -138,8 +180,7 @@ class WorkQueue:
     def shut_down(self) -> None:
         """Accept no more keys; those that are queued can still be dequeued."""
         self._closed = True
-        while self._waiters:
-            self._wake()
+        self.wake()
 
     def _wake(self) -> None:
         while self._waiters:
@@ -147,6 +188,10 @@ class WorkQueue:
             if not waiter.done():
                 waiter.set_result(None)
                 return
+
+
+def _changes(trigger: Trigger | None) -> int:
+    return trigger.count or 1 if isinstance(trigger, Triggers) else 1
 
 
 def _note(triggers: dict[str, Trigger], key: str, trigger: Trigger) -> None:
@@ -219,6 +264,19 @@ class DelayingQueue(WorkQueue):
         """Return the seconds until a delayed key is added; None if it is not delayed."""
         at = self._due.get(key)
         return None if at is None else max(0.0, at - self._clock.monotonic())
+
+    def expedite(self, key: str) -> bool:
+        if key in self._due:
+            self._due[key] = 0.0  # its entry in the heap is stale now
+            heappush(self._heap, (0.0, key))
+            self._throttled.pop(key, None)
+            self._release(self._clock.monotonic())
+        return WorkQueue.expedite(self, key)
+
+    def delayed_keys(self, most: int) -> list[tuple[str, float]]:
+        """Return the delayed keys that are added next, each with the seconds until then."""
+        now = self._clock.monotonic()
+        return [(key, max(0.0, at - now)) for key, at in nsmallest(most, self._due.items(), key=itemgetter(1))]
 
     @property
     def delayed(self) -> int:

@@ -14,6 +14,7 @@ from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import Configuration, ProfileConfig
 from setpoint.scheduler.framework import Cycle, Diagnosis, FitError, Handle, NoNodes, Plugin, Rejected
 from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.plugins.image_locality import ImageLocality
 from setpoint.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from setpoint.scheduler.plugins.node_affinity import NodeAffinity
@@ -33,7 +34,6 @@ from setpoint.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from setpoint.scheduler.plugins.volume_zone import VolumeZone
 from setpoint.scheduler.preemption import Preemption, Victims
 from setpoint.scheduler.profile import Choice, Profile
-from setpoint.scheduler.queue import Nominations
 from setpoint.scheduler.snapshot import Snapshot
 from setpoint.scheduler.volume_binder import VolumeReservation
 

@@ -15,9 +15,9 @@ from setpoint.scheduler.config import ProfileConfig
 from setpoint.scheduler.framework import Cycle, Diagnosis, Refusal, Rejected, summary
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.nominations import Nominations, nominated_node
 from setpoint.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from setpoint.scheduler.profile import Profile
-from setpoint.scheduler.queue import Nominations, nominated_node
 from setpoint.scheduler.snapshot import PlacedPod, Snapshot
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from setpoint.scheduler.framework import (
     ScorePlugin,
 )
 from setpoint.scheduler.node_table import Ints, Mask
-from setpoint.scheduler.queue import Nominations
+from setpoint.scheduler.nominations import Nominations
 
 
 class Choice(NamedTuple):

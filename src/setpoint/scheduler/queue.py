@@ -1,4 +1,4 @@
-"""The queue of unscheduled Pods, and the nodes for which Pods are nominated.
+"""The queue of unscheduled Pods.
 
 The active queue holds Pods that are ready to be tried, by priority and then by waiting time. A Pod that fits nowhere
 moves to the unschedulable pool until an event occurs that a plugin which rejected it is interested in, or five minutes
@@ -8,8 +8,6 @@ removed.
 
 A decision never suspends, so no event can occur while a Pod is between `pop` and `add_unschedulable` or `remove`:
 events need not be recorded for Pods in flight.
-
-A nominated node has capacity, freed by preemption, that Pods of no higher priority must not use.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import ObjView
+from setpoint.reconcile.gate import Gate
 from setpoint.reconcile.keys import key_of
 from setpoint.reconcile.run import Triggers, delivery
 from setpoint.scheduler.cluster_events import (
@@ -162,6 +161,8 @@ class SchedulingQueue:
         self._errors: _Heap = []
         self._pool: dict[_Bucket, dict[str, QueueEntry]] = {}
         """Unschedulable Pods by scheduler name, rejecting plugins, and whether they are gated."""
+        self.gate: Gate | None = None
+        """Decides which Pod is tried; None means the first, at once."""
         self._sequence = 0
         self._ready: asyncio.Future[None] | None = None
         self._timers = asyncio.Event()
@@ -217,16 +218,45 @@ class SchedulingQueue:
                 self._ready = None
 
     def pop_nowait(self) -> QueueEntry | None:
-        """Return the next Pod, or None if none is ready."""
+        """Return the next Pod, or the one that the gate admits; None if none is ready."""
+        entry = self._head()
+        if entry is not None and self.gate is not None:
+            admitted = self.gate.admit(self)
+            entry = None if admitted is None else self._entries[admitted]
+        if entry is not None:
+            entry.leave()
+            entry.where = _IN_FLIGHT
+            entry.attempts += 1
+        return entry
+
+    def _head(self) -> QueueEntry | None:
         for heap in (self._active, self._backing_off):
             while heap:
-                _, _, ticket, entry = heappop(heap)
+                _, _, ticket, entry = heap[0]
                 if entry.ticket == ticket:
-                    entry.leave()
-                    entry.where = _IN_FLIGHT
-                    entry.attempts += 1
                     return entry
+                heappop(heap)
         return None
+
+    # -- the side of the gate (`reconcile/gate.py`) -----------------------------------------------------------------
+
+    def next_key(self) -> str | None:
+        entry = self._head()
+        return None if entry is None else entry.key
+
+    def waiting_since(self, key: str) -> float | None:
+        entry = self._entries.get(key)
+        return entry.since if entry is not None and entry.where in (_ACTIVE, _BACKOFF) else None
+
+    def expedite(self, key: str) -> bool:
+        entry = self._entries.get(key)
+        if entry is not None and entry.where in (_UNSCHEDULABLE, _ERROR_BACKOFF):
+            self._leave_pool(entry)
+            self._to_active(entry)
+        return self.waiting_since(key) is not None
+
+    def wake(self) -> None:
+        self._wake()
 
     def add_unschedulable(self, entry: QueueEntry, pod: Pod, rejectors: Iterable[str] | None) -> None:
         """Return an unschedulable Pod to the queue. `rejectors` are the plugins that rejected it, None if something
@@ -422,65 +452,3 @@ class SchedulingQueue:
             elif entry.where == _ACTIVE:
                 counts["active"] += 1
         return counts
-
-
-class Nominations:
-    """Tracks nominations; decisions count before the API shows them."""
-
-    def __init__(self, current: Callable[[str], Pod | None]) -> None:
-        """Create the table. `current(key)` returns the cached Pod."""
-        self._current = current
-        self._node_of: dict[str, str] = {}
-        """Node by Pod uid."""
-        self._on: dict[str, dict[str, Pod]] = {}
-        """Pods by node, then by uid."""
-
-    def nodes(self) -> list[str]:
-        return list(self._on) if self._on else []
-
-    def node_of(self, pod: Pod) -> str:
-        return self._node_of.get(pod["metadata"]["uid"], "")
-
-    def on(self, node: str) -> list[Pod]:
-        return list(self._on.get(node, {}).values())
-
-    def before(self, pod: Pod, node: str) -> list[Pod]:
-        """Return the Pods whose nomination for the node this Pod must respect."""
-        nominated = self._on.get(node)
-        if not nominated:
-            return []
-        mine, uid = _priority(pod), pod["metadata"]["uid"]
-        return [other for found, other in nominated.items() if found != uid and _priority(other) >= mine]
-
-    def put(self, pod: Pod, node: str | None = None) -> None:
-        """Set the nomination of a Pod. An empty `node` clears it; None takes the one from the Pod's status."""
-        self.remove(pod)
-        node = nominated_node(pod) if node is None else node
-        current = self._current(key_of(pod))
-        if not node or current is None or current["spec"].get("nodeName"):
-            return
-        uid = pod["metadata"]["uid"]
-        self._node_of[uid] = node
-        self._on.setdefault(node, {})[uid] = pod
-
-    def update(self, old: Pod, new: Pod) -> None:
-        # An update from before the API shows the nomination does not clear it.
-        unobserved = not nominated_node(old) and not nominated_node(new)
-        self.put(new, self.node_of(old) if unobserved else None)
-
-    def remove(self, pod: Pod) -> None:
-        uid = pod["metadata"]["uid"]
-        node = self._node_of.pop(uid, None)
-        if node is not None:
-            pods_on_node = self._on[node]
-            pods_on_node.pop(uid, None)
-            if not pods_on_node:
-                del self._on[node]
-
-
-def nominated_node(pod: Pod) -> str:
-    return str((pod.get("status") or {}).get("nominatedNodeName") or "")
-
-
-def _priority(pod: Pod) -> int:
-    return int(pod["spec"].get("priority") or 0)

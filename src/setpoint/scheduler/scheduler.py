@@ -34,7 +34,8 @@ from setpoint.scheduler.cluster_events import (
 from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.metrics import Metrics
-from setpoint.scheduler.queue import Nominations, QueueEntry, SchedulingQueue, nominated_node
+from setpoint.scheduler.nominations import Nominations, nominated_node
+from setpoint.scheduler.queue import QueueEntry, SchedulingQueue
 from setpoint.scheduler.writes import (
     NO_NODES,
     PODS,
@@ -56,7 +57,7 @@ _ACTIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Selects Pods that have not ended; ended ones use no resources and are treated as deleted."""
 _STORAGE = "storage.k8s.io"
 NAME = "default-scheduler"
-_LOOP = "kube-scheduler"
+LOOP = "kube-scheduler"
 NODES = builtin("nodes")
 _WARM_UP_DELAY = 1.0
 _MAX_VERDICTS = 8
@@ -110,6 +111,7 @@ class Scheduler:
         self._clock = manager.clock
         self._client = manager.client
         self._ids = manager.ids
+        self._gates = manager.gates
         self._configuration = configuration
         self._profiles = frozenset(profile.name for profile in configuration.profiles)
         self._recorders = {name: manager.series_recorder(name) for name in sorted(self._profiles)}
@@ -238,6 +240,10 @@ class Scheduler:
 
     async def run(self) -> None:
         self._process = process_of(NAME, self._clock.now())
+        with self._gates.guarding(LOOP, self.queue):
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             self._binder.tasks = tasks
             tasks.create_task(self.queue.run())
@@ -268,7 +274,7 @@ class Scheduler:
         self._number += 1
         found, now = entry.triggers, self._clock.monotonic()
         triggers = tuple(found.revisions)
-        run = Run(_LOOP, self._process, self._number, entry.key, triggers, found.unlisted, found.besides, now)
+        run = Run(LOOP, self._process, self._number, entry.key, triggers, found.unlisted, found.besides, now)
         current_run.set(run)
         self.recent.add(run)
         try:

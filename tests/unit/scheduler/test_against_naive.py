@@ -17,7 +17,7 @@ from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.framework import Cycle, FitError
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.queue import Nominations
+from setpoint.scheduler.nominations import Nominations
 
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}}
 RACK = "rack"

@@ -13,7 +13,7 @@ from setpoint.scheduler.config import FILTERS, ConfigError, Configuration, load
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.framework import FitError
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.queue import Nominations
+from setpoint.scheduler.nominations import Nominations
 from setpoint.system import RandomIds
 
 

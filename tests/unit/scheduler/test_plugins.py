@@ -14,6 +14,7 @@ from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.framework import Cycle, FitError, Handle, ScorePlugin
 from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.plugins.image_locality import ImageLocality
 from setpoint.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from setpoint.scheduler.plugins.node_affinity import NodeAffinity
@@ -23,7 +24,6 @@ from setpoint.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from setpoint.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from setpoint.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from setpoint.scheduler.plugins.taint_toleration import TaintToleration
-from setpoint.scheduler.queue import Nominations
 from setpoint.scheduler.snapshot import Snapshot
 from setpoint.system import RandomIds
 

@@ -14,8 +14,8 @@ from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.framework import FitError
 from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.preemption import Preemption, Victims, pick
-from setpoint.scheduler.queue import Nominations
 from setpoint.scheduler.snapshot import PlacedPod, Snapshot
 
 

@@ -184,6 +184,7 @@ class GarbageCollector:
         self._deleting = Controller(_COMPONENT, deleting.reconcile, clock, workers=_WORKERS)
         orphaning = Orphaning(graph, live)
         self._orphaning = Controller(f"{_COMPONENT}-orphans", orphaning.reconcile, clock, workers=_WORKERS)
+        manager.adopt(self._deleting, self._orphaning)
 
     async def run(self) -> None:
         """Run until cancelled."""

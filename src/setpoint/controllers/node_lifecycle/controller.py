@@ -37,6 +37,7 @@ from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import format_time, parse_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.reconcile.gate import Checkpoint
 from setpoint.reconcile.manager import ControllerGroup, Runnable
 from setpoint.reconcile.run import Run, act_on, because, current_run, periodic_run, process_of
 
@@ -159,6 +160,7 @@ class NodeMonitor:
         zones: Zones,
         options: ControllerOptions,
         taint: Callable[[str, str], None],
+        checkpoint: Checkpoint,
     ) -> None:
         """Create the monitor. `taint(zone, node)` adds a node to the queue of its zone; an empty name only wakes the
         queue."""
@@ -171,6 +173,7 @@ class NodeMonitor:
         self._zones = zones
         self._options = options
         self._taint = taint
+        self._checkpoint = checkpoint
         self.health: dict[str, Health] = {}
         self._known: dict[str, str] = {}
         """Uids of the nodes at the previous check, by name."""
@@ -184,16 +187,18 @@ class NodeMonitor:
     async def run(self) -> None:
         current_run.set(periodic_run(_NAME, self._clock.now(), self._timer))
         self._process = process_of(_NAME, self._clock.now())
-        while True:
-            try:
-                await self.check_nodes()
-            except StaleLeases:
-                log.info("node lifecycle: waiting until the cache of Leases has caught up")
-            except (ApiError, Unreachable) as error:
-                log.warning("node lifecycle: %s", error)
-            except Exception:
-                log.exception("node lifecycle: the check of the nodes failed; retrying in the next period")
-            await self._clock.sleep(self._options.node_monitor_period)
+        with self._checkpoint.guarded():
+            while True:
+                await self._checkpoint.wait()
+                try:
+                    await self.check_nodes()
+                except StaleLeases:
+                    log.info("node lifecycle: waiting until the cache of Leases has caught up")
+                except (ApiError, Unreachable) as error:
+                    log.warning("node lifecycle: %s", error)
+                except Exception:
+                    log.exception("node lifecycle: the check of the nodes failed; retrying in the next period")
+                await self._clock.sleep(self._options.node_monitor_period)
 
     @property
     def _timer(self) -> str:
@@ -393,7 +398,8 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
     zones = Zones(clock, options)
     queues = ZoneQueues(client, clock, nodes, zones)
     by_node = PodsByNode(pods)
-    monitor = NodeMonitor(client, clock, recorder, nodes, leases, by_node, zones, options, queues.add)
+    checkpoint = Checkpoint(manager.gates, _NAME)
+    monitor = NodeMonitor(client, clock, recorder, nodes, leases, by_node, zones, options, queues.add, checkpoint)
     queues.monitor = monitor
     marks = NodeTaints(client, clock, nodes)
     following = Controller(_NAME, marks.reconcile, clock, workers=_NODE_WORKERS)

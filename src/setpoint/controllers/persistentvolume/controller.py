@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from setpoint.kinds.storage.storageclass import default_class, is_default
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
+from setpoint.reconcile.manager import ControllerGroup
 from setpoint.reconcile.run import triggered
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ def _policy(volume: Obj) -> str:
     return str(volume["spec"].get("persistentVolumeReclaimPolicy", "Retain"))
 
 
-def persistentvolume_binder(manager: Manager, options: ControllerOptions) -> Binder:
+def persistentvolume_binder(manager: Manager, options: ControllerOptions) -> ControllerGroup:
     claims, volumes, pods = manager.informer(CLAIMS), manager.informer(VOLUMES), manager.informer(PODS)
     classes = manager.informer(_STORAGE_CLASSES)
     index_pods_by_claim(pods)
@@ -363,9 +363,10 @@ def persistentvolume_binder(manager: Manager, options: ControllerOptions) -> Bin
         manager.clock,
         workers=_WORKERS,
     )
-    return Binder(
+    binder = Binder(
         ledger, claims, volumes, classes, claim_loop, volume_loop, manager.clock, options.pvclaimbinder_sync_period
     )
+    return ControllerGroup(claim_loop, volume_loop, binder)
 
 
 class Binder:
@@ -390,12 +391,6 @@ class Binder:
         classes.add_handler(self._class_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._claim_loop.run())
-            tasks.create_task(self._volume_loop.run())
-            tasks.create_task(self._resync())
-
-    async def _resync(self) -> None:
         """Enqueue all objects that are not in a final state, because what they wait for may appear without an event."""
         while True:
             await self._clock.sleep(self._sync_period)
