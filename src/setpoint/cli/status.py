@@ -1,11 +1,11 @@
-"""`setpoint status`: health, components, objects and the load of the control loops."""
+"""`setpoint status`: health, components, objects and the load of the control loops, or the loop of one object."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit
@@ -17,6 +17,7 @@ from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import human_duration, parse_time
+from setpoint.view.states import counts_text, is_ready, pod_counts
 
 _SAMPLE = re.compile(r'^(workqueue_depth|workqueue_adds_total)\{[^}]*name="([^"]+)"[^}]*\} ([0-9.e+-]+)$', re.MULTILINE)
 _FAILED_CHECK = re.compile(r"^\[-\](\S+) failed", re.MULTILINE)
@@ -32,10 +33,18 @@ class _Queue(NamedTuple):
 
 
 async def run(invocation: Invocation) -> None:
-    invocation.no_arguments()
-    directory = directory_of(invocation)
+    if invocation.args:
+        # Imported here because the status of the cluster does not need it.
+        from setpoint.cli.object_loop import show
+
+        await show(invocation)
+        return
     named = invocation.flags.given("data-dir")
-    elsewhere = not named and invocation.choice.explicit and invocation.choice.directory is None
+    if named:
+        invocation.require_host()
+    fixed = invocation.io.access is not None
+    directory = Path() if fixed else directory_of(invocation)
+    elsewhere = fixed or (not named and invocation.choice.explicit and invocation.choice.directory is None)
     running = None if elsewhere else find_running(directory)
     if running is None and not elsewhere:
         invocation.print(f"No cluster is running in {directory}.")
@@ -107,18 +116,9 @@ async def _trouble(invocation: Invocation, name: str) -> str:
 
 async def _counts(invocation: Invocation) -> list[str]:
     nodes = (await invocation.client.list(builtin("nodes"))).items
-    ready = sum(_is_ready(node) for node in nodes)
-    phases: dict[str, int] = {}
-    for pod in (await invocation.client.list(builtin("pods"))).items:
-        phase = "Terminating" if pod["metadata"].get("deletionTimestamp") else pod["status"].get("phase", "Unknown")
-        phases[phase] = phases.get(phase, 0) + 1
-    pods = ", ".join(f"{count} {phase.lower()}" for phase, count in sorted(phases.items())) or "none"
+    ready = sum(is_ready(node) for node in nodes)
+    pods = counts_text(pod_counts((await invocation.client.list(builtin("pods"))).items)) or "none"
     return [f"Nodes:  {ready} of {len(nodes)} ready", f"Pods:   {pods}"]
-
-
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def _store(directory: Path, running: Running | None) -> list[str]:
@@ -163,4 +163,15 @@ COMMAND = Command(
     "Tell how a cluster is: components, nodes, Pods, store, loops",
     run,
     (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of the control loops.")),
+    usage="[TYPE/NAME | TYPE NAME] [flags]",
+    about="""
+    With an object, show its loop: the desired state, the observed state, the difference, and what happens next.
+    """,
+    examples="""
+    # The components, nodes and Pods of the cluster, and the load of its control loops
+    setpoint status
+
+    # Does this Deployment have what it demands, and what is done about it?
+    setpoint status deployment/web
+    """,
 )

@@ -12,9 +12,11 @@ from command_line import Typed
 from local_server import LocalServer
 from rich.console import Console
 
-from setpoint.cli.watching.model import Authors, Model, Workload, author, pod_state
+from setpoint.cli.watching.model import Authors, Model, Workload, author
 from setpoint.cli.watching.screen import View, draw, keys_of
 from setpoint.client import Client
+from setpoint.view.loop import Related, look
+from setpoint.view.states import pod_state
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,7 +25,7 @@ def deployment(ready: int, **more: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "web", "namespace": "default", "generation": 1, **more},
         "spec": {"replicas": 3},
-        "status": {"observedGeneration": 1, "readyReplicas": ready},
+        "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": ready},
     }
 
 
@@ -45,12 +47,45 @@ def text(model: Model, view: View | None = None, width: int = 120, height: int =
 def test_desired_and_observed_state() -> None:
     model = Model()
     model.begin([("Deployment", deployment(1, resourceVersion="7"))], NOW)
-    assert model.workloads() == [Workload("deployment/web", 3, 1, "")]
+    assert model.workloads(NOW) == [Workload("deployment/web", 3, 1, "2 Pods are not ready")]
     model.see("Deployment", "MODIFIED", deployment(3), NOW)
-    assert model.workloads() == [Workload("deployment/web", 3, 3, "")]
+    assert model.workloads(NOW) == [Workload("deployment/web", 3, 3, "")]
     assert [change.how for change in model.changes] == ["changed", "status"]
     model.see("Deployment", "DELETED", deployment(3), NOW)
-    assert model.workloads() == []
+    assert model.workloads(NOW) == []
+
+
+async def test_watch_status_and_page_use_the_same_words(typed: Typed, local_server: LocalServer) -> None:
+    """The page shows `look(...).to_json()`; a row of the screen and the lines of `status` are made of the same value."""
+    client = local_server.client
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": "nginx:1.29"}]},
+            },
+        },
+    }
+    made = await client.create(web)
+    made["status"] = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1}
+    made = await client.update(made, subresource="status")
+    loop = look("apps", "Deployment", made, Related(NOW, []))
+    model = Model()
+    model.begin([("Deployment", made)], NOW)
+    assert [row.note for row in model.workloads(NOW)] == [loop.note] == ["1 Pod is missing; 1 Pod is not ready"]
+    printed = await typed("status deployment/web")
+    assert printed.splitlines() == [
+        f"Deployment web is {loop.phase}.",
+        f"  desired   {', '.join(loop.desired)}",
+        f"  observed  {', '.join(loop.observed)}",
+        f"  drift     {loop.note}",
+        f"  action    {loop.action}",
+    ]
 
 
 def test_the_view_starts_with_existing_objects() -> None:
@@ -93,13 +128,13 @@ def test_pods_without_a_workload_are_shown() -> None:
         model.see("Pod", "ADDED", pod(name, **more), NOW)
     model.see("ReplicaSet", "ADDED", deployment(3, **owned("Deployment")), NOW)
     model.see("Pod", "ADDED", pod("done", "Succeeded"), NOW)
-    assert model.workloads() == [
-        Workload("pod/bare", 1, 0, "Pending"),
-        Workload("pod/of-operator", 1, 0, "Pending"),
+    assert model.workloads(NOW) == [
+        Workload("pod/bare", 1, 0, "it has no node"),
+        Workload("pod/of-operator", 1, 0, "it has no node"),
         Workload("pod/done", 1, 1, "Succeeded"),
     ]
     model.see("ReplicaSet", "ADDED", deployment(3, **owned("Rollout")), NOW)
-    assert Workload("replicaset/web", 3, 3, "") in model.workloads()
+    assert Workload("replicaset/web", 3, 3, "") in model.workloads(NOW)
 
 
 def test_authors_are_read_from_the_recorded_causes() -> None:

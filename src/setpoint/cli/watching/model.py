@@ -20,6 +20,8 @@ from setpoint.meta.objects import ObjView
 from setpoint.meta.times import parse_time
 from setpoint.view.actors import actor_of
 from setpoint.view.changes import changes
+from setpoint.view.loop import Loop, Related, look, pods_of
+from setpoint.view.states import is_ready, pod_state
 
 _PATH = "/setpoint/v1/causes"
 MAX = 200
@@ -180,15 +182,23 @@ class Model:
                 change.who = authors.get(change.revision) or change.guess or "?"
         self.version += 1
 
-    def workloads(self) -> list[Workload]:
+    def workloads(self, now: datetime) -> list[Workload]:
         """Return all workloads, those with differences between desired and observed state first."""
-        found = [
-            workload
-            for kind, counted in _COUNTED.items()
-            for obj in self.objects.get(kind, {}).values()
-            if (workload := counted(kind, obj)) is not None
-        ]
-        return sorted(found, key=lambda one: (one.desired == one.observed, one.name))
+        found: list[tuple[bool, Workload]] = []
+        for kind, group in _COUNTED.items():
+            for obj in self.objects.get(kind, {}).values():
+                if not _is_part(kind, obj):
+                    loop = self._loop(group, kind, obj, now)
+                    found.append((not loop.drift, _row(kind, obj, loop)))
+        return [row for _, row in sorted(found, key=lambda each: (each[0], each[1].name))]
+
+    def _loop(self, group: str, kind: str, obj: ObjView, now: datetime) -> Loop:
+        """Return the loop of an object. Its Pods are considered only if there is drift: there may be many."""
+        loop = look(group, kind, obj, Related(now))
+        if not loop.drift or kind == "Pod":
+            return loop
+        pods = pods_of(group, kind, obj, self.objects.get("Pod", {}).values())
+        return look(group, kind, obj, Related(now, pods))
 
     def pods(self) -> dict[str, int]:
         """Return the number of Pods by their state, with kubectl's names."""
@@ -204,57 +214,12 @@ class Model:
         return sum(is_ready(node) for node in found), len(found)
 
 
-def is_ready(obj: ObjView) -> bool:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def pod_state(pod: ObjView) -> str:
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    status = pod.get("status") or {}
-    for container in status.get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
-            return str(waiting["reason"])
-    phase = str(status.get("phase") or "Pending")
-    return "NotReady" if phase == "Running" and not is_ready(pod) else phase
-
-
-def _replicas(kind: str, obj: ObjView) -> Workload | None:
-    status = obj.get("status") or {}
-    desired = obj["spec"].get("replicas", 1)
-    note = ""
-    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
-        note = "not seen yet"
-    elif "updatedReplicas" in status and status["updatedReplicas"] < desired:
-        note = f"{status['updatedReplicas']} updated"
-    return Workload(_name(kind, obj), desired, status.get("readyReplicas", 0), note)
-
-
-def _own_replicas(kind: str, obj: ObjView) -> Workload | None:
-    """Return a row for a ReplicaSet without a Deployment."""
-    return None if _owner(obj) == "Deployment" else _replicas(kind, obj)
-
-
-def _daemons(kind: str, obj: ObjView) -> Workload | None:
-    status = obj.get("status") or {}
-    return Workload(_name(kind, obj), status.get("desiredNumberScheduled", 0), status.get("numberReady", 0), "")
-
-
-def _job(kind: str, obj: ObjView) -> Workload | None:
-    status = obj.get("status") or {}
-    failed = status.get("failed", 0)
-    desired = obj["spec"].get("completions") or 1
-    return Workload(_name(kind, obj), desired, status.get("succeeded", 0), f"{failed} failed" if failed else "")
-
-
-def _own_pod(kind: str, pod: ObjView) -> Workload | None:
-    """Return a row for a Pod without a displayed owner."""
-    if _owner(pod) in _SHOW_THEIR_PODS:
-        return None
-    state = pod_state(pod)
-    return Workload(_name(kind, pod), 1, int(state in ("Running", "Succeeded")), "" if state == "Running" else state)
+def _row(kind: str, obj: ObjView, loop: Loop) -> Workload:
+    """Return the row of an object; one without counts is one thing that is ready or not."""
+    if loop.gauge is not None:
+        return Workload(_name(kind, obj), loop.gauge.desired, loop.gauge.observed, loop.note)
+    state = pod_state(obj)
+    return Workload(_name(kind, obj), 1, int(not loop.drift), loop.note or ("" if state == "Running" else state))
 
 
 def _owner(obj: ObjView) -> str:
@@ -273,14 +238,21 @@ def _key(obj: ObjView) -> str:
 
 _SHOW_THEIR_PODS = {"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "Node"}
 _COUNTED = {
-    "Deployment": _replicas,
-    "StatefulSet": _replicas,
-    "ReplicaSet": _own_replicas,
-    "DaemonSet": _daemons,
-    "Job": _job,
-    "ReplicationController": _replicas,
-    "Pod": _own_pod,
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "ReplicaSet": "apps",
+    "DaemonSet": "apps",
+    "Job": "batch",
+    "ReplicationController": "",
+    "Pod": "",
 }
+"""The API groups of the kinds that have rows."""
+
+
+def _is_part(kind: str, obj: ObjView) -> bool:
+    """Return whether the row of an owner includes the object."""
+    owner = _owner(obj)
+    return (kind == "ReplicaSet" and owner == "Deployment") or (kind == "Pod" and owner in _SHOW_THEIR_PODS)
 
 
 def _revision(obj: ObjView) -> int:

@@ -124,7 +124,7 @@ def draw(model: Model, view: View, where: str, now: datetime, height: int) -> Re
         shown = drawn(view.window(at, rows, space), now)
         return Panel(shown, title=view.title(at), title_align="left", border_style="cyan" if view.focus == at else "")
 
-    layout["workloads"].update(panel(0, model.workloads(), lines, _workloads))
+    layout["workloads"].update(panel(0, model.workloads(now), lines, _workloads))
     layout["changes"].update(panel(1, list(reversed(model.changes)), lines, _changes))
     layout["events"].update(panel(2, list(reversed(model.events)), below - 2, _events))
     return layout
