@@ -120,3 +120,13 @@ ROOT = Command(
     children={name: command for group in GROUPS.values() for name, command in group.items()},
     usage="[command] [flags]",
 )
+
+HOST_ONLY = frozenset(
+    (
+        *("up", "down", "list", "watch", "demo", "lesson", "backup", "store", "reset", "token", "member", "kubeconfig"),
+        *("snapshot", "plan", "twin", "record", "replay", "page", "class"),
+        *("apiserver", "controller-manager", "scheduler", "node"),
+        *("port-forward", "proxy", "config", "plugin", "completion"),
+    )
+)
+"""Commands that use the machine they run on, and are refused where they must not (`CommandIO.on_host`)."""

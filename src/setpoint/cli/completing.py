@@ -130,7 +130,7 @@ async def offers(words: list[str], io: CommandIO) -> Offers:
     # Connection flags may precede the name of a subcommand, although its parent does not have them.
     with_server = Flags((*connection.FLAGS, *command.flags, *HELP))
     if command.children and with_server.first_argument(rest) < 0:
-        if command is ROOT and not children:
+        if command is ROOT and not children and io.on_host:
             return Offers(_plugins(last, io))
         return Offers(children)
     return await _arguments(path, last, rest, flags, io, command.local)
@@ -352,7 +352,8 @@ def _plugins(last: str, io: CommandIO) -> list[str]:
 
 async def run(invocation: Invocation) -> None:
     words = list(invocation.args)
-    completing_plugin(words, invocation.io.environment)
+    if invocation.io.on_host:
+        completing_plugin(words, invocation.io.environment)
     found = await offers(words, invocation.io)
     for word in found.words:
         invocation.print(word)

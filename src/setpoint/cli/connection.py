@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from setpoint.cli.flags import Flag, Values, array, switch, text, texts
@@ -80,6 +81,23 @@ FLAGS: tuple[Flag, ...] = (
 )
 
 
+_SERVER_FLAGS = (
+    "kubeconfig",
+    "context",
+    "cluster",
+    "user",
+    "server",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "certificate-authority",
+    "client-certificate",
+    "client-key",
+    "token",
+    "username",
+    "password",
+)
+
+
 def wanted(flags: Values) -> ClusterFlags:
     """Return the cluster that the flags select."""
     # Some commands use one of these names for another flag.
@@ -97,6 +115,25 @@ def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) 
 def access(flags: Values, choice: Choice, environment: Mapping[str, str]) -> Access:
     """Return how to connect to the chosen cluster; flags override its kubeconfig. Raise KubeconfigError."""
     found = chosen_access(choice, wanted(flags), environment)
+    _replace_server_and_user(found, flags)
+    if flags.namespace:
+        found.namespace = flags.namespace
+    _impersonate(found, flags)
+    return found
+
+
+def adjusted(given: Access, flags: Values) -> Access:
+    """Return how to connect to a server that is fixed: the flags choose the namespace, and a user to impersonate.
+    Raise KubeconfigError if they choose another server."""
+    for flag, _ in flags.occurrences:
+        if flag.name in _SERVER_FLAGS and flag in FLAGS:  # not another flag of the same name
+            raise KubeconfigError(f"--{flag.name} cannot be used here: commands use the cluster that is shown")
+    found = replace(given, namespace=flags.namespace or given.namespace)
+    _impersonate(found, flags)
+    return found
+
+
+def _replace_server_and_user(found: Access, flags: Values) -> None:
     for key in ("tls_server_name", "token", "username", "password"):
         if value := getattr(flags, key):
             setattr(found, key, value)
@@ -116,10 +153,6 @@ def access(flags: Values, choice: Choice, environment: Mapping[str, str]) -> Acc
         found.certificate = _content(flags.client_certificate, "client-certificate")
     if flags.client_key:
         found.key = _content(flags.client_key, "client-key")
-    if flags.namespace:
-        found.namespace = flags.namespace
-    _impersonate(found, flags)
-    return found
 
 
 def _content(path: str, what: str) -> bytes:

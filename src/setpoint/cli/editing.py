@@ -6,11 +6,8 @@ No input is lost: what cannot be saved is opened again with the reasons, or stay
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from setpoint.cli.failures import EXPECTED, Exit, Failed, raise_all
@@ -34,49 +31,54 @@ _VARIABLES = ("KUBE_EDITOR", "EDITOR")
 _DEFAULT = "vi"
 
 
-def edit_text(invocation: Invocation, data: bytes, suffix: str) -> tuple[bytes, Path]:
-    """Return the edited text and its file, which the caller deletes. Raise Failed."""
-    with tempfile.NamedTemporaryFile(prefix="setpoint-edit-", suffix=suffix, delete=False) as file:
-        file.write(data)
-    path = Path(file.name)
-    command, shown = _command(invocation, path)
+async def edit_text(invocation: Invocation, data: bytes, suffix: str) -> tuple[bytes, str]:
+    """Return the edited text and the path of its file, which the caller removes. Raise Failed."""
+    files, editor = invocation.io.files, invocation.io.editor
+    path = files.temporary("setpoint-edit-", suffix, data)
+    command, shown = _command(invocation, path) if editor is None else ([], "of the page")
     invocation.flush()
-    io = invocation.io
     try:
-        done = subprocess.run(
-            command,
-            stdin=_own(io.stdin),
-            stdout=_own(io.stdout),
-            stderr=_own(io.stderr),
-            env=dict(io.environment),
-            check=False,
-        )
+        succeeded = await editor(path) if editor is not None else _run(invocation, command)
     except FileNotFoundError:
-        path.unlink()
+        files.remove(path)
         raise Failed(f"unable to launch the editor {quote(shown)}") from None
-    if done.returncode:
-        if path.read_bytes() == data:
-            path.unlink()
+    if not succeeded:
+        if files.read(path) == data:
+            files.remove(path)
         raise Failed(f"there was a problem with the editor {quote(shown)}")
-    return path.read_bytes(), path
+    return files.read(path), path
 
 
-def _command(invocation: Invocation, path: Path) -> tuple[list[str], str]:
+def _run(invocation: Invocation, command: list[str]) -> bool:
+    """Run an editor on the user's terminal, and return whether it succeeded. Raise FileNotFoundError."""
+    import subprocess  # the page has an editor of its own
+
+    def own(stream: BinaryIO) -> int:
+        try:
+            return stream.fileno()
+        except (OSError, ValueError):  # an in-memory stream of a test
+            return subprocess.DEVNULL
+
+    io = invocation.io
+    done = subprocess.run(
+        command,
+        stdin=own(io.stdin),
+        stdout=own(io.stdout),
+        stderr=own(io.stderr),
+        env=dict(io.environment),
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def _command(invocation: Invocation, path: str) -> tuple[list[str], str]:
     """Return the command to run, and its name for error messages."""
     environment = invocation.io.environment
     editor = next((found for name in _VARIABLES if (found := environment.get(name))), _DEFAULT)
     if any(char in editor for char in "\"'\\"):
         shell = environment.get("SHELL") or "/bin/bash"
-        return [shell, "-c", f"{editor} {quote(str(path))}"], f"{shell} -c {editor}"
-    return [*editor.split(" "), str(path)], editor
-
-
-def _own(stream: BinaryIO) -> int:
-    """Return the file descriptor of a stream that another program can inherit."""
-    try:
-        return stream.fileno()
-    except (OSError, ValueError):  # an in-memory stream of a test
-        return subprocess.DEVNULL
+        return [shell, "-c", f"{editor} {quote(path)}"], f"{shell} -c {editor}"
+    return [*editor.split(" "), path], editor
 
 
 OBJECTS = """\
@@ -125,8 +127,8 @@ class Editing:
         self._invocation = invocation
         self._header = header
         self._json = invocation.flags.output == "json"
-        self._file: Path | None = None
-        """The file with the last edited text; None before the first edit."""
+        self._file = ""
+        """The path of the file with the last edited text; empty before the first edit."""
 
     async def edit(self, targets: list[Target], save: Save) -> None:
         """Edit until saving succeeds or the user gives up. Raise Failed or Exit."""
@@ -135,7 +137,7 @@ class Editing:
         while True:
             shown = (b"" if self._json else self._headed(outcome)) + text
             before = edited
-            edited = self._edited(shown)
+            edited = await self._edited(shown)
             again = bool(outcome.reasons)
             if again and _stripped(before) == _stripped(edited):
                 raise self._with_copy_reported(Failed("Edit cancelled, no valid changes were saved."))
@@ -166,7 +168,7 @@ class Editing:
             raise Exit(1)
         if outcome.missing:
             self._invocation.print_err(
-                f"The edits you made on deleted resources have been saved to {quote(str(self._file))}"
+                f"The edits you made on deleted resources have been saved to {quote(self._file)}"
             )
             raise Exit(1)
         if outcome.reasons:
@@ -189,29 +191,29 @@ class Editing:
             lines.append("#\n")
         return "".join(lines).encode()
 
-    def _edited(self, data: bytes) -> bytes:
+    async def _edited(self, data: bytes) -> bytes:
         if self._invocation.flags.windows_line_endings:
             data = data.replace(b"\n", b"\r\n")
         before = self._file
         try:
-            edited, self._file = edit_text(self._invocation, data, ".json" if self._json else ".yaml")
+            edited, self._file = await edit_text(self._invocation, data, ".json" if self._json else ".yaml")
         except Failed as error:
             raise self._with_copy_reported(error) from None
-        if before is not None:
-            before.unlink(missing_ok=True)
+        if before:
+            self._invocation.io.files.remove(before)
         return edited
 
     async def _read(self, data: bytes) -> list[Target]:
         return [await placed(self._invocation, document) for document in documents(data, "edited-file")]
 
     def _forget(self) -> None:
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
-            self._file = None
+        if self._file:
+            self._invocation.io.files.remove(self._file)
+            self._file = ""
 
     def _with_copy_reported(self, error: Exception) -> Exception:
-        if self._file is not None and self._file.exists():
-            self._invocation.print_err(f"A copy of your changes has been stored to {quote(str(self._file))}")
+        if self._file and self._invocation.io.files.status(self._file) is not None:
+            self._invocation.print_err(f"A copy of your changes has been stored to {quote(self._file)}")
         return error
 
 

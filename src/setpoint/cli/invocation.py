@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
@@ -12,7 +12,9 @@ from setpoint.cli import connection
 from setpoint.cli.connection import which_cluster
 from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import CommandFiles, HostFiles
 from setpoint.cli.flags import Line, UsageProblem
+from setpoint.cli.virtual_terminal import VirtualTerminal
 from setpoint.client.cluster_choice import ADMIN, Choice, choose
 from setpoint.client.kubeconfig import KubeconfigError
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class CommandIO:
-    """The streams, environment, clock and connection of a command. Tests create their own."""
+    """The streams, environment, files, clock and connection of a command. Tests create their own, and so does the
+    terminal of the page."""
 
     def __init__(
         self,
@@ -36,8 +39,13 @@ class CommandIO:
         clock: Clock | None = None,
         connect: Callable[[Access, float], Client] | None = None,
         suffix: Callable[[], str] | None = None,
+        files: CommandFiles | None = None,
+        access: Access | None = None,
+        editor: Callable[[str], Awaitable[bool]] | None = None,
+        on_host: bool = True,
     ) -> None:
-        sys.stdout.flush()  # flush what was printed before, because the buffer is written directly
+        if stdout is None:
+            sys.stdout.flush()  # flush what was printed before, because the buffer is written directly
         self.stdin = stdin if stdin is not None else sys.stdin.buffer
         self.stdout = stdout if stdout is not None else sys.stdout.buffer
         self.stderr = stderr if stderr is not None else sys.stderr.buffer
@@ -51,6 +59,15 @@ class CommandIO:
         self.connect = connect
         """Connects to the server of the flags, with a timeout in seconds for a response; None connects over the
         network."""
+        self.files: CommandFiles = files or HostFiles()
+        self.access = access
+        """The server and the user of all commands; None means those of the kubeconfig files."""
+        self.editor = editor
+        """Lets the user edit a file, and returns whether that succeeded; None starts the program of the
+        environment."""
+        self.on_host = on_host
+        """Whether commands may use the machine that they run on: its files, its programs and its network. If not,
+        `files`, `access` and `connect` are given."""
         self._suffix = suffix
 
     def suffix(self) -> str:
@@ -68,6 +85,12 @@ class CommandIO:
     @property
     def in_is_terminal(self) -> bool:
         return self.stdin.isatty()
+
+    async def read_line(self) -> bytes:
+        """Return the next line of the input, with its end; empty at the end of the input."""
+        if isinstance(self.stdin, VirtualTerminal):
+            return await self.stdin.line()
+        return self.stdin.readline()
 
     @property
     def colour(self) -> bool:
@@ -118,6 +141,14 @@ class Invocation:
         """Raise Failed with kubectl's text for a violated rule of the command itself, not of its flags."""
         raise Failed(f"{message}\nSee '{self.command} -h' for help and examples")
 
+    def require_host(self) -> None:
+        """Raise Failed where commands must not use the machine that they run on."""
+        if not self.io.on_host:
+            raise Failed(
+                f"`{self.command}` cannot be used in this terminal: it uses files, programs or the network of the "
+                "machine that serves the page. Use a terminal of that machine"
+            )
+
     def no_arguments(self) -> None:
         if self.args:
             raise UsageProblem(f"unexpected arguments: {self.args}")
@@ -140,7 +171,9 @@ class Invocation:
 
     @property
     def access(self) -> Access:
-        if self._access is None:
+        if self._access is None and self.io.access is not None:
+            self._access = connection.adjusted(self.io.access, self.flags)
+        elif self._access is None:
             self._access = connection.access(self.flags, self.choice, self.io.environment)
             if self.io.stderr.isatty() and (line := which_cluster(self.choice, self.io.home)):
                 self.print_err(line)

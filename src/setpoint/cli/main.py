@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from setpoint.cli import connection
-from setpoint.cli.catalog import ROOT
+from setpoint.cli.catalog import HOST_ONLY, ROOT
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import EXPECTED, Failed, error_text, exit_code
@@ -83,7 +83,8 @@ def _reporting_errors(io: CommandIO) -> Iterator[_Outcome]:
         io.stderr.flush()
     except BrokenPipeError:
         # The reader has closed the pipe. The interpreter must not flush again at exit.
-        _let_go(io)
+        if io.on_host:
+            _let_go(io)
         outcome.code = _BROKEN_PIPE
     except KeyboardInterrupt:
         outcome.code = _INTERRUPTED
@@ -119,7 +120,7 @@ def _start(words: list[str], io: CommandIO, outcome: _Outcome) -> int | Awaitabl
     outcome.fails_with = command.fails_with
     if command.raw:
         return _begun(command, Invocation(io, Flags(()).parse(["--", *words]), name))
-    if command is ROOT and words and not words[0].startswith("-"):
+    if command is ROOT and io.on_host and words and not words[0].startswith("-"):
         # Imported here because plugins are rare.
         from setpoint.cli.verbs.plugin import run_plugin
 
@@ -148,7 +149,10 @@ def _start(words: list[str], io: CommandIO, outcome: _Outcome) -> int | Awaitabl
         return 0 if wants_help else 1
     for flag in dict.fromkeys(flag for flag, _ in line.values.occurrences if flag.deprecated):
         io.stderr.write(f"Flag --{flag.name} has been deprecated, {flag.deprecated}\n".encode())
-    return _begun(command, Invocation(io, line, name, local=command.local))
+    invocation = Invocation(io, line, name, local=command.local)
+    if len(path) > 1 and path[1] in HOST_ONLY:
+        invocation.require_host()
+    return _begun(command, invocation)
 
 
 def _begun(command: Command, invocation: Invocation) -> int | Awaitable[int | None] | None:

@@ -170,6 +170,7 @@ def run(invocation: Invocation) -> None:
     from setpoint.cluster.signals import stop_on_signals
     from setpoint.system import SystemClock, outward_address
 
+    invocation.require_host()
     invocation.no_arguments()
     flags = invocation.flags
     wanted = fleet_of(flags)

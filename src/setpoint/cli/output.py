@@ -33,4 +33,4 @@ def output_flags(invocation: Invocation) -> OutputFlags:
     typed = {name: getattr(invocation.flags, name) for name in OutputFlags._fields if hasattr(invocation.flags, name)}
     if "label_columns" in typed:
         typed["label_columns"] = tuple(typed["label_columns"])
-    return OutputFlags(**typed)
+    return OutputFlags(**typed, files=invocation.io.files)

@@ -124,7 +124,7 @@ class _RemoteSession:
             directions.append(self._send())
         if self._session.tty:
             self._resized.set()
-            self._stack.enter_context(terminal.on_resize(self._resized.set))
+            self._stack.enter_context(terminal.on_resize(self._invocation.io.stdin, self._resized.set))
             directions.append(self._measure())
         async with child_tasks(*directions) as tasks:
             # The end of the input does not end the program: only errors count.

@@ -7,14 +7,13 @@ are checked before any request.
 
 from __future__ import annotations
 
-import glob
-import os
+import posixpath
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from setpoint.cli.failures import Failed, raise_all
+from setpoint.cli.files import CommandFiles, is_directory, reason
 from setpoint.cli.flags import switch, text, texts
 from setpoint.cli.invocation import Invocation
 from setpoint.client.resources import BY_KIND, path_of
@@ -95,7 +94,7 @@ def read_files(invocation: Invocation, *, validate: bool = False) -> Iterator[Do
         # Imported here because it is rarely needed.
         from setpoint.cli.kustomize import build
 
-        for obj in build(Path(directory), warn=invocation.print_err):
+        for obj in build(directory, invocation.io.files, warn=invocation.print_err):
             yield Document(obj, directory)
         return
     for source, data in _contents(invocation):
@@ -151,32 +150,34 @@ def _contents(invocation: Invocation) -> Iterator[tuple[str, bytes]]:
                 f"{name}: files are not fetched from the network; fetch it yourself and say `-f -` or its path"
             )
         else:
-            for path in _paths(name, getattr(invocation.flags, "recursive", False)):
+            files = invocation.io.files
+            for path in _paths(files, name, getattr(invocation.flags, "recursive", False)):
                 try:
-                    yield path, Path(path).read_bytes()
+                    yield path, files.read(path)
                 except OSError as error:
-                    raise Failed(f"open {path}: {(error.strerror or str(error)).lower()}") from None
+                    raise Failed(f"open {path}: {reason(error)}") from None
 
 
-def _paths(name: str, recursive: bool) -> list[str]:
-    found = [name] if os.path.lexists(name) else sorted(glob.glob(name))
+def _paths(files: CommandFiles, name: str, recursive: bool) -> list[str]:
+    found = [name] if files.status(name, follow=False) is not None else files.match(name)
     if not found:
         raise Failed(f"the path {quote(name)} does not exist")
     paths: list[str] = []
     for path in found:
-        paths += sorted(_inside(path, recursive)) if os.path.isdir(path) else [path]
+        paths += sorted(_inside(files, path, recursive)) if is_directory(files, path) else [path]
     if not paths:
         raise Failed(f"error reading [{name}]: recognized file extensions are [{' '.join(_EXTENSIONS)}]")
     return paths
 
 
-def _inside(directory: str, recursive: bool) -> Iterator[str]:
-    for entry in os.scandir(directory):
-        if entry.is_dir():
+def _inside(files: CommandFiles, directory: str, recursive: bool) -> Iterator[str]:
+    for name in files.entries(directory):
+        path = posixpath.join(directory, name)
+        if is_directory(files, path):
             if recursive:
-                yield from _inside(entry.path, True)
-        elif entry.name.endswith(_EXTENSIONS):
-            yield entry.path
+                yield from _inside(files, path, True)
+        elif name.endswith(_EXTENSIONS):
+            yield path
 
 
 class Target(NamedTuple):

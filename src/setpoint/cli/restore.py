@@ -28,6 +28,7 @@ async def run(invocation: Invocation) -> None:
     for name in _ONLY_AT:
         if getattr(invocation.flags, name):
             raise Failed(f"--{name} needs a moment: setpoint restore --at -5m ...")
+    invocation.require_host()
     await _restore_backup(invocation)
 
 

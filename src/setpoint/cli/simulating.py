@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text, texts
 from setpoint.cli.invocation import CommandIO, Invocation
+from setpoint.client.kubeconfig import Access
 from setpoint.meta.errors import ApiError
 
 if TYPE_CHECKING:
@@ -100,8 +101,9 @@ async def run_commands(
             home=home,
             clock=simulation.clock,
             connect=lambda access, timeout: simulation.client.named("setpoint"),
+            access=Access("https://copy.invalid"),
         )
-        code = await run_within(["--server", "https://copy.invalid", "--namespace", namespace, *words], io)
+        code = await run_within(["--namespace", namespace, *words], io)
         if code:
             output = stderr.getvalue() or stdout.getvalue()
             lines = output.decode("utf-8", "replace").strip().splitlines()

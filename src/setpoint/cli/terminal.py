@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from setpoint.cli.virtual_terminal import VirtualTerminal
+
 _PIECE = 32 * 1024
 _DEADLY = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -17,6 +19,10 @@ _DEADLY = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 def raw(stream: BinaryIO) -> Iterator[None]:
     """Put the terminal into raw mode, in which Ctrl-C is a key too, and restore it when the block ends or the process
     is killed."""
+    if isinstance(stream, VirtualTerminal):
+        with stream.raw():
+            yield
+        return
     # Imported here because it is not available on every system, and rarely needed.
     import termios
     import tty
@@ -44,6 +50,8 @@ def raw(stream: BinaryIO) -> Iterator[None]:
 
 def size(stream: BinaryIO) -> tuple[int, int] | None:
     """Return columns and lines; None if the stream is not a terminal, or one of unknown size."""
+    if isinstance(stream, VirtualTerminal):
+        return stream.size()
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -52,7 +60,12 @@ def size(stream: BinaryIO) -> tuple[int, int] | None:
 
 
 @contextmanager
-def on_resize(notice: Callable[[], None]) -> Iterator[None]:
+def on_resize(stream: BinaryIO, notice: Callable[[], None]) -> Iterator[None]:
+    """Call `notice` after each change of the terminal's size while the block runs."""
+    if isinstance(stream, VirtualTerminal):
+        with stream.on_resize(notice):
+            yield
+        return
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGWINCH, notice)
     try:
@@ -66,6 +79,10 @@ async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
 
     Other tasks run meanwhile, and nothing is read ahead: unread input remains for the next program.
     """
+    if isinstance(stream, VirtualTerminal):
+        async for piece in stream.pieces():
+            yield piece
+        return
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):

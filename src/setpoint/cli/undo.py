@@ -103,7 +103,7 @@ async def carry_out(invocation: Invocation, plan: dict[str, Any], headline: str,
     if conflicts and not partly:
         count = "is a conflict" if len(conflicts) == 1 else "are conflicts"
         raise Failed(f"there {count}, so nothing was changed{_solutions(conflicts)}")
-    if steps and not flags.yes and not _agreed(invocation):
+    if steps and not flags.yes and not await _agreed(invocation):
         raise Failed("nothing was changed; set --yes to carry out the plan without confirmation")
     errors = await _execute(invocation, steps, str(plan["reason"]))
     if conflicts:
@@ -169,12 +169,12 @@ def _masked(plan: dict[str, Any]) -> dict[str, Any]:
     return {**plan, "steps": [step(each) for each in plan["steps"]]}
 
 
-def _agreed(invocation: Invocation) -> bool:
+async def _agreed(invocation: Invocation) -> bool:
     if not invocation.io.in_is_terminal:
         return False
     invocation.print("Type yes to carry out this plan: ", end="")
     invocation.flush()
-    return invocation.io.stdin.readline().strip().lower() in (b"yes", b"y")
+    return (await invocation.io.read_line()).strip().lower() in (b"yes", b"y")
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from command_line import typed_offline
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import HostFiles
 from setpoint.cli.kustomize import build
 from setpoint.cli.kustomize.patches import GONE, merged
 from setpoint.cli.kustomize.replacements import split
@@ -32,7 +33,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 def built(folder: Path, kustomization: str, **files: str) -> dict[str, dict[str, Any]]:
     """By kind and name, both as they came out."""
     write(folder, {"kustomization.yaml": kustomization, "pod.yaml": POD, **files})
-    return {f"{obj['kind']}/{obj['metadata']['name']}": obj for obj in build(folder)}
+    return {f"{obj['kind']}/{obj['metadata']['name']}": obj for obj in build(str(folder), HostFiles())}
 
 
 def test_renaming_updates_references(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from local_server import LocalServer
 from real_programs import RealPrograms
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import HostFiles
 from setpoint.cli.pod_session import _Keys, detach_keys
 from setpoint.cli.verbs.cp import packed, place, unpack
 from setpoint.cli.verbs.port_forward import Pair, addresses, pairs
@@ -212,7 +213,7 @@ def test_nothing_is_written_outside_the_destination(tmp_path: Path, name: str) -
     """CVE-2019-11246."""
     target = tmp_path / "in" / "target"
     told: list[str] = []
-    unpack(archive((name, tarfile.REGTYPE, "")), "d", str(target), lambda text, _: told.append(text))
+    unpack(HostFiles(), archive((name, tarfile.REGTYPE, "")), "d", str(target), lambda text, _: told.append(text))
     assert len(told) == 1 and "is outside target destination, skipping" in told[0]
     assert not list(tmp_path.rglob("out"))
 
@@ -229,7 +230,7 @@ def test_links_out_of_the_destination_are_skipped(tmp_path: Path) -> None:
         ("d/hard", tarfile.LNKTYPE, "/etc/passwd"),
         ("d/pipe", tarfile.FIFOTYPE, ""),
     )
-    unpack(archive(*entries), "d", str(target), lambda text, _: told.append(text))
+    unpack(HostFiles(), archive(*entries), "d", str(target), lambda text, _: told.append(text))
     assert not (tmp_path / "out").exists()
     assert sorted(path.name for path in target.iterdir()) == ["away", "here"]
     assert (target / "away").is_dir() and not (target / "away").is_symlink()
@@ -238,17 +239,17 @@ def test_links_out_of_the_destination_are_skipped(tmp_path: Path) -> None:
 
 def test_an_unexpected_archive_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="tar contents corrupted"):
-        unpack(archive(("etc/passwd", tarfile.REGTYPE, "")), "d", str(tmp_path), lambda *_: None)
+        unpack(HostFiles(), archive(("etc/passwd", tarfile.REGTYPE, "")), "d", str(tmp_path), lambda *_: None)
     with pytest.raises(Failed, match="broken"):
-        unpack(io.BytesIO(b"x" * 2048), "d", str(tmp_path), lambda *_: None)
+        unpack(HostFiles(), io.BytesIO(b"x" * 2048), "d", str(tmp_path), lambda *_: None)
 
 
 async def test_long_and_non_unicode_names(tmp_path: Path) -> None:
     odd = tmp_path / ("n" * 120) / "\udcff-odd"
     odd.parent.mkdir()
     odd.write_text("content")
-    data = b"".join([piece async for piece in packed(str(odd.parent), "there", print)])
-    unpack(io.BytesIO(data), "there", str(tmp_path / "copy"), print)
+    data = b"".join([piece async for piece in packed(HostFiles(), str(odd.parent), "there", print)])
+    unpack(HostFiles(), io.BytesIO(data), "there", str(tmp_path / "copy"), print)
     assert (tmp_path / "copy" / odd.name).read_text() == "content"
 
 

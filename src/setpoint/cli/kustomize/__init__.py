@@ -6,10 +6,10 @@ Unsupported features are rejected by name: plugins, Helm charts, custom schemas,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import CommandFiles
 from setpoint.cli.kustomize.generators import name_hash
 from setpoint.cli.kustomize.loading import Loader, is_remote
 from setpoint.cli.kustomize.references import fix_references
@@ -25,26 +25,27 @@ _MANAGED_BY, _MANAGER = "app.kubernetes.io/managed-by", "kustomize-(devel)"
 
 
 def build(
-    directory: Path, *, confined: bool = True, warn: Callable[[str], None] = lambda _: None
+    directory: str, files: CommandFiles, *, confined: bool = True, warn: Callable[[str], None] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
     """Yield the objects, dependencies first unless the kustomization sets another order.
 
     With `confined`, files must be in the kustomization's directory or below it. `warn` is called with deprecation
     warnings. Raise Failed.
     """
-    if is_remote(str(directory)):
+    if is_remote(directory):
         raise Failed(
             f"{directory}: kustomizations are not fetched from the network; fetch it yourself and name its path"
         )
-    root = directory.resolve()
-    if not root.is_dir():
+    root = files.resolved(directory)
+    found = files.status(root)
+    if found is None or not found.is_directory:
         raise Failed(
             f"must build at directory: not a valid directory: evalsymlink failure on '{directory}' : "
             f"lstat {root}: no such file or directory"
-            if not root.exists()
+            if found is None
             else f"must build at directory: not a valid directory: file is not directory: '{root}'"
         )
-    target = Target(Loader(root, confined=confined, warn=warn))
+    target = Target(Loader(files, root, confined=confined, warn=warn))
     gathered = target.gathered()
     resources = gathered.resources
     for one in resources.all:

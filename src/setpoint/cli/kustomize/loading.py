@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import CommandFiles, is_file, reason
 from setpoint.meta.body import BodyError, parse_yaml
 from setpoint.meta.goformat import quote
 from setpoint.meta.objects import Obj
@@ -134,9 +136,17 @@ class Loader:
     """Reads files in a directory or below it."""
 
     def __init__(
-        self, root: Path, above: tuple[Path, ...] = (), *, confined: bool, warn: Callable[[str], None]
+        self,
+        files: CommandFiles,
+        root: str,
+        above: tuple[str, ...] = (),
+        *,
+        confined: bool,
+        warn: Callable[[str], None],
     ) -> None:
+        self.files = files
         self.root = root
+        """The absolute path of the directory, without symbolic links."""
         self.warn = warn
         self._above = above
         """The kustomizations that include this one, to detect cycles."""
@@ -145,15 +155,18 @@ class Loader:
     def bytes(self, name: str) -> bytes:
         if is_remote(name):
             raise Failed(f"{name}: files are not fetched from the network")
-        path = self.root / name
+        path = self.path(name)
         try:
-            data = path.read_bytes()
+            data = self.files.read(path)
         except OSError as error:
-            raise Failed(f"open {path}: {(error.strerror or str(error)).lower()}") from None
-        real = path.resolve()
-        if self.confined and not real.is_relative_to(self.root):
+            raise Failed(f"open {path}: {reason(error)}") from None
+        real = self.files.resolved(path)
+        if self.confined and posixpath.commonpath((real, self.root)) != self.root:
             raise Failed(f"security; file '{real}' is not in or below '{self.root}'")
         return data
+
+    def path(self, name: str) -> str:
+        return str(PurePosixPath(self.root) / name)
 
     def inside(self, name: str) -> Loader:
         """Return the loader of another directory. Raise Failed."""
@@ -161,16 +174,17 @@ class Loader:
             raise Failed(
                 f"{name}: kustomizations are not fetched from the network; fetch it yourself and name its path"
             )
-        path = (self.root / name).resolve()
-        if not path.exists():
-            raise Failed(f"evalsymlink failure on '{self.root / name}' : lstat {path}: no such file or directory")
-        if not path.is_dir():
+        path = self.files.resolved(self.path(name))
+        found = self.files.status(path)
+        if found is None:
+            raise Failed(f"evalsymlink failure on '{self.path(name)}' : lstat {path}: no such file or directory")
+        if not found.is_directory:
             raise Failed(f"must build at directory: not a valid directory: file is not directory: '{path}'")
         if path == self.root or path in self._above:
             raise Failed(f"cycle detected: candidate root '{path}' contains visited root '{path}'")
         if len(self._above) >= _DEEPEST:
             raise Failed(f"{path}: kustomizations are nested more than {_DEEPEST} deep")
-        return Loader(path, (*self._above, self.root), confined=self.confined, warn=self.warn)
+        return Loader(self.files, path, (*self._above, self.root), confined=self.confined, warn=self.warn)
 
 
 def is_remote(name: str) -> bool:
@@ -179,7 +193,7 @@ def is_remote(name: str) -> bool:
 
 def load(loader: Loader) -> tuple[Obj, str]:
     """Return the kustomization of a directory, and the name of its file. Raise Failed."""
-    found = [name for name in FILE_NAMES if (loader.root / name).is_file()]
+    found = [name for name in FILE_NAMES if is_file(loader.files, loader.path(name))]
     if not found:
         listed = "', '".join(FILE_NAMES)
         raise Failed(f"unable to find one of '{listed}' in directory '{loader.root}'".replace("', 'K", "' or 'K"))

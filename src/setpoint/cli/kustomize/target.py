@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import is_directory
 from setpoint.cli.kustomize import field_specs
 from setpoint.cli.kustomize.configuration import Configuration, spec_of
 from setpoint.cli.kustomize.field_specs import FieldSpec, visit
@@ -291,7 +292,7 @@ class Target:
     def _resource(self, found: Gathered, path: str) -> None:
         if is_remote(path):
             raise Failed(f"{path}: resources are not fetched from the network; fetch it yourself and name its path")
-        if (self.loader.root / path).is_dir():
+        if is_directory(self.loader.files, self.loader.path(path)):
             try:
                 self._directory(found, path, component=False)
             except Failed as error:

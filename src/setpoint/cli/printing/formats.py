@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
+from setpoint.cli.files import CommandFiles, HostFiles, reason
 from setpoint.cli.printing.interface import Printer, PrintProblem
 
 # Printers are imported where they are chosen: most command lines need only one.
@@ -33,6 +33,8 @@ class OutputFlags(NamedTuple):
     label_columns: tuple[str, ...] = ()
     show_kind: bool = False
     sort_by: str = ""
+    files: CommandFiles = HostFiles()
+    """Where the template files are."""
 
     @property
     def for_people(self) -> bool:
@@ -135,13 +137,13 @@ def _template(output: str, flags: OutputFlags) -> Printer | None:
         format, template = found
         from setpoint.cli.printing.templates import JsonPathPrinter
 
-        text = _file(template, "--template") if format == "jsonpath-file" else template
+        text = _file(flags, template, "--template") if format == "jsonpath-file" else template
         return JsonPathPrinter(text, flags.allow_missing_template_keys, as_json=format == "jsonpath-as-json")
     if found := _with_argument(output, flags.template, _TEMPLATE):
         format, template = found
         from setpoint.cli.printing.templates import GoTemplatePrinter
 
-        text = _file(template, "--template") if format in ("go-template-file", "templatefile") else template
+        text = _file(flags, template, "--template") if format in ("go-template-file", "templatefile") else template
         return GoTemplatePrinter(text, flags.allow_missing_template_keys)
     return None
 
@@ -156,7 +158,7 @@ def _columns(output: str, flags: OutputFlags) -> Printer | None:
     from setpoint.cli.printing.templates import ColumnsPrinter, columns_of_file, columns_of_spec
 
     if format == "custom-columns-file":
-        return ColumnsPrinter(columns_of_file(_file(spec, "template")))  # its headers are always printed
+        return ColumnsPrinter(columns_of_file(_file(flags, spec, "template")))  # its headers are always printed
     return ColumnsPrinter(columns_of_spec(spec), flags.no_headers)
 
 
@@ -175,9 +177,8 @@ def _with_argument(
     return name, template or argument
 
 
-def _file(name: str, what: str) -> str:
+def _file(flags: OutputFlags, name: str, what: str) -> str:
     try:
-        return Path(name).read_bytes().decode("utf-8", "surrogateescape")
+        return flags.files.read(name).decode("utf-8", "surrogateescape")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise PrintProblem(f"error reading {what} {name}, open {name}: {reason}") from None
+        raise PrintProblem(f"error reading {what} {name}, open {name}: {reason(error)}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import posixpath
 
 from setpoint.cli.command import Command, Lazy
 from setpoint.cli.failures import Failed
@@ -50,7 +50,7 @@ async def dump(invocation: Invocation) -> None:
                 where.write(
                     f"{namespace}/{pod['metadata']['name']}/logs", ".txt", await _logs(invocation, pod, container)
                 )
-    if where.folder is not None:
+    if where.folder:
         invocation.print(f"Cluster info dumped to {flags.output_directory}")
 
 
@@ -66,26 +66,23 @@ class _Where:
             raise Failed("list types are not supported by name printing: *v1.NodeList")
         self._extension = {"json": ".json", "yaml": ".yaml"}.get(flags.output, ".txt")
         given = invocation.flags.output_directory
-        self.folder = Path(given) if given not in ("", "-") else None
-        self._begun: set[Path] = set()
+        self.folder = given if given not in ("", "-") else ""
+        """The directory; empty means standard output."""
+        self._begun: set[str] = set()
 
     def show(self, name: str, found: Obj) -> None:
         text = indented(as_typed(found), ordered=False) + "\n" if self._json else self._printer.print(found)
         self.write(name, self._extension, text.encode("utf-8", "surrogateescape"))
 
     def write(self, name: str, extension: str, data: bytes) -> None:
-        if self.folder is None:
+        if not self.folder:
             self._invocation.write(data)
             return
-        path = self.folder / f"{name}{extension}"
+        files, path = self._invocation.io.files, posixpath.join(self.folder, f"{name}{extension}")
         if path not in self._begun:
-            self._begun.add(path)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.touch(mode=0o600)
-            path.write_bytes(data)
-        else:
-            with path.open("ab") as file:
-                file.write(data)
+            files.make_directory(posixpath.dirname(path), private=True)
+        files.write(path, data, append=path in self._begun, private=True)
+        self._begun.add(path)
 
 
 async def _list(invocation: Invocation, plural: str, group: str, namespace: str = "") -> Obj:

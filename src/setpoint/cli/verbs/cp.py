@@ -6,17 +6,15 @@ Files are never written outside of the target.
 from __future__ import annotations
 
 import asyncio
-import os
 import posixpath
-import shutil
 import stat
 import tarfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit, Failed
+from setpoint.cli.files import CommandFiles, FileStatus
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_of
@@ -64,78 +62,82 @@ def without_shortcuts(path: str) -> str:
 # -- upload ------------------------------------------------------------------------------------------------------------
 
 
-def local_source(path: str) -> tuple[str, str]:
+def local_source(files: CommandFiles, path: str) -> tuple[str, str]:
     """Return the directory and the name of a local file. Raise Failed."""
-    if not os.path.exists(path):
+    if files.status(path) is None:
         raise Failed(f"{path} doesn't exist in local filesystem")
-    path = os.path.normpath(path)
-    return path, os.path.basename(path)
+    path = posixpath.normpath(path)
+    return path, posixpath.basename(path)
 
 
-async def packed(source: str, name: str, complain: Callable[[str], None]) -> AsyncIterator[bytes]:
+async def packed(files: CommandFiles, source: str, name: str, complain: Callable[[str], None]) -> AsyncIterator[bytes]:
     """Yield a tar archive of the file or directory under the name `name`."""
-    for piece in _packed(Path(source), name, complain, 0):
+    for piece in _packed(files, source, name, complain, 0):
         yield piece
     yield bytes(2 * _BLOCK)
 
 
-def _packed(path: Path, name: str, complain: Callable[[str], None], depth: int) -> Iterator[bytes]:
-    found = path.lstat()
-    if stat.S_ISDIR(found.st_mode):
+def _packed(files: CommandFiles, path: str, name: str, complain: Callable[[str], None], depth: int) -> Iterator[bytes]:
+    found = files.status(path, follow=False)
+    if found is None:
+        raise Failed(f"{path} disappeared while it was copied")
+    if found.is_directory:
         if depth > _DEEPEST:
             raise Failed(f"{path} is too deep a directory")
-        entries = sorted(path.iterdir())
+        entries = files.entries(path)
         if not entries:
             yield _header(name, found, tarfile.DIRTYPE)
         for entry in entries:
-            yield from _packed(entry, f"{name}/{entry.name}", complain, depth + 1)
-    elif stat.S_ISLNK(found.st_mode):
-        yield _header(name, found, tarfile.SYMTYPE, os.readlink(path))
-    elif stat.S_ISREG(found.st_mode):
-        with path.open("rb") as file:
-            yield from _contents(name, file, path)
+            yield from _packed(files, posixpath.join(path, entry), f"{name}/{entry}", complain, depth + 1)
+    elif found.target:
+        yield _header(name, found, tarfile.SYMTYPE)
+    elif found.is_file:
+        with files.open(path) as file:
+            yield from _contents(name, file, found, path)
     else:
         complain(f"warning: skipping {path}: it is neither a file nor a directory")
 
 
-def _contents(name: str, file: BinaryIO, path: Path) -> Iterator[bytes]:
-    found = os.fstat(file.fileno())
+def _contents(name: str, file: BinaryIO, found: FileStatus, path: str) -> Iterator[bytes]:
     yield _header(name, found, tarfile.REGTYPE)
-    left = found.st_size
+    left = found.size
     while left:
         piece = file.read(min(left, _PIECE))
         if not piece:
             raise Failed(f"{path} became shorter while it was copied")
         left -= len(piece)
         yield piece
-    yield bytes(-found.st_size % _BLOCK)
+    yield bytes(-found.size % _BLOCK)
 
 
-def _header(name: str, found: os.stat_result, kind: bytes, link: str = "") -> bytes:
+def _header(name: str, found: FileStatus, kind: bytes) -> bytes:
     made = tarfile.TarInfo(name)
-    made.type, made.linkname = kind, link
-    made.mode, made.uid, made.gid = stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid
-    made.mtime, made.size = int(found.st_mtime), found.st_size if kind == tarfile.REGTYPE else 0
+    made.type, made.linkname = kind, found.target
+    made.mode, made.uid, made.gid = stat.S_IMODE(found.mode), found.uid, found.gid
+    made.mtime, made.size = found.modified, found.size if kind == tarfile.REGTYPE else 0
     return made.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 # -- download ----------------------------------------------------------------------------------------------------------
 
 
-def unpack(archive: BinaryIO, prefix: str, target: str, complain: Callable[[str, str], None]) -> None:
+def unpack(
+    files: CommandFiles, archive: BinaryIO, prefix: str, target: str, complain: Callable[[str, str], None]
+) -> None:
     """Extract files and directories only. `complain` is called with the reason and the link target of each skipped
     entry."""
     made: dict[str, str] = {}
     try:
         with tarfile.open(fileobj=archive, mode="r|") as entries:
             for entry in entries:
-                _unpack(entries, entry, prefix, target, complain, made)
+                _unpack(files, entries, entry, prefix, target, complain, made)
     except tarfile.ReadError as error:
         if str(error) != "empty file":
             raise Failed(f"the archive from the container is broken: {error}") from None
 
 
 def _unpack(
+    files: CommandFiles,
     entries: tarfile.TarFile,
     entry: tarfile.TarInfo,
     prefix: str,
@@ -147,35 +149,36 @@ def _unpack(
     if not entry.name.startswith(prefix):
         raise Failed("tar contents corrupted")
     inside = entry.name[len(prefix) :].replace("\\", "/").lstrip("/")
-    path = os.path.normpath(os.path.join(target, inside))
-    if not _within(target, path):
+    path = posixpath.normpath(posixpath.join(target, inside))
+    if not _within(files, target, path):
         complain(f"warning: file {_quoted(path)} is outside target destination, skipping", "")
         return
     if entry.issym():
         complain(f"warning: skipping symlink: {_quoted(path)} -> {_quoted(entry.linkname)}", entry.linkname)
         return
-    os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
+    files.make_directory(posixpath.dirname(path) or ".")
     if entry.isdir():
-        os.makedirs(path, 0o755, exist_ok=True)
+        files.make_directory(path)
     elif entry.islnk():
         if entry.linkname in made:  # a hard link to a file that was extracted already
-            shutil.copyfile(made[entry.linkname], path)
+            files.write(path, files.read(made[entry.linkname]))
     elif entry.isreg():
         content = entries.extractfile(entry)
         assert content is not None
-        with open(path, "wb") as file:
-            shutil.copyfileobj(content, file, _PIECE)
+        files.write(path, b"")
+        while piece := content.read(_PIECE):
+            files.write(path, piece, append=True)
         made[entry.name] = path
     else:
         complain(f"warning: skipping {_quoted(path)}: it is neither a file nor a directory", "")
 
 
-def _within(target: str, path: str) -> bool:
+def _within(files: CommandFiles, target: str, path: str) -> bool:
     """Return whether a path is within the target, by its name and after resolving existing links."""
-    relative = os.path.relpath(path, target)
+    relative = posixpath.relpath(path, target)
     if not (relative == "." or relative == without_shortcuts(relative)):
         return False
-    real, place = os.path.realpath(target), os.path.realpath(path)
+    real, place = files.resolved(target), files.resolved(path)
     return place == real or place.startswith(real.rstrip("/") + "/")
 
 
@@ -215,7 +218,8 @@ async def _pod(invocation: Invocation, where: Place) -> Obj:
 
 
 async def _to_pod(invocation: Invocation, source: str, target: Place) -> None:
-    feed_as, own_name = local_source(source)
+    files = invocation.io.files
+    feed_as, own_name = local_source(files, source)
     pod = await _pod(invocation, target)
     path = target.path
     container = container_of(invocation, pod, invocation.flags.container, quiet=True)
@@ -232,18 +236,15 @@ async def _to_pod(invocation: Invocation, source: str, target: Place) -> None:
     command = ["tar", "--no-same-permissions", "--no-same-owner"] if invocation.flags.no_preserve else ["tar"]
     command += ["-xmf", "-", "-C", posixpath.dirname(path) or "."]
     container_of(invocation, pod, invocation.flags.container)
-    feed = packed(feed_as, posixpath.basename(path), invocation.print_err)
+    feed = packed(files, feed_as, posixpath.basename(path), invocation.print_err)
     await run_session(invocation, pod, "exec", container, Session(stdin=True, feed=feed), command)
 
 
 async def _from_pod(invocation: Invocation, source: Place, target: str) -> None:
-    # Imported here because it is slow to load.
-    from tempfile import TemporaryFile
-
     pod = await _pod(invocation, source)
     container = container_of(invocation, pod, invocation.flags.container)
     prefix = without_shortcuts(posixpath.normpath(source.path.lstrip("/\\")))
-    with TemporaryFile() as archive:
+    with invocation.io.files.scratch() as archive:
         failure = None
         try:
             await _fetched(invocation, pod, container, source.path, archive)
@@ -260,7 +261,7 @@ async def _from_pod(invocation: Invocation, source: Place, target: str) -> None:
                 warning += f' (consider using "{invocation.command.rpartition(" ")[0]} exec {where} | tar xf -")'
             invocation.print_err(warning)
 
-        unpack(archive, prefix, target, complain)
+        unpack(invocation.io.files, archive, prefix, target, complain)
     if failure is not None:
         raise failure
 

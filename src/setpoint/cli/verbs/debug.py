@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from pathlib import Path
 
 from setpoint.cli.command import Command
 from setpoint.cli.debug_profiles import COPY, EPHEMERAL, NODE, PROFILES, Keep, apply_profile
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import CommandFiles, reason
 from setpoint.cli.flags import switch, text, texts
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_names
@@ -54,7 +54,7 @@ class _Debugging:
         self._command = command
         self._env = [{"name": key, "value": value} for key, value in _pairs(invocation.flags.env, "env").items()]
         self._images = _pairs(invocation.flags.set_image, "set-image")
-        self._custom = _custom(invocation.flags.custom)
+        self._custom = _custom(invocation.io.files, invocation.flags.custom)
 
     def check(self, names: list[str]) -> None:
         flags = self._invocation.flags
@@ -276,17 +276,16 @@ def _pairs(typed_value: list[str], flag: str) -> dict[str, str]:
     return found
 
 
-def _custom(path: str) -> Obj:
+def _custom(files: CommandFiles, path: str) -> Obj:
     if not path:
         return {}
     # Imported here because custom profiles are rare.
     from setpoint.meta.body import BodyError, parse_yaml
 
     try:
-        found = parse_yaml(Path(path).read_bytes())[0]
+        found = parse_yaml(files.read(path))[0]
     except OSError as error:
-        why = (error.strerror or "").lower()
-        raise Failed(f"must pass a container spec json file for custom profile: open {path}: {why}") from None
+        raise Failed(f"must pass a container spec json file for custom profile: open {path}: {reason(error)}") from None
     except BodyError as error:
         raise Failed(f"{path} does not contain a valid container spec: {error}") from None
     if not isinstance(found, dict):

@@ -176,7 +176,7 @@ async def _confirmed(invocation: Invocation, chosen: Chosen, forgiving: bool) ->
         invocation.print(target.shown)
     invocation.print("Do you want to continue? (y/N): ", end="")
     invocation.flush()
-    if invocation.io.stdin.readline().strip().lower() != b"y":
+    if (await invocation.io.read_line()).strip().lower() != b"y":
         invocation.print("deletion is cancelled")
         return None
     return {target.path for target in found}

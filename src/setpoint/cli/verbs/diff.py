@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit, Failed, raise_all
@@ -26,6 +22,19 @@ from setpoint.meta.objects import Obj
 _TRIES = 4
 _ARGUMENT = re.compile(r"[a-zA-Z0-9-=]+")
 _MASK, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
+
+
+class Text(NamedTuple):
+    """The two versions of an object as YAML."""
+
+    live: bytes
+    """Empty if there is no object."""
+    merged: bytes | None
+    """None if the object would be deleted."""
+
+
+Texts = dict[str, Text]
+"""The compared versions by file name."""
 
 
 async def run(invocation: Invocation) -> None:
@@ -48,18 +57,18 @@ async def run(invocation: Invocation) -> None:
         from setpoint.cli.verbs.apply.prune import allowed
 
         kinds = await allowed(invocation)
-    with tempfile.TemporaryDirectory(prefix="LIVE-") as live, tempfile.TemporaryDirectory(prefix="MERGED-") as merged:
-        visited: list[tuple[Target, Obj | None]] = []
-        errors: list[Exception] = []
-        async for target in from_files(invocation, errors, labels=flags.selector):
-            before, after = await _versions(invocation, target)
-            visited.append((target, before))
-            name = _file_name(target.resource.api_version, target.resource.kind, target.namespace, target.name)
-            _write(invocation, Path(live) / name, Path(merged) / name, before, after)
-        raise_all(errors)
-        if kinds is not None:
-            await _pruned(invocation, kinds, visited, Path(live))
-        _compare(invocation, live, merged)
+    texts: Texts = {}
+    visited: list[tuple[Target, Obj | None]] = []
+    errors: list[Exception] = []
+    async for target in from_files(invocation, errors, labels=flags.selector):
+        before, after = await _versions(invocation, target)
+        visited.append((target, before))
+        name = _file_name(target.resource.api_version, target.resource.kind, target.namespace, target.name)
+        texts[name] = _text(invocation, before, after, texts.get(name))
+    raise_all(errors)
+    if kinds is not None:
+        await _pruned(invocation, kinds, visited, texts)
+    _compare(invocation, texts)
 
 
 async def _versions(invocation: Invocation, target: Target) -> tuple[Obj | None, Obj]:
@@ -113,7 +122,8 @@ async def _merged(invocation: Invocation, target: Target, before: Obj | None, *,
     )
 
 
-def _write(invocation: Invocation, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
+def _text(invocation: Invocation, before: Obj | None, after: Obj, known: Text | None) -> Text:
+    live = known.live if known is not None else b""
     if not invocation.flags.show_managed_fields:
         before, after = before and without_managed_fields(before), without_managed_fields(after)
     if (
@@ -122,13 +132,9 @@ def _write(invocation: Invocation, live: Path, merged: Path, before: Obj | None,
         and after.get("apiVersion", "").endswith("v1")
     ):
         if before is None:
-            live.write_bytes(b"null\n")  # as in kubectl
+            live = b"null\n"  # as in kubectl
         before, after = masked(before, after)
-    if before is not None:
-        live.write_bytes(dump_yaml(before))
-    elif not live.exists():
-        live.touch()
-    merged.write_bytes(dump_yaml(after))
+    return Text(live if before is None else dump_yaml(before), dump_yaml(after))
 
 
 def masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
@@ -143,7 +149,7 @@ def masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
 
 
 async def _pruned(
-    invocation: Invocation, kinds: list[Any], visited: list[tuple[Target, Obj | None]], live: Path
+    invocation: Invocation, kinds: list[Any], visited: list[tuple[Target, Obj | None]], texts: Texts
 ) -> None:
     from setpoint.cli.verbs.apply.prune import default_kinds
 
@@ -156,25 +162,38 @@ async def _pruned(
                 meta = obj["metadata"]
                 if original(obj) is not None and meta.get("uid") not in uids:
                     name = _file_name(kind.api_version, kind.kind, meta.get("namespace", ""), meta["name"])
-                    (live / name).write_bytes(dump_yaml(obj))
+                    texts[name] = Text(dump_yaml(obj), None)
 
 
 def _file_name(api_version: str, kind: str, namespace: str, name: str) -> str:
     return f"{api_version.replace('/', '.')}.{kind}.{namespace}.{name}".replace("/", "_")
 
 
-def _compare(invocation: Invocation, live: str, merged: str) -> None:
+def _compare(invocation: Invocation, texts: Texts) -> None:
     """Compare with the program of KUBECTL_EXTERNAL_DIFF, with `diff`, or internally."""
+    if not invocation.io.on_host:
+        _compare_here(invocation, texts, "LIVE", "MERGED")
+        return
+    import shutil
+    import tempfile
+
     given = invocation.io.environment.get("KUBECTL_EXTERNAL_DIFF", "")
-    path = invocation.io.environment.get("PATH")
-    if given:
-        program, *rest = given.split(" ")
-        arguments = [live, merged, *(word for word in rest if _ARGUMENT.fullmatch(word))]
-    else:
-        program, arguments = "diff", ["-u", "-N", live, merged]
-        if shutil.which(program, path=path) is None:
-            _compare_here(invocation, Path(live), Path(merged))
+    with tempfile.TemporaryDirectory(prefix="LIVE-") as live, tempfile.TemporaryDirectory(prefix="MERGED-") as merged:
+        if not given and shutil.which("diff", path=invocation.io.environment.get("PATH")) is None:
+            _compare_here(invocation, texts, live, merged)
             return
+        for name, versions in texts.items():
+            (Path(live) / name).write_bytes(versions.live)
+            if versions.merged is not None:
+                (Path(merged) / name).write_bytes(versions.merged)
+        program, *rest = given.split(" ") if given else ("diff",)
+        options = [word for word in rest if _ARGUMENT.fullmatch(word)]
+        _run(invocation, program, [live, merged, *options] if given else ["-u", "-N", live, merged])
+
+
+def _run(invocation: Invocation, program: str, arguments: list[str]) -> None:
+    import subprocess
+
     invocation.flush()
     try:
         own = invocation.io.stdout.fileno()
@@ -194,18 +213,16 @@ def _compare(invocation: Invocation, live: str, merged: str) -> None:
         raise Failed(f"failed to run {quote(program)}: exit status {done.returncode}")
 
 
-def _compare_here(invocation: Invocation, live: Path, merged: Path) -> None:
+def _compare_here(invocation: Invocation, texts: Texts, live: str, merged: str) -> None:
     from difflib import unified_diff
 
     differ = False
-    for name in sorted({*os.listdir(live), *os.listdir(merged)}):
-        old, new = (
-            path.read_text().splitlines(True) if (path := folder / name).exists() else [] for folder in (live, merged)
-        )
-        lines = list(unified_diff(old, new, str(live / name), str(merged / name)))
+    for name, versions in sorted(texts.items()):
+        old, new = ((data or b"").decode().splitlines(True) for data in versions)
+        lines = list(unified_diff(old, new, f"{live}/{name}", f"{merged}/{name}"))
         if lines:
             differ = True
-            invocation.print(f"diff -u -N {live / name} {merged / name}")
+            invocation.print(f"diff -u -N {live}/{name} {merged}/{name}")
             invocation.print("".join(lines), end="")
     if differ:
         raise Exit(1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import is_directory
 from setpoint.cli.flags import array, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.kustomize import build
@@ -25,16 +24,15 @@ def run(invocation: Invocation) -> None:
     for name in ("enable-alpha-plugins", "enable-helm"):
         if getattr(flags, name.replace("-", "_")):
             raise Failed(f"--{name} is not supported: kustomizations are built without programs of others")
-    folder = Path(invocation.args[0] if invocation.args else ".")
+    folder, files = invocation.args[0] if invocation.args else ".", invocation.io.files
     confined = flags.load_restrictor == _RESTRICTORS[0]
-    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, confined=confined, warn=invocation.print_err))
+    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, files, confined=confined, warn=invocation.print_err))
     if not flags.output:
         invocation.write(made)
         return
-    path = Path(flags.output)
-    if path.is_dir():
-        raise Failed(f"{path} is a directory; name a file to write to")
-    path.write_bytes(made)
+    if is_directory(files, flags.output):
+        raise Failed(f"{flags.output} is a directory; name a file to write to")
+    files.write(flags.output, made)
 
 
 COMMAND = Command(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
+from setpoint.cli.files import reason
 from setpoint.cli.flags import switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose, local_targets
@@ -73,9 +73,9 @@ def _patch(invocation: Invocation) -> Any:
     if invocation.flags.patch_file:
         name = invocation.flags.patch_file
         try:
-            data = Path(name).read_bytes()
+            data = invocation.io.files.read(name)
         except OSError as error:
-            raise Failed(f"unable to read patch file: open {name}: {(error.strerror or str(error)).lower()}") from None
+            raise Failed(f"unable to read patch file: open {name}: {reason(error)}") from None
     if data.lstrip().startswith(b"{"):
         return data
     try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import reason
 from setpoint.cli.flags import Flag, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.meta.goformat import parse_bool, quote
@@ -135,6 +135,6 @@ def _body(invocation: Invocation, name: str) -> bytes:
     if not name:
         return b""
     try:
-        return Path(name).read_bytes()
+        return invocation.io.files.read(name)
     except OSError as error:
-        raise Failed(f"open {name}: {(error.strerror or str(error)).lower()}") from None
+        raise Failed(f"open {name}: {reason(error)}") from None

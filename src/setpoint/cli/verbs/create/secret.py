@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import CommandFiles, reason
 from setpoint.cli.flags import text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, Making, begin, metadata
@@ -58,7 +58,8 @@ async def run_tls(invocation: Invocation) -> None:
     making = begin(invocation)
     if not (invocation.flags.key and invocation.flags.cert):
         raise Failed("key and cert must be specified")
-    certificate, key = _read(invocation.flags.cert), _read(invocation.flags.key)
+    files = invocation.io.files
+    certificate, key = _read(files, invocation.flags.cert), _read(files, invocation.flags.key)
     _check_key_pair(certificate, key)
     data = {"tls.crt": b64encode(certificate).decode(), "tls.key": b64encode(key).decode()}
     await _finish(making, data, "kubernetes.io/tls")
@@ -138,12 +139,11 @@ def _docker_config(invocation: Invocation) -> str:
     return compact({"auths": {flags.docker_server: entry}}, ordered=False)
 
 
-def _read(path: str) -> bytes:
+def _read(files: CommandFiles, path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return files.read(path)
     except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-        raise Failed(f"Cannot read file {path}, open {path}: {problem}") from None
+        raise Failed(f"Cannot read file {path}, open {path}: {reason(error)}") from None
 
 
 COMMAND = Command(

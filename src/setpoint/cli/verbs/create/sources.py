@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import posixpath
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.files import CommandFiles, reason
 from setpoint.cli.flags import array, switch, texts
 from setpoint.cli.invocation import Invocation
 from setpoint.meta import names
@@ -41,23 +41,26 @@ def add_literals(invocation: Invocation, add: Add) -> None:
 
 
 def add_files(invocation: Invocation, add: Add) -> None:
+    files = invocation.io.files
     for source in invocation.flags.from_file:
         key, path = _file_source(source)
-        if _is_directory(path):
+        if _is_directory(files, path):
             if "=" in source:
                 raise Failed("cannot give a key name for a directory path")
-            for entry in sorted(os.scandir(path), key=lambda one: one.name):
-                if entry.is_file(follow_symlinks=False):
-                    add(entry.name, _content(entry.path))
+            for name in files.entries(path):
+                inside = posixpath.join(path, name)
+                found = files.status(inside, follow=False)
+                if found is not None and found.is_file:
+                    add(name, _content(files, inside))
         else:
-            add(key, _content(path))
+            add(key, _content(files, path))
 
 
 def add_env_files(invocation: Invocation, add: Add, what: str) -> None:
     for path in invocation.flags.from_env_file:
-        if _is_directory(path):
+        if _is_directory(invocation.io.files, path):
             raise Failed(f"env {what} file cannot be a directory")
-        for at, line in enumerate(_content(path).split(b"\n")):
+        for at, line in enumerate(_content(invocation.io.files, path).split(b"\n")):
             if len(line) >= _LONGEST_LINE:  # as far as kubectl reads
                 break
             if pair := env_line(line.removesuffix(b"\r"), path, at, invocation.io.environment):
@@ -91,7 +94,7 @@ def content_hash(content: Mapping[str, object]) -> str:
 def _file_source(source: str) -> tuple[str, str]:
     count = source.count("=")
     if count == 0:
-        return os.path.basename(source.rstrip("/")) or ("/" if source else "."), source
+        return posixpath.basename(source.rstrip("/")) or ("/" if source else "."), source
     if count > 1:
         raise Failed("key names or file paths cannot contain '='")
     key, _, path = source.partition("=")
@@ -102,15 +105,18 @@ def _file_source(source: str) -> tuple[str, str]:
     return key, path
 
 
-def _is_directory(path: str) -> bool:
+def _is_directory(files: CommandFiles, path: str) -> bool:
     try:
-        return Path(path).is_dir() if path and os.stat(path) else bool(os.stat(path))
+        found = files.status(path)
     except OSError as error:
-        raise Failed(f"error reading {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Failed(f"error reading {path}: {reason(error)}") from None
+    if found is None:
+        raise Failed(f"error reading {path}: no such file or directory")
+    return found.is_directory
 
 
-def _content(path: str) -> bytes:
+def _content(files: CommandFiles, path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return files.read(path)
     except OSError as error:
-        raise Failed(f"open {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Failed(f"open {path}: {reason(error)}") from None
