@@ -1,0 +1,110 @@
+/** The frame of the page: header, views, inspector, dock. */
+import { effect } from "@preact/signals";
+import { bindKeys } from "./a11y/keyboard";
+import { LiveRegion } from "./a11y/live";
+import { dockEntries } from "./dock/catalog";
+import { togglePanel } from "./dock/state";
+import { inspectorTabs } from "./inspector/catalog";
+import { connections } from "./link/link";
+import { navigate, route, setParam } from "./router";
+import { loadKinds } from "./state/kinds";
+import { at, cluster, setMoment } from "./state/place";
+import { deselect, selected } from "./state/selection";
+import { session } from "./state/session";
+import { Banners } from "./shell/banners";
+import { Dock } from "./shell/dock";
+import { Enter } from "./shell/enter";
+import { Header, nextTheme } from "./shell/header";
+import { Help, helpOpen } from "./shell/help";
+import { Inspector } from "./shell/inspector";
+import { Navigation } from "./shell/navigation";
+import { focusSearch } from "./shell/search";
+import { Lazy } from "./ui/lazy";
+import { Notice } from "./ui/notice";
+import { Toasts } from "./ui/toast";
+import { views } from "./views/catalog";
+import { shell } from "./words/shell";
+
+export function App() {
+  const state = session.value.is;
+  if (state === "starting") return null;
+  if (state !== "in") return <Enter />;
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), focusOn("main"))}>
+        {shell.skip}
+      </a>
+      <div class="frame">
+        <Header />
+        <Banners />
+        <div class="middle">
+          <Navigation />
+          <Main />
+          <Inspector />
+        </div>
+        <Dock />
+      </div>
+      <Help />
+      <Toasts />
+      <LiveRegion />
+    </>
+  );
+}
+
+function Main() {
+  const view = views.find((one) => one.id === route.value.view);
+  return (
+    <main class="main" id="main" tabIndex={-1}>
+      <h1 class="visually-hidden">{view?.label ?? shell.product}</h1>
+      {view ? (
+        <Lazy key={view.id} load={view.load} props={{}} />
+      ) : (
+        <Notice title={shell.viewMissing}>
+          <p>{shell.viewMissingHint}</p>
+        </Notice>
+      )}
+    </main>
+  );
+}
+
+function focusOn(id: string): void {
+  document.getElementById(id)?.focus();
+}
+
+export function startApp(): void {
+  effect(() => {
+    if (connections.value > 0) void loadKinds(cluster.value);
+  });
+  effect(() => {
+    const view = views.find((one) => one.id === route.value.view);
+    const name = route.value.name;
+    document.title = [name, view?.label, shell.product].filter(Boolean).join(" · ");
+  });
+  const { general, go } = shell.keys;
+  bindKeys([
+    ...views.map((view) => ({ keys: `g ${view.key}`, label: view.label, group: go, run: () => navigate({ view: view.id }) })),
+    { keys: "g m", label: shell.keys.main, group: go, run: () => focusOn("main") },
+    { keys: "g i", label: shell.keys.inspector, group: go, run: () => focusOn("inspector") },
+    { keys: "g n", label: shell.keys.namespace, group: go, run: () => focusOn("namespace") },
+    { keys: "/", label: shell.keys.search, group: general, run: focusSearch },
+    { keys: "?", label: shell.keys.help, group: general, run: () => void (helpOpen.value = true) },
+    { keys: "t", label: shell.keys.theme, group: general, run: nextTheme },
+    { keys: ",", label: shell.keys.now, group: general, run: () => (at.peek() === null ? false : setMoment(null)) },
+    { keys: "Escape", label: shell.keys.close, group: general, run: () => (route.peek().name ? deselect() : false) },
+    ...dockEntries
+      .filter((entry) => entry.key)
+      .map((entry) => ({ keys: entry.key!, label: entry.label, group: general, run: () => togglePanel(entry.id) })),
+    ...inspectorTabs
+      .filter((tab) => tab.key)
+      .map((tab) => ({
+        keys: tab.key!,
+        label: tab.label,
+        group: shell.inspector,
+        run: (): void | false => {
+          const target = selected.peek();
+          if (!target || !(tab.applies?.(target) ?? true)) return false;
+          setParam("tab", tab.id);
+        },
+      })),
+  ]);
+}

@@ -1,0 +1,16 @@
+/** The tools at the bottom. Each is loaded when it is first opened. */
+import type { ComponentType } from "preact";
+
+export interface DockEntry {
+  /** Also the name of the icon. */
+  id: string;
+  label: string;
+  key?: string;
+  /** A strip is a full row with a height of its own; panels share the row below, beside each other. */
+  form: "strip" | "panel";
+  /** Open when the page is opened for the first time. */
+  initially?: boolean;
+  load: () => Promise<{ default: ComponentType }>;
+}
+
+export const dockEntries: readonly DockEntry[] = [];

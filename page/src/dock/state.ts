@@ -1,0 +1,39 @@
+/** Which tools are open, and with what. */
+import { signal } from "@preact/signals";
+import { stored } from "../state/settings";
+import { dockEntries } from "./catalog";
+
+const openText = stored(
+  "dock",
+  dockEntries
+    .filter((entry) => entry.initially)
+    .map((entry) => entry.id)
+    .join(" "),
+);
+
+/** The height of the row of panels, in pixels. */
+export const dockHeight = stored("dock.height", 280);
+
+/** What a panel was opened with, by its id: for example the file that the editor shows. */
+export const panelArgs = signal<Readonly<Record<string, unknown>>>({});
+
+export function isOpen(id: string): boolean {
+  return openText.value.split(" ").includes(id);
+}
+
+export function openPanel(id: string, args?: unknown): void {
+  if (args !== undefined) panelArgs.value = { ...panelArgs.value, [id]: args };
+  if (!isOpen(id)) openText.value = `${openText.value} ${id}`.trim();
+}
+
+export function closePanel(id: string): void {
+  openText.value = openText.value
+    .split(" ")
+    .filter((one) => one !== id)
+    .join(" ");
+}
+
+export function togglePanel(id: string): void {
+  if (isOpen(id)) closePanel(id);
+  else openPanel(id);
+}

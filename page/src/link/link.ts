@@ -1,0 +1,254 @@
+/**
+ * The connection of this tab: one WebSocket with channels, credit, and reconnection with back-off.
+ *
+ * Feeds are opened again after a reconnection. Conversations and requests that were under way end with
+ * `CONNECTION_LOST`; requests made while the connection is away wait for it.
+ */
+import { signal } from "@preact/signals";
+import { ApiError, CONNECTION_LOST } from "./protocol";
+import type { FeedUpdate, Hello, Reply, ServerMessage, Status } from "./protocol";
+
+export type LinkState =
+  | { is: "off" }
+  | { is: "connecting" }
+  | { is: "open" }
+  /** `since`: milliseconds, as of performance.now(). */
+  | { is: "lost"; since: number };
+
+export interface ChannelHandlers {
+  /** The channel was opened on the server, for the first time or again. */
+  opened?(again: boolean): void;
+  update?(update: FeedUpdate): void;
+  message?(data: unknown): void;
+  bytes?(data: Uint8Array): void;
+  end?(error: Status | null): void;
+}
+
+interface Channel {
+  readonly open: { feed: string; cluster: string; args: unknown };
+  readonly handlers: ChannelHandlers;
+  /** A feed is opened again after a reconnection; a conversation ends. */
+  readonly durable: boolean;
+  opened: boolean;
+  spent: number;
+}
+
+interface Pending {
+  readonly message: Record<string, unknown>;
+  resolve(reply: Reply): void;
+  reject(error: ApiError): void;
+  sent: boolean;
+  timer: number;
+}
+
+export interface RequestMessage {
+  method: string;
+  path: string;
+  query?: string;
+  body?: unknown;
+  accept?: string;
+  contentType?: string;
+  cluster: string;
+}
+
+const CREDIT = 64;
+const MOST_PENDING = 256;
+const REQUEST_TIMEOUT = 60_000;
+const FIRST_DELAY = 250;
+const LONGEST_DELAY = 5_000;
+
+export const linkState = signal<LinkState>({ is: "off" });
+export const hello = signal<Hello | null>(null);
+/** Counts connections, so that values read once can be read again after a reconnection. */
+export const connections = signal(0);
+
+let socket: WebSocket | null = null;
+let connect: (() => WebSocket) | null = null;
+let onRefused: (() => Promise<boolean>) | null = null;
+let nextId = 1;
+let failures = 0;
+let retryTimer = 0;
+const channels = new Map<number, Channel>();
+const pending = new Map<number, Pending>();
+
+/**
+ * Connect, and stay connected. `refused` is asked after a connection that failed before the greeting: true ends the
+ * attempts, because the session is over.
+ */
+export function startLink(make: () => WebSocket, refused: () => Promise<boolean>): void {
+  connect = make;
+  onRefused = refused;
+  failures = 0;
+  linkState.value = { is: "connecting" };
+  dial();
+}
+
+export function stopLink(): void {
+  connect = null;
+  window.clearTimeout(retryTimer);
+  socket?.close();
+  socket = null;
+  linkState.value = { is: "off" };
+}
+
+/** Try again at once, instead of when the back-off is over. */
+export function retryNow(): void {
+  if (socket || !connect) return;
+  window.clearTimeout(retryTimer);
+  dial();
+}
+
+function dial(): void {
+  if (!connect) return;
+  const mine = connect();
+  mine.binaryType = "arraybuffer";
+  socket = mine;
+  let greeted = false;
+  mine.onmessage = (event: MessageEvent<string | ArrayBuffer>) => {
+    if (socket !== mine) return;
+    if (typeof event.data !== "string") {
+      receiveBytes(event.data);
+      return;
+    }
+    const message = JSON.parse(event.data) as ServerMessage;
+    if (message.type === "hello") {
+      greeted = true;
+      welcome(message);
+    } else {
+      receive(message);
+    }
+  };
+  mine.onclose = () => {
+    if (socket !== mine) return;
+    socket = null;
+    void lose(greeted);
+  };
+}
+
+function welcome(message: Hello): void {
+  failures = 0;
+  const again = connections.value > 0;
+  hello.value = message;
+  linkState.value = { is: "open" };
+  connections.value += 1;
+  for (const [id, channel] of channels) openChannel(id, channel, again && channel.opened);
+  for (const [id, request] of pending) sendRequest(id, request);
+}
+
+async function lose(greeted: boolean): Promise<void> {
+  if (!connect) return;
+  if (linkState.value.is === "open") linkState.value = { is: "lost", since: performance.now() };
+  for (const [id, channel] of [...channels]) {
+    if (channel.durable || !channel.opened) continue;
+    channels.delete(id);
+    channel.handlers.end?.(CONNECTION_LOST);
+  }
+  for (const [id, request] of [...pending]) {
+    if (request.sent) settle(id)?.reject(new ApiError(CONNECTION_LOST));
+  }
+  if (!greeted && onRefused && (await onRefused())) {
+    stopLink();
+    return;
+  }
+  if (!greeted && linkState.value.is === "connecting") linkState.value = { is: "lost", since: performance.now() };
+  const delay = Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(failures, 6));
+  failures += 1;
+  retryTimer = window.setTimeout(dial, delay * (0.75 + Math.random() / 2));
+}
+
+function send(message: Record<string, unknown>): boolean {
+  if (socket?.readyState !== WebSocket.OPEN || linkState.value.is !== "open") return false;
+  socket.send(JSON.stringify(message));
+  return true;
+}
+
+function openChannel(id: number, channel: Channel, again: boolean): void {
+  channel.opened = true;
+  channel.spent = 0;
+  channel.handlers.opened?.(again);
+  send({ id, op: "open", ...channel.open });
+  send({ id, op: "credit", n: CREDIT });
+}
+
+function receive(message: ServerMessage): void {
+  if (message.type === "response") {
+    settle(message.id)?.resolve({ status: message.status, headers: message.headers, body: message.body });
+    return;
+  }
+  const channel = channels.get(message.id);
+  if (!channel) return;
+  if (message.type === "end") {
+    channels.delete(message.id);
+    channel.handlers.end?.(message.error ?? null);
+    return;
+  }
+  if (message.type === "update") channel.handlers.update?.(message);
+  else if (message.type === "message") channel.handlers.message?.(message.data);
+  spend(message.id, channel);
+}
+
+function receiveBytes(data: ArrayBuffer): void {
+  if (data.byteLength < 4) return;
+  const id = new DataView(data).getUint32(0);
+  const channel = channels.get(id);
+  if (!channel) return;
+  channel.handlers.bytes?.(new Uint8Array(data, 4));
+  spend(id, channel);
+}
+
+/** Grant new credit when half of it is used. */
+function spend(id: number, channel: Channel): void {
+  channel.spent += 1;
+  if (channel.spent < CREDIT / 2) return;
+  send({ id, op: "credit", n: channel.spent });
+  channel.spent = 0;
+}
+
+/** Open a channel. A durable one survives reconnections. */
+export function open(
+  feed: string,
+  cluster: string,
+  args: unknown,
+  handlers: ChannelHandlers,
+  durable: boolean,
+): { say(data: unknown): boolean; close(): void } {
+  const id = nextId++;
+  const channel: Channel = { open: { feed, cluster, args }, handlers, durable, opened: false, spent: 0 };
+  channels.set(id, channel);
+  if (linkState.value.is === "open") openChannel(id, channel, false);
+  return {
+    say: (data) => channels.has(id) && send({ id, op: "say", data }),
+    close: () => {
+      if (channels.delete(id)) send({ id, op: "close" });
+    },
+  };
+}
+
+function settle(id: number): Pending | undefined {
+  const request = pending.get(id);
+  if (!request) return undefined;
+  pending.delete(id);
+  window.clearTimeout(request.timer);
+  return request;
+}
+
+function sendRequest(id: number, request: Pending): void {
+  if (!request.sent) request.sent = send({ id, op: "request", ...request.message });
+}
+
+/** Send one request to the API server. Rejects with an ApiError only if there is no answer. */
+export function call(message: RequestMessage): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    if (pending.size >= MOST_PENDING) {
+      reject(new ApiError({ code: 0, reason: "TooManyRequests", message: "Too many requests wait for the server." }));
+      return;
+    }
+    const id = nextId++;
+    const timer = window.setTimeout(() => {
+      settle(id)?.reject(new ApiError({ code: 0, reason: "Timeout", message: "The server did not answer in time." }));
+    }, REQUEST_TIMEOUT);
+    const request: Pending = { message: { ...message }, resolve, reject, sent: false, timer };
+    pending.set(id, request);
+    sendRequest(id, request);
+  });
+}

@@ -1,0 +1,21 @@
+import { render } from "preact";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./ui/ui.css";
+import "./shell/shell.css";
+import { startKeyboard } from "./a11y/keyboard";
+import { App, startApp } from "./app";
+import { startRouter } from "./router";
+import { startConnectionWords } from "./shell/banners";
+import { enter } from "./state/session";
+import { startTheme } from "./state/settings";
+import { startClock } from "./ui/time";
+
+startTheme();
+startRouter();
+startClock();
+startKeyboard();
+startConnectionWords();
+startApp();
+render(<App />, document.getElementById("app")!);
+void enter();

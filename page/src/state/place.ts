@@ -1,0 +1,55 @@
+/** Where the page looks: logical cluster, moment, namespace. All are a part of the address. */
+import { computed, effect, signal } from "@preact/signals";
+import { navigate, route } from "../router";
+import { stored } from "./settings";
+
+/** The logical cluster: empty for the cluster itself, or a path such as `/forks/x`. */
+export const logical = computed(() => {
+  const value = route.value.params.cluster ?? "";
+  return /^\/(?:forks|seats)\/[\w.-]+$/.test(value) ? value : "";
+});
+
+/** The revision that the page shows; null for now. */
+export const at = computed(() => {
+  const value = Number(route.value.params.at ?? "");
+  return Number.isSafeInteger(value) && value > 0 ? value : null;
+});
+
+/** When the shown revision was written, if a view knows it; for the banner. */
+export const momentTime = signal<Date | null>(null);
+
+/** The path prefix of requests and feeds. */
+export const cluster = computed(() => logical.value + (at.value === null ? "" : `/at/${at.value}`));
+
+const storedNamespace = stored("namespace", "default");
+
+/** The namespace that lists show; empty for all. */
+export const namespace = computed(() => {
+  const value = route.value.params.ns;
+  return value === undefined ? storedNamespace.value : value === "*" ? "" : value;
+});
+
+effect(() => {
+  const value = route.value.params.ns;
+  if (value !== undefined) storedNamespace.value = value === "*" ? "" : value;
+});
+
+export function setNamespace(value: string): void {
+  navigate({ params: { ns: value || "*" } }, { replace: true });
+}
+
+/** Show the cluster as it was at a revision; null for now. */
+export function setMoment(revision: number | null, time: Date | null = null): void {
+  momentTime.value = revision === null ? null : time;
+  navigate({ params: { at: revision === null ? "" : String(revision) } }, { replace: true });
+}
+
+export function setLogical(path: string): void {
+  momentTime.value = null;
+  navigate({ params: { cluster: path, at: "" } });
+}
+
+/** Why nothing can be changed now; null if writes are possible. */
+export const readOnly = computed(() =>
+  at.value === null ? null : "This is a past moment. Go back to now to change something.",
+);

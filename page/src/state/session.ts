@@ -1,0 +1,111 @@
+/** The session of this browser: the code of a link is traded for a key, which stays in the storage of the origin. */
+import { signal } from "@preact/signals";
+import { isRoute } from "../router";
+import { startLink, stopLink } from "../link/link";
+
+export type Session =
+  | { is: "starting" }
+  | { is: "in" }
+  /** No key and no code. */
+  | { is: "none" }
+  /** The code was used before, or is too old. */
+  | { is: "refused"; message: string }
+  /** The key is not valid any more. */
+  | { is: "ended" };
+
+export const session = signal<Session>({ is: "starting" });
+
+const KEY = "setpoint.key";
+const SUBPROTOCOL = "setpoint.page.v1";
+
+function address(path: string): URL {
+  return new URL(`page/v1/${path}`, document.baseURI);
+}
+
+function readKey(): string | null {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+/** Enter with the code in the fragment, or with the key of an earlier visit. */
+export async function enter(): Promise<void> {
+  const fragment = location.hash;
+  if (!isRoute(fragment)) {
+    history.replaceState(null, "", `${location.pathname}#/`);
+    const refusal = await trade(fragment.slice(1));
+    if (refusal !== null && readKey() === null) {
+      session.value = { is: "refused", message: refusal };
+      return;
+    }
+  }
+  const key = readKey();
+  if (key === null) {
+    session.value = { is: "none" };
+    return;
+  }
+  session.value = { is: "in" };
+  startLink(() => {
+    const url = address("socket");
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    return new WebSocket(url, [SUBPROTOCOL, `key.${key}`]);
+  }, isOver);
+}
+
+/** Trade a code for a key. Returns null on success, otherwise the reason of the server. */
+async function trade(code: string): Promise<string | null> {
+  try {
+    const answer = await fetch(address("session"), {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ code }),
+      credentials: "omit",
+    });
+    const body = (await answer.json()) as { key?: string; message?: string };
+    if (!answer.ok || !body.key) return body.message ?? "";
+    localStorage.setItem(KEY, body.key);
+    return null;
+  } catch {
+    return "";
+  }
+}
+
+/** Ask whether the server has ended the session; a server that does not answer has not. */
+async function isOver(): Promise<boolean> {
+  const key = readKey();
+  if (key === null) return end();
+  try {
+    const answer = await fetch(address("session"), {
+      headers: { Authorization: `Bearer ${key}` },
+      credentials: "omit",
+    });
+    return answer.status === 401 || answer.status === 403 ? end() : false;
+  } catch {
+    return false;
+  }
+}
+
+function end(): true {
+  try {
+    localStorage.removeItem(KEY);
+  } catch {
+    // Without storage there is no key to forget.
+  }
+  session.value = { is: "ended" };
+  return true;
+}
+
+/** End the session in this browser and on the server. */
+export async function leave(): Promise<void> {
+  const key = readKey();
+  stopLink();
+  end();
+  if (key === null) return;
+  try {
+    await fetch(address("session"), { method: "DELETE", headers: { Authorization: `Bearer ${key}` } });
+  } catch {
+    // The key is forgotten here; on the server it expires.
+  }
+}

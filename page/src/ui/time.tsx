@@ -1,0 +1,45 @@
+/** Times for people. */
+import { signal } from "@preact/signals";
+
+/** The present time in milliseconds, once a second while the tab is visible. */
+export const now = signal(Date.now());
+
+let timer = 0;
+
+export function startClock(): void {
+  const tick = () => (now.value = Date.now());
+  const run = () => {
+    window.clearInterval(timer);
+    if (document.hidden) return;
+    tick();
+    timer = window.setInterval(tick, 1_000);
+  };
+  document.addEventListener("visibilitychange", run);
+  run();
+}
+
+/** A duration as kubectl writes it: `5s`, `3m12s`, `7h`, `12d`. */
+export function shortDuration(milliseconds: number): string {
+  const seconds = Math.max(0, Math.floor(milliseconds / 1_000));
+  if (seconds < 120) return `${seconds}s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 10) return seconds % 60 ? `${minutes}m${seconds % 60}s` : `${minutes}m`;
+  if (minutes < 180) return `${minutes}m`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 8) return minutes % 60 ? `${hours}h${minutes % 60}m` : `${hours}h`;
+  if (hours < 48) return `${hours}h`;
+  const days = Math.floor(hours / 24);
+  return days < 365 * 2 ? `${days}d` : `${Math.floor(days / 365)}y`;
+}
+
+/** How long ago something was, with the exact time in the title. */
+export function Ago({ time }: { time: string | undefined }) {
+  if (!time) return <span>–</span>;
+  const at = Date.parse(time);
+  if (Number.isNaN(at)) return <span>{time}</span>;
+  return (
+    <time dateTime={time} title={new Date(at).toLocaleString()}>
+      {shortDuration(now.value - at)}
+    </time>
+  );
+}

@@ -1,0 +1,5 @@
+import { Notice } from "../../ui/notice";
+
+export default function Objects() {
+  return <Notice title="Objects" />;
+}

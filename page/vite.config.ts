@@ -1,0 +1,20 @@
+import { defineConfig } from "vite";
+import { compress, guardOutput, listLicenses } from "./build/finish.ts";
+
+export default defineConfig({
+  base: "./",
+  publicDir: false,
+  // The server replaces this text in the document by the nonce of its Content Security Policy.
+  html: { cspNonce: "__CSP_NONCE__" },
+  plugins: [guardOutput(), listLicenses(), compress()],
+  build: {
+    outDir: "../src/setpoint/web/static",
+    emptyOutDir: true,
+    manifest: "manifest.json",
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    target: ["chrome120", "firefox121", "safari17.2"],
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 400,
+  },
+});
