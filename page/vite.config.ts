@@ -1,5 +1,5 @@
 import { defineConfig } from "vite";
-import { compress, guardOutput, listLicenses } from "./build/finish.ts";
+import { compress, guardOutput, listLicenses } from "./plugins/finish.ts";
 
 export default defineConfig({
   base: "./",
