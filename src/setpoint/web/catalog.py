@@ -13,6 +13,7 @@ _FEEDS: Final[dict[str, str]] = {
 
 _CONVERSATIONS: Final[dict[str, str]] = {
     # name: module with a function `run` (RunConversation)
+    "fleet": "setpoint.web.feeds.fleet",
 }
 
 
