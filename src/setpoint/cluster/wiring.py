@@ -30,13 +30,14 @@ from setpoint.apiserver.handlers.node_proxy import Proxies
 from setpoint.apiserver.handlers.pod_streams import PodStreams
 from setpoint.apiserver.handlers.scale import BuiltInScaling, ScaleHandlers
 from setpoint.apiserver.health import FLOW_CONTROL, Health
-from setpoint.apiserver.history.endpoints import HISTORY_PATH, WRITES_PATH, HistoryEndpoints
+from setpoint.apiserver.history.endpoints import HISTORY_PATH, HistoryEndpoints
 from setpoint.apiserver.history.past import PREFIX as PAST_PREFIX
 from setpoint.apiserver.history.past import Past
 from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.timeline import TIMELINE_PATH, TimelineEndpoint
 from setpoint.apiserver.history.undo import UNDO_PATH, UndoEndpoint
 from setpoint.apiserver.history.when import MARKS, Moments
+from setpoint.apiserver.history.writes import WRITES_PATH, WritesEndpoint
 from setpoint.apiserver.internal_writes import ensure, update_usage
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeRoutes
@@ -119,7 +120,7 @@ def build_server(
     parts.unlisted_paths[PAST_PREFIX] = past.answer
     endpoints = HistoryEndpoints(resources, history, moments, authorizer)
     parts.unlisted_paths[HISTORY_PATH] = endpoints.history
-    parts.unlisted_paths[WRITES_PATH] = endpoints.writes
+    parts.unlisted_paths[WRITES_PATH] = WritesEndpoint(resources, endpoints, history, moments).answer
     parts.unlisted_paths[TIMELINE_PATH] = TimelineEndpoint(endpoints, history, moments).answer
     parts.unlisted_paths[UNDO_PATH] = UndoEndpoint(resources, history, moments, authorizer).answer
     watchers = Watchers(clock)

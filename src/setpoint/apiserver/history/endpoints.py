@@ -1,6 +1,6 @@
-"""`/setpoint/v1/history`: the changes of one object. `/setpoint/v1/writes`: the writes to all objects.
+"""`/setpoint/v1/history`: the changes of one object, in pages.
 
-Both are paged and read-only. Users see what they may read now (`get`), whatever they were allowed to read then."""
+Users see what they may read now (`get`), whatever they were allowed to read then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, forbidden
-from setpoint.apiserver.history.reader import HistoryReader, Version, Write
+from setpoint.apiserver.history.reader import HistoryReader, Version
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.negotiate import JSON
 from setpoint.apiserver.request_context import RequestContext
@@ -21,14 +21,12 @@ from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, MethodNotAllowed, NotFound
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import unix_milliseconds
-from setpoint.view.history import ObjectChange, cause_to_json, change_of, known_version
+from setpoint.view.history import ObjectChange, change_of, known_version
 from setpoint.view.secrets import SECRETS, SecretMask
 from setpoint.wire.message import Answer, Response
 
-HISTORY_PATH, WRITES_PATH = "/setpoint/v1/history", "/setpoint/v1/writes"
+HISTORY_PATH = "/setpoint/v1/history"
 _DEFAULT_LIMIT, _MAX_LIMIT = 100, 500
-_MAX_SCANNED = 5_000
-"""Number of writes that one request examines."""
 _MAX_REVISION = 2**63 - 1
 
 
@@ -125,47 +123,7 @@ class HistoryEndpoints:
             prefix = f"{group or 'core'}/{plural}/"
         return f"{prefix}{namespace}/{name}" if namespace else prefix + name
 
-    # -- all writes ---------------------------------------------------------------------------------------------------
-
-    async def writes(self, ctx: RequestContext) -> Answer:
-        """Answer `?after&limit&from&to&user`: the oldest first, without objects that the user may not read."""
-        check_method(ctx)
-        limit = number_option(ctx, "limit", _DEFAULT_LIMIT, _MAX_LIMIT)
-        after = number_option(ctx, "after", 0, _MAX_REVISION)
-        if begin := ctx.option("from"):
-            after = max(after, (await self._moments.find(begin, ctx.now)).revision - 1)
-        end = self._reader.newest
-        if until := ctx.option("to"):
-            end = (await self._moments.find(until, ctx.now)).revision
-        if not after:
-            after = self._reader.oldest - 1
-        user = ctx.option("user")
-        found: list[dict[str, Any]] = []
-        scanned = 0
-        while len(found) < limit and scanned < _MAX_SCANNED and after < end:
-            page = await self._reader.writes(after, limit)
-            if not page:
-                after = end
-            for write in page:
-                after = write.revision
-                if after > end or len(found) == limit:
-                    break
-                scanned += 1
-                if user and (write.cause is None or write.cause.user.partition("<")[0] != user):
-                    continue
-                if shown := await self._shown(ctx.user, write):
-                    found.append(shown)
-            if found and found[-1]["revision"] < after and len(found) == limit:
-                after = found[-1]["revision"]
-        return _json({"writes": found, "next": after if after < end else 0, "newest": self._reader.newest})
-
-    async def _shown(self, user: UserInfo, write: Write) -> dict[str, Any] | None:
-        """Return a write as far as the user may see it, or None."""
-        objects = [each for key in write.keys if (each := await self.visible_object(user, key)) is not None]
-        if not objects:
-            return None
-        cause = {"cause": cause_to_json(write.cause)} if write.cause is not None else {}
-        return {"revision": write.revision, **cause, "objects": objects}
+    # -- rights -------------------------------------------------------------------------------------------------------
 
     async def visible_object(self, user: UserInfo, key: str) -> dict[str, str] | None:
         """Return the identity of the object of a key, or None if it is none or the user may not read it."""
