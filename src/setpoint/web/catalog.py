@@ -9,6 +9,8 @@ from setpoint.web.feed import RunConversation, RunFeed
 
 _FEEDS: Final[dict[str, str]] = {
     # name: module with a function `run` (RunFeed)
+    "events": "setpoint.web.feeds.events",
+    "kinds": "setpoint.web.feeds.kinds",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
