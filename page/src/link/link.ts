@@ -52,7 +52,11 @@ export interface RequestMessage {
 }
 
 const CREDIT = 64;
-const MOST_PENDING = 256;
+const MOST_PENDING = 512;
+/** Requests under way at once; the server refuses more than 72. */
+const MOST_SENT = 48;
+/** The code with which the server closes the tabs of a session that has ended. */
+const SESSION_ENDED = 4401;
 const REQUEST_TIMEOUT = 60_000;
 const FIRST_DELAY = 250;
 const LONGEST_DELAY = 5_000;
@@ -70,6 +74,8 @@ let failures = 0;
 let retryTimer = 0;
 const channels = new Map<number, Channel>();
 const pending = new Map<number, Pending>();
+/** The number of pending requests that were sent. */
+let sent = 0;
 
 /**
  * Connect, and stay connected. `refused` is asked after a connection that failed before the greeting: true ends the
@@ -118,10 +124,10 @@ function dial(): void {
       receive(message);
     }
   };
-  mine.onclose = () => {
+  mine.onclose = (event) => {
     if (socket !== mine) return;
     socket = null;
-    void lose(greeted);
+    void lose(greeted && event.code !== SESSION_ENDED);
   };
 }
 
@@ -132,10 +138,11 @@ function welcome(message: Hello): void {
   linkState.value = { is: "open" };
   connections.value += 1;
   for (const [id, channel] of channels) openChannel(id, channel, again && channel.opened);
-  for (const [id, request] of pending) sendRequest(id, request);
+  sendWaiting();
 }
 
-async function lose(greeted: boolean): Promise<void> {
+/** `valid`: the session was accepted and has not ended as far as is known. */
+async function lose(valid: boolean): Promise<void> {
   if (!connect) return;
   if (linkState.value.is === "open") linkState.value = { is: "lost", since: performance.now() };
   for (const [id, channel] of [...channels]) {
@@ -146,11 +153,11 @@ async function lose(greeted: boolean): Promise<void> {
   for (const [id, request] of [...pending]) {
     if (request.sent) settle(id)?.reject(new ApiError(CONNECTION_LOST));
   }
-  if (!greeted && onRefused && (await onRefused())) {
+  if (!valid && onRefused && (await onRefused())) {
     stopLink();
     return;
   }
-  if (!greeted && linkState.value.is === "connecting") linkState.value = { is: "lost", since: performance.now() };
+  if (linkState.value.is === "connecting") linkState.value = { is: "lost", since: performance.now() };
   const delay = Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(failures, 6));
   failures += 1;
   retryTimer = window.setTimeout(dial, delay * (0.75 + Math.random() / 2));
@@ -229,11 +236,21 @@ function settle(id: number): Pending | undefined {
   if (!request) return undefined;
   pending.delete(id);
   window.clearTimeout(request.timer);
+  if (request.sent) sent -= 1;
+  queueMicrotask(sendWaiting);
   return request;
 }
 
-function sendRequest(id: number, request: Pending): void {
-  if (!request.sent) request.sent = send({ id, op: "request", ...request.message });
+/** Send requests that wait, in their order, as far as the limit allows. */
+function sendWaiting(): void {
+  if (sent >= MOST_SENT || sent === pending.size) return;
+  for (const [id, request] of pending) {
+    if (sent >= MOST_SENT) return;
+    if (request.sent) continue;
+    if (!send({ id, op: "request", ...request.message })) return;
+    request.sent = true;
+    sent += 1;
+  }
 }
 
 /** Send one request to the API server. Rejects with an ApiError only if there is no answer. */
@@ -249,6 +266,6 @@ export function call(message: RequestMessage): Promise<Reply> {
     }, REQUEST_TIMEOUT);
     const request: Pending = { message: { ...message }, resolve, reject, sent: false, timer };
     pending.set(id, request);
-    sendRequest(id, request);
+    sendWaiting();
   });
 }

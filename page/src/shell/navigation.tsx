@@ -22,10 +22,15 @@ function viewLink(view: ViewEntry): string {
 function ViewLink({ view, done }: { view: ViewEntry; done?: () => void }) {
   const current = route.value.view === view.id;
   return (
-    <a class="view-link" href={viewLink(view)} aria-current={current ? "page" : undefined} onClick={done}>
+    <a
+      class="view-link"
+      href={viewLink(view)}
+      title={`${view.label} (g ${view.key})`}
+      aria-current={current ? "page" : undefined}
+      onClick={done}
+    >
       <Icon name={view.id} />
       <span class="label">{view.label}</span>
-      <kbd aria-hidden="true">g {view.key}</kbd>
     </a>
   );
 }
