@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -252,3 +253,12 @@ def json_object(ctx: RequestContext) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRequest("the body is not a JSON object")
     return body
+
+
+def check_fields(body: dict[str, Any], known: Mapping[str, type | tuple[type, ...]]) -> None:
+    """Check the names and types of the fields of a request to one of our own endpoints. Raises BadRequest."""
+    for name, value in body.items():
+        if name not in known:
+            raise BadRequest(f"unknown field {name[:63]}; known are {', '.join(known)}")
+        if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):
+            raise BadRequest(f"{name} has the wrong type")

@@ -129,7 +129,7 @@ class ServerParts:
     """See `ApiResources.computed`."""
     paths: Mapping[str, PathHandler] = field(default_factory=dict)
     """Handlers of non-resource URLs, by path; a path with a trailing slash stands for everything below it."""
-    unlisted_paths: Mapping[str, PathHandler] = field(default_factory=dict)
+    unlisted_paths: dict[str, PathHandler] = field(default_factory=dict)
     """Handlers of further paths, which the index at `/` does not list; as in `paths`, a trailing slash stands for
     everything below."""
     aggregation: Aggregation | None = None
@@ -180,6 +180,10 @@ class ApiServer:
     async def start(self, address: str = DEFAULT_ADDRESS) -> None:
         """Fill the caches; `address` is the one at which clients reach the server."""
         await self.resources.start(address)
+
+    def serve_path(self, path: str, handler: PathHandler) -> None:
+        """Serve a further path, of a component in this process."""
+        self.parts.unlisted_paths[path] = handler
 
     def begin_stop(self) -> None:
         """Fail `/readyz` from now on, so that clients use other servers; requests are still answered."""

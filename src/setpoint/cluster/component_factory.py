@@ -23,6 +23,7 @@ from setpoint.meta.errors import ApiError
 from setpoint.meta.node_labels import TAINT_NOT_READY
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
+from setpoint.reconcile.gate import Gates
 
 if TYPE_CHECKING:
     from setpoint.node.fleet import Fleet
@@ -81,10 +82,11 @@ class ComponentFactory:
         *,
         started: asyncio.Event | None = None,
         supervisor: Supervisor | None = None,
+        gates: Gates | None = None,
     ) -> None:
         """Controllers and scheduler are restarted after a failure if there is a `supervisor`, and start at once if
         there is no `election`. The garbage collector, which watches everything and starts slowly, waits until `started`
-        is set."""
+        is set. `gates` hold back control loops; by default nothing does."""
         if started is None:
             started = asyncio.Event()
             started.set()
@@ -95,6 +97,7 @@ class ComponentFactory:
         self._election = election
         self._host = host
         self._supervisor = supervisor
+        self._gates = gates
 
     @asynccontextmanager
     async def controllers(
@@ -182,7 +185,9 @@ class ComponentFactory:
     ) -> Manager:
         """Return a manager. With a fence, the server rejects its writes once another process leads."""
         fenced = None if client_for is None else lambda name: client_for(name).fenced(fence)
-        return Manager(client.fenced(fence), self._clock, self._ids, client_for=fenced, host=self._host)
+        return Manager(
+            client.fenced(fence), self._clock, self._ids, client_for=fenced, host=self._host, gates=self._gates
+        )
 
     def _new_election(self, name: str, client: Client) -> LeaderElection | None:
         options = self._election

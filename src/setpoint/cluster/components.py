@@ -32,6 +32,7 @@ from setpoint.cluster.component_factory import (
 )
 from setpoint.cluster.component_logs import ComponentLogs, control_plane_pods
 from setpoint.cluster.inprocess import InProcess
+from setpoint.cluster.loop_endpoints import LOOPS_PATH, LoopEndpoints
 from setpoint.cluster.supervisor import Restarts, Supervisor
 from setpoint.controllers.local_provisioner import PROVISIONER
 from setpoint.controllers.options import ControllerOptions
@@ -46,14 +47,19 @@ from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
 from setpoint.node.simulation_annotations import is_adopted
 from setpoint.reconcile import Controller, Manager
+from setpoint.reconcile.gate import Gates
+from setpoint.reconcile.loop_board import ComponentState, LoopBoard, Times
 from setpoint.reconcile.loop_state import LoopStates, SchedulingAttempt
+from setpoint.reconcile.run import RecentRuns
 from setpoint.system import hostname
+from setpoint.view.loops import LoopRow
 from setpoint.wire.message import Handler
 
 if TYPE_CHECKING:
     from setpoint.cluster.in_process_nodes import FleetUsage
     from setpoint.node.options import FleetOptions
     from setpoint.node.stages import Stage
+    from setpoint.scheduler.scheduler import Scheduler
 
 _STORAGE_CLASS = "standard"
 DEFAULT_STORAGE_RULES = (
@@ -234,8 +240,14 @@ class Components:
         self._tasks = asyncio.TaskGroup()
         self._started = asyncio.Event()
         self._waiting: dict[str, asyncio.Task[None]] = {}
-        """The tasks that wait for the first node of a kind, by name."""
+        """Tasks that end with the components, by name: those that wait for the first node of a kind, and the timers of
+        the gates."""
         api.resources.metrics.sources.append(self._families)
+        self.gates = Gates(clock)
+        """They hold back the control loops if a user asks for it."""
+        self.board = LoopBoard(clock, self.gates, self._component_states, self._scheduler_rows)
+        loops = LoopEndpoints(self.board, clock, self._run_gates)
+        api.serve_path(LOOPS_PATH, loops.answer)
         api.resources.loops = LoopStates(self._running_controllers, clock, self._other_loops, self._last_attempt)
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
@@ -352,20 +364,47 @@ class Components:
         return ["kube-scheduler"] if elected is not None and elected.manager is not None else []
 
     def _last_attempt(self, key: str) -> SchedulingAttempt | None:
+        scheduler = self._running_scheduler()
+        return None if scheduler is None else scheduler.last_attempt(key)
+
+    def _running_scheduler(self) -> Scheduler | None:
         elected = self.scheduler.current
         if elected is None or elected.manager is None:
             return None
         from setpoint.scheduler.scheduler import Scheduler  # loaded already: it runs
 
-        (scheduler,) = (each for each in elected.manager.runnables if isinstance(each, Scheduler))
-        return scheduler.last_attempt(key)
+        return next(each for each in elected.manager.runnables if isinstance(each, Scheduler))
+
+    def _component_states(self) -> Iterable[ComponentState]:
+        for name, component in (("kube-controller-manager", self.controllers), ("kube-scheduler", self.scheduler)):
+            elected, restarts = component.current, component.restarts
+            controllers = elected.manager.all_controllers if elected is not None and elected.manager is not None else []
+            yield ComponentState(
+                name,
+                controllers,
+                None if elected is None else elected.election,
+                elected is not None,
+                "" if restarts is None else restarts.error,
+            )
+
+    def _scheduler_rows(self, times: Times) -> Iterable[tuple[LoopRow, RecentRuns]]:
+        scheduler = self._running_scheduler()
+        if scheduler is not None:
+            from setpoint.scheduler.board import scheduler_row  # few requests need it
+
+            yield scheduler_row(scheduler, self.gates.gate("kube-scheduler"), times), scheduler.recent
+
+    def _run_gates(self) -> None:
+        """Run the timers of the gates from the first time on that a user closes one."""
+        if "gates" not in self._waiting:
+            self._waiting["gates"] = self._tasks.create_task(self.gates.run())
 
     def _factory(self, component: str) -> ComponentFactory:
         wrap, options = self._options.wrap, self._options
         server = self._controllers_server if component == "controllers" else self._server
         clients = InProcessClients(server, self._clock, None if wrap is None else partial(wrap, component))
         election = ElectionOptions(self._identity) if options.leader_elect else None
-        return ComponentFactory(clients, self._clock, self._ids, election, started=self._started)
+        return ComponentFactory(clients, self._clock, self._ids, election, started=self._started, gates=self.gates)
 
     def _controllers(self) -> AbstractAsyncContextManager[ElectedComponent]:
         return self._factory("controllers").controllers(self._options.controller_options, self._options.controllers)

@@ -11,7 +11,7 @@ Each loop has a mode, and there is one for the loops that have none of their own
 - `slow`: one key passes each `every` seconds; if the mode was set for all loops, one key of all loops together.
 
 A breakpoint pauses all loops when one of them would reconcile a matching key. Someone must renew the hold on the gates
-from time to time. Otherwise all of them open again, so that nobody leaves a cluster paused.
+from time to time. Otherwise all of them open again, so that no cluster stays paused by oversight.
 """
 
 from __future__ import annotations
@@ -111,6 +111,10 @@ class Gate:
         return self._own or self._gates.mode
 
     @property
+    def has_own_mode(self) -> bool:
+        return self._own is not None
+
+    @property
     def is_open(self) -> bool:
         return self.mode is Mode.RUN and not self._gates.breakpoints
 
@@ -122,7 +126,7 @@ class Gate:
         self.apply()
 
     def apply(self) -> None:
-        """Tell the queues whether the gate is open, and let their workers ask again."""
+        """Set the gate at the queues if it is closed, and let their workers ask again."""
         gate = None if self.is_open else self
         for queue in self.queues:
             queue.gate = gate
@@ -215,6 +219,10 @@ class Gates:
         finally:
             queue.gate = None
             gate.queues.remove(queue)
+
+    def with_own_mode(self) -> list[Gate]:
+        """Return the gates whose mode was set for their loop alone."""
+        return [gate for gate in self._gates.values() if gate.has_own_mode]
 
     @property
     def is_open(self) -> bool:

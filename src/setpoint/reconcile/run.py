@@ -165,6 +165,7 @@ class RecentRuns:
     """The latest runs of one controller, the oldest first."""
 
     def __init__(self, maximum: int = _MAX_RUNS) -> None:
+        self.maximum = maximum
         self._runs: deque[Run] = deque(maxlen=maximum)
 
     def add(self, run: Run) -> None:

@@ -163,6 +163,8 @@ class SchedulingQueue:
         """Unschedulable Pods by scheduler name, rejecting plugins, and whether they are gated."""
         self.gate: Gate | None = None
         """Decides which Pod is tried; None means the first, at once."""
+        self.added = 0
+        """The number of Pods that were added."""
         self._sequence = 0
         self._ready: asyncio.Future[None] | None = None
         self._timers = asyncio.Event()
@@ -170,6 +172,7 @@ class SchedulingQueue:
     # -- add, update, remove --------------------------------------------------------------------------------------
 
     def add(self, pod: Pod) -> None:
+        self.added += 1
         entry = QueueEntry(pod, key_of(pod), self._clock.monotonic(), self._next())
         self._entries[entry.key] = entry
         entry.note()
@@ -452,3 +455,18 @@ class SchedulingQueue:
             elif entry.where == _ACTIVE:
                 counts["active"] += 1
         return counts
+
+    def active(self) -> list[QueueEntry]:
+        """Return the Pods that are ready, in the order in which they are tried."""
+        return sorted((each for each in self._entries.values() if each.where == _ACTIVE), key=QueueEntry.order)
+
+    def backing_off(self) -> list[tuple[float, QueueEntry]]:
+        """Return the Pods that back off, each with the time at which it is ready; the next one first."""
+        heaps = (*self._backing_off, *self._errors)
+        found = [((until + 1) * _WINDOW, entry) for until, _, ticket, entry in heaps if entry.ticket == ticket]
+        return sorted(found, key=lambda each: (each[0], each[1].sequence))
+
+    def unschedulable(self) -> list[QueueEntry]:
+        """Return the Pods that wait for an event, those with gates last."""
+        found = (each for each in self._entries.values() if each.where == _UNSCHEDULABLE)
+        return sorted(found, key=lambda each: (each.gated, each.sequence))

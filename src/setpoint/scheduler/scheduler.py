@@ -136,6 +136,8 @@ class Scheduler:
         self._engine: Engine | None = None
         self._process = ""
         self._number = 0
+        self.decided = 0
+        """The number of attempts that found a node."""
         self.recent = RecentRuns()
         """The latest attempts."""
         self._nodes.add_handler(self._node_changed)
@@ -233,6 +235,11 @@ class Scheduler:
         at = int((self._clock.now().timestamp() - ago) * 1000)
         return SchedulingAttempt(entry.attempts, at, entry.message, verdicts)
 
+    @property
+    def attempts(self) -> int:
+        """The number of attempts."""
+        return self._number
+
     def families(self) -> list[Family]:
         return self.metrics.families(self.queue.sizes())
 
@@ -325,6 +332,7 @@ class Scheduler:
             plugins = tuple(error.diagnosis.plugins)
             self._failed(entry, UNSCHEDULABLE, error.diagnosis.message(), plugins, nominate=nominate)
         else:
+            self.decided += 1
             because(choice.reason(len(cycle.table)))
             engine.assume(cycle, choice.node)
             self.nominations.remove(pod)

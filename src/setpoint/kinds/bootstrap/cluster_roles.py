@@ -19,6 +19,8 @@ HISTORY = "setpoint:history"
 """ClusterRole of users who may ask for the past. They see what their other roles let them read now."""
 WHY = "setpoint:why"
 """ClusterRole of users who may ask why an object is as it is, for objects that their other roles let them get."""
+LOOPS = "setpoint:loops"
+"""ClusterRole of users who may watch the control loops. They see the keys and errors of all namespaces."""
 
 CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
     "cluster-admin": (
@@ -247,6 +249,7 @@ CLUSTER_ROLES: dict[str, tuple[Obj, ...]] = {
         rule(READ_UPDATE, "core", "persistentvolumeclaims"),
     ),
     WHY: (urls("get", "/setpoint/v1/why"),),
+    LOOPS: (urls("get", "/setpoint/v1/loops /setpoint/v1/faults"),),
     # All verbs, because nothing below /at/ can be changed: the answer to a write is 405 and not 403.
     HISTORY: (
         urls("*", "/at/*"),

@@ -27,7 +27,7 @@ def bare(obj: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")} | {"metadata": written}
 
 
-OWN_ROLES = ("setpoint:history", "setpoint:why")
+OWN_ROLES = ("setpoint:history", "setpoint:loops", "setpoint:why")
 """ClusterRoles that upstream does not have."""
 
 

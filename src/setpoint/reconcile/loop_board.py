@@ -1,0 +1,195 @@
+"""Describes the control loops of a process for people who watch and debug them (`view/loops.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from setpoint.client.run import Run
+from setpoint.meta.clock import Clock
+from setpoint.reconcile.controller import Controller
+from setpoint.reconcile.gate import Gates, Mode
+from setpoint.reconcile.leader_election import LeaderElection
+from setpoint.reconcile.run import RecentRuns
+from setpoint.view.loops import DelayedKey, LoopRow, LoopRun, QueuedKey, WorkingKey
+
+MAX_KEYS, MAX_RUNS = 20, 50
+"""The number of keys of each list, and of runs, that are described."""
+_RATE_SECONDS = 10.0
+_MAX_REASON_LENGTH = 300
+
+
+class ComponentState(NamedTuple):
+    """A component that runs loops, or would if it was not stopped or another process did not lead."""
+
+    name: str
+    """The name of its Lease."""
+    controllers: list[Controller]
+    election: LeaderElection | None
+    """The election in which it takes part; None if there is none, or it is stopped."""
+    running: bool
+    error: str
+    """Why it does not run, if it has failed; else empty."""
+
+
+class Times:
+    """Converts times of the monotonic clock, as of one moment."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.monotonic = clock.monotonic()
+        self._now = clock.now().timestamp()
+
+    @property
+    def now(self) -> int:
+        """The moment in milliseconds since the epoch."""
+        return int(self._now * 1000)
+
+    def at(self, monotonic: float) -> int:
+        """Return a time in milliseconds since the epoch."""
+        return int((self._now + monotonic - self.monotonic) * 1000)
+
+
+class LoopBoard:
+    """The loops of one process. Reading it changes nothing."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        gates: Gates,
+        components: Callable[[], Iterable[ComponentState]],
+        others: Callable[[Times], Iterable[tuple[LoopRow, RecentRuns]]],
+    ) -> None:
+        """`components` returns the components with their controllers, and `others` the loops of another form."""
+        self._clock = clock
+        self.gates = gates
+        self._components = components
+        self._others = others
+
+    def names(self) -> list[str]:
+        """Return the names of the loops that run."""
+        controllers = (each.name for component in self._components() for each in component.controllers)
+        return [*dict.fromkeys((*controllers, *(row.name for row, _ in self._others(Times(self._clock)))))]
+
+    def loops(self) -> dict[str, dict[str, Any]]:
+        """Return each loop by its name, as JSON."""
+        times = Times(self._clock)
+        found: dict[str, dict[str, Any]] = {}
+        for component in self._components():
+            for controller in component.controllers:
+                row = self._row(component.name, controller, times)
+                # Two loops of one name have one gate; the numbers of the busier one are shown.
+                if row.name not in found or found[row.name]["done"] < row.done:
+                    found[row.name] = row.to_json()
+        for row, _ in self._others(times):
+            found[row.name] = row.to_json()
+        return dict(sorted(found.items()))
+
+    def _row(self, component: str, controller: Controller, times: Times) -> LoopRow:
+        queue, counts, gate = controller.queue, controller.counts, self.gates.gate(controller.name)
+        working = []
+        for key in sorted(queue.processing(MAX_KEYS)):
+            run = controller.recent.last(key)
+            working.append(WorkingKey(key, times.at(run.began) if run is not None else times.now))
+        return LoopRow(
+            controller.name,
+            component,
+            gate.mode,
+            gate.every if gate.mode is Mode.SLOW else 0.0,
+            depth=len(queue),
+            added=queue.added,
+            done=counts.done,
+            failed=counts.failed,
+            **rate_and_durations(controller.recent, times),
+            queued=[QueuedKey(key, changes, times.at(since)) for key, changes, since in queue.queued(MAX_KEYS)],
+            working=working,
+            delayed=[
+                DelayedKey(key, times.at(times.monotonic + left), queue.failures(key), controller.errors.get(key, ""))
+                for key, left in queue.delayed_keys(MAX_KEYS)
+            ],
+            delayed_count=queue.delayed,
+        )
+
+    def components(self) -> list[dict[str, Any]]:
+        """Return the components that run the loops, as JSON."""
+        return [_component(each) for each in self._components()]
+
+    def gate(self) -> dict[str, Any]:
+        """Return the state of the gates that applies to several loops, as JSON."""
+        gates, times = self.gates, Times(self._clock)
+        stopped = gates.stopped
+        return {
+            "mode": gates.mode,
+            "every": gates.every if gates.mode is Mode.SLOW else 0.0,
+            "own": [
+                {"name": each.name, "mode": each.mode, "every": each.every}
+                for each in gates.with_own_mode()
+                if each.mode is not gates.mode
+            ],
+            "breakpoints": [each._asdict() for each in gates.breakpoints.values()],
+            "stopped": None
+            if stopped is None
+            else {
+                "loop": stopped.loop,
+                "key": stopped.key,
+                "breakpoint": stopped.breakpoint.number,
+                "at": times.at(stopped.at),
+            },
+            "by": gates.by if gates.held_until is not None else "",
+            "until": 0 if gates.held_until is None else times.at(gates.held_until),
+        }
+
+    def runs(self, name: str) -> list[dict[str, Any]]:
+        """Return the latest reconciles of the loops with this name as JSON, the newest first."""
+        times = Times(self._clock)
+        rings = [each.recent for component in self._components() for each in component.controllers if each.name == name]
+        rings += [recent for row, recent in self._others(times) if row.name == name]
+        runs = sorted((run for ring in rings for run in ring), key=lambda run: run.began, reverse=True)
+        return [described(run, times)._asdict() for run in runs[:MAX_RUNS]]
+
+
+def _component(state: ComponentState) -> dict[str, Any]:
+    election = state.election
+    leads = state.running and (election is None or election.leading.is_set())
+    holder = election.holder if election is not None else ""
+    status = "stopped" if not state.running else "leads" if leads else "stands by"
+    return {
+        "name": state.name,
+        "state": status,
+        "holder": holder,
+        "elected": election is not None,
+        "error": state.error,
+    }
+
+
+def rate_and_durations(recent: RecentRuns, times: Times) -> Mapping[str, Any]:
+    """Return the reconciles per second and the median and 99th percentile of durations, of the latest reconciles."""
+    ended = [run for run in recent if run.ended is not None]
+    if not ended:
+        return {}
+    within = [run for run in ended if run.ended is not None and run.ended > times.monotonic - _RATE_SECONDS]
+    seconds = _RATE_SECONDS
+    if len(within) == recent.maximum:  # more than are kept
+        seconds = max(times.monotonic - within[0].began, 0.001)
+    durations = sorted((run.ended or 0.0) - run.began for run in ended)
+    return {
+        "rate": round(len(within) / seconds, 1),
+        "p50": round(durations[len(durations) // 2] * 1000, 2),
+        "p99": round(durations[min(len(durations) - 1, len(durations) * 99 // 100)] * 1000, 2),
+    }
+
+
+def described(run: Run, times: Times) -> LoopRun:
+    took = None if run.ended is None else round((run.ended - run.began) * 1000, 2)
+    reason = run.reason[:_MAX_REASON_LENGTH]
+    return LoopRun(
+        run.id,
+        run.key,
+        times.at(run.began),
+        took,
+        run.triggers,
+        run.count,
+        run.besides,
+        run.writes,
+        reason,
+        run.error,
+    )
