@@ -8,34 +8,24 @@ from urllib.parse import quote
 from setpoint.cli.failures import Failed
 from setpoint.cli.invocation import Invocation
 from setpoint.client import Client
-from setpoint.client.transport import Headers, Reply, StreamReply, Transport
+from setpoint.client.prefixed import PrefixedTransport
+from setpoint.client.transport import Headers, Transport
 from setpoint.meta.clock import Clock
 from setpoint.meta.moments import parse_moment
 
 _HEADER = "setpoint-at"
 
 
-class PastTransport:
+class PastTransport(PrefixedTransport):
     """Sends requests to the server of a moment."""
 
     def __init__(self, transport: Transport, moment: str) -> None:
         """`moment` is a path segment."""
-        self._transport = transport
-        self._prefix = f"/at/{moment}"
+        super().__init__(transport, f"/at/{moment}")
         self.shown = ""
         """Revision and time of the moment, as the server has said; empty before the first response."""
 
-    async def request(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
-        reply = await self._transport.request(method, self._prefix + path, query, headers, body)
-        self._note(reply.headers)
-        return reply
-
-    async def stream(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> StreamReply:
-        reply = await self._transport.stream(method, self._prefix + path, query, headers, body)
-        self._note(reply.headers)
-        return reply
-
-    def _note(self, headers: Headers) -> None:
+    def note(self, headers: Headers) -> None:
         self.shown = next((value for name, value in headers if name.lower() == _HEADER), self.shown)
 
     @property
@@ -51,9 +41,6 @@ class PastTransport:
             return datetime.fromisoformat(self.shown.partition("; ")[2])
         except ValueError:
             return None
-
-    async def close(self) -> None:
-        await self._transport.close()
 
 
 class _PastClock:

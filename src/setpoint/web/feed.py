@@ -32,7 +32,7 @@ message each.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from setpoint.client import Client
@@ -57,7 +57,9 @@ class PageContext:
     user: str
     """The name of the session's user."""
     session: str
-    """Identifies the session, for state that outlives a tab, such as the files of a terminal."""
+    """Identifies the session of a conversation; empty in a feed, which all sessions of the user share."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """Values that the composition root provides, by name, such as the files of the terminal."""
 
 
 class FeedOutput(Protocol):

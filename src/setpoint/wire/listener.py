@@ -24,6 +24,9 @@ _NEW_FOR: Final = 0.02
 """Seconds for which a connection counts as new."""
 _SHUTDOWN_TIMEOUT: Final = 5.0
 _OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_NO_SUCH_ADDRESS: Final = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+_PORT_ATTEMPTS: Final = 8
+"""Number of free ports of one address that are tried for another address."""
 _HTTP_ON_HTTPS: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 """The response to plain HTTP on a TLS port, in the words of Go's net/http."""
 _RETRY_AFTER: Final = 1.0
@@ -50,6 +53,23 @@ async def listen(host: str, port: int) -> list[socket.socket]:
             listener.close()
         raise
     return listeners
+
+
+async def listen_on_loopback(port: int) -> list[socket.socket]:
+    """Return listening sockets for 127.0.0.1 and, if this machine has it, ::1, with the same port. Port 0 chooses a
+    free one. Raise OSError."""
+    for attempt in range(_PORT_ATTEMPTS):
+        listeners = await listen("127.0.0.1", port)
+        try:
+            return [*listeners, *await listen("::1", listeners[0].getsockname()[1])]
+        except OSError as error:
+            if error.errno in _NO_SUCH_ADDRESS or isinstance(error, socket.gaierror):
+                return listeners
+            for listener in listeners:
+                listener.close()
+            if port or attempt == _PORT_ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
 
 
 class Listener:

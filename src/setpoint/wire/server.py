@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Coroutine
 from ssl import SSLContext
 from typing import Any
@@ -60,8 +61,12 @@ class Server:
         """Listen, and return the address, with the port that was assigned if `port` is 0. Raise OSError."""
         sockets = await listen(host, port)
         address = sockets[0].getsockname()
-        self._listener = Listener(sockets, self.connection, self._ssl, self.limits)
+        self.serve(sockets)
         return address[0], address[1]
+
+    def serve(self, sockets: list[socket.socket]) -> None:
+        """Accept connections of sockets that listen already. The server closes them."""
+        self._listener = Listener(sockets, self.connection, self._ssl, self.limits)
 
     def drain(self) -> None:
         """Send `Connection: close` with every response from now on. Connections are still accepted, and streams

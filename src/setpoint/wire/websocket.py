@@ -5,6 +5,7 @@ No extensions are negotiated.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -94,6 +95,8 @@ class WebSocket:
         self.protocol = protocol
         self.failure = ""
         """Why `receive` returned None; empty if the peer closed the WebSocket in order."""
+        self.received_text = False
+        """Whether the last message that `receive` returned was a text message, not a binary one."""
         self._connection = connection
         self._is_client = is_client
         self._max_message = max_message
@@ -103,6 +106,11 @@ class WebSocket:
     def send(self, data: bytes, *, text: bool = False) -> None:
         if not self._closed:
             self._write(_TEXT if text else _BINARY, data)
+
+    def ping(self) -> None:
+        """Send a ping, which the peer answers."""
+        if not self._closed:
+            self._write(_PING, b"")
 
     async def drained(self) -> None:
         """Return when everything is sent. Raise OSError if the peer is gone."""
@@ -130,6 +138,8 @@ class WebSocket:
                 if (code == _CONTINUATION) != fragmented or code > _BINARY:
                     self._fail(_PROTOCOL_ERROR)
                     return None
+                if not fragmented:
+                    self.received_text = code == _TEXT
                 fragmented = True
                 message += payload
                 if len(message) > self._max_message:
@@ -137,6 +147,7 @@ class WebSocket:
                     return None
                 if is_final:
                     return bytes(message)
+            await asyncio.sleep(0)  # thousands of frames may have been received already: let other tasks run
         self.failure = self.failure or "the connection was closed in the middle of the session"
         self.close()
         return None
