@@ -35,6 +35,7 @@ from setpoint.cli.running import (
 )
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, print_line, ready, serve, server
+from setpoint.cli.up_page import PAGE_FLAGS, about_the_page, page_of_up, served_page, written_link
 from setpoint.client.cluster_choice import data_directory
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def start_detached(invocation: Invocation) -> int:
         raise
     took = time.monotonic() - STARTED
     real = f"This machine is the node {_real_name(directory)}: it runs containers." if account is not None else ""
-    invocation.print(welcome(invocation, running.url, Path(running.kubeconfig), running.nodes, took, real))
+    link = written_link(invocation, directory)
+    invocation.print(welcome(invocation, running.url, Path(running.kubeconfig), running.nodes, took, link, real))
     return 0
 
 
@@ -188,25 +190,29 @@ def run(invocation: Invocation) -> int | None:
 
     nodes = wanted.nodes
     config = server_config(invocation.flags, directory)
+    page = page_of_up(flags)
     progress = _Progress(invocation)
     # Real nodes renew their Leases every ten seconds, whatever the pace of simulated nodes is.
     grace = flags.node_monitor_grace_period if flags.beside_node or flags.given(_GRACE.name) else None
 
     async def main() -> None:
         stop = stop_on_signals()
-        async with cluster(
-            config,
-            nodes=wanted,
-            step=progress.step,
-            node_monitor_grace_period=grace,
-            load_balancer_pool=flags.load_balancer_pool,
-        ) as running:
+        async with (
+            cluster(
+                config,
+                nodes=wanted,
+                step=progress.step,
+                node_monitor_grace_period=grace,
+                load_balancer_pool=flags.load_balancer_pool,
+            ) as running,
+            served_page(invocation, page, running, directory) as link,
+        ):
             progress.clear()
             api = running.apiserver
             _copy_kubeconfig(invocation, api.kubeconfig)
             with written_down(invocation, directory, running_now(invocation, running.apiserver, nodes, config.store)):
                 took = time.monotonic() - STARTED
-                text = welcome(invocation, api.url, api.kubeconfig, nodes, took) if not flags.beside_node else ""
+                text = welcome(invocation, api.url, api.kubeconfig, nodes, took, link) if not flags.beside_node else ""
                 ready(invocation, text, api.api.resources.count)
                 if invocation.io.out_is_terminal and not invocation.flags.quiet:
                     from setpoint.cli.up_log import print_events
@@ -272,9 +278,11 @@ def _copy_kubeconfig(invocation: Invocation, kubeconfig: Path) -> None:
         write_privately(Path(invocation.flags.kubeconfig), kubeconfig.read_bytes())
 
 
-def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took: float, real_node: str = "") -> str:
-    """Return the text that shows the cluster and the next commands to try. `real_node` is a sentence about the node
-    that this machine is; empty if it is none."""
+def welcome(
+    invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took: float, link: str, real_node: str = ""
+) -> str:
+    """Return the text that shows the cluster and the next commands to try. `link` is the link to the page; empty if it
+    is not to be shown. `real_node` is a sentence about the node that this machine is; empty if it is none."""
     default_paths = directory_of(invocation).absolute() == data_directory(Path.cwd(), invocation.io.home)
     where = "" if default_paths else f" --data-dir {shlex.quote(invocation.flags.data_dir)}"
     chosen = invocation.io.environment.get("KUBECONFIG")
@@ -285,6 +293,7 @@ def welcome(invocation: Invocation, url: str, kubeconfig: Path, nodes: int, took
     lines = [
         f"A cluster with {_count(nodes, is_real=bool(real_node))} is ready at {url} after {took:.2f} s.",
         *([real_node] if real_node else []),
+        *about_the_page(invocation, setpoint, where, link),
         f"The kubeconfig is {shown}. Try{'' if detached else ', in another terminal'}:",
         "",
         *([] if default_paths and not chosen else [f"  {export}"]),
@@ -337,6 +346,7 @@ COMMAND = Command(
         PACE,
         IMAGES,
         FLEET,
+        *PAGE_FLAGS,
         *SERVER_FLAGS,
         *about("Controllers", _GRACE, LOAD_BALANCER_POOL),
         *NODE_FLAGS_OF_UP,

@@ -23,6 +23,7 @@ from setpoint.cli.node_options import NODE_FLAGS_OF_UP, node_config
 from setpoint.cli.real_node import Account, RealNode, account_of, acting_as, read_real_node, write_real_node
 from setpoint.cli.running import Running, find_running, has_member
 from setpoint.cli.serving import STARTED, print_line
+from setpoint.cli.up_page import written_link
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.meta.conditions import conditions_of
@@ -117,7 +118,8 @@ class RealUp:
                 from setpoint.cli.up import welcome
 
                 invocation, kubeconfig = self.invocation, Path(running.kubeconfig)
-                text = welcome(invocation, running.url, kubeconfig, running.nodes, took, self._about())
+                link = written_link(invocation, self.directory)
+                text = welcome(invocation, running.url, kubeconfig, running.nodes, took, link, self._about())
                 print_line(invocation, text)
             agent = await self._supervise(server, agent, stop)
         finally:
