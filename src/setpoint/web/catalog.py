@@ -11,6 +11,7 @@ _FEEDS: Final[dict[str, str]] = {
     # name: module with a function `run` (RunFeed)
     "events": "setpoint.web.feeds.events",
     "kinds": "setpoint.web.feeds.kinds",
+    "objects": "setpoint.web.feeds.objects",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
