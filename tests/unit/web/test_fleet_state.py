@@ -7,11 +7,13 @@ import struct
 import zlib
 from typing import Any
 
+import orjson
 import pytest
 
 from setpoint.meta.errors import BadRequest
 from setpoint.view.fleet import NodeState, PodState, natural_order, pod_state, why_unbound
 from setpoint.web.fleet import frames
+from setpoint.web.fleet.pages import without_managed_fields
 from setpoint.web.fleet.search import Search
 from setpoint.web.fleet.state import FleetState, FleetViewer
 
@@ -220,3 +222,23 @@ async def test_searches() -> None:
         assert {each.name for each in (await Search(query).run(fleet)).pods} == names, query
     with pytest.raises(BadRequest):
         Search("a " * 9)
+
+
+def test_lists_are_decoded_without_managed_fields() -> None:
+    fields: dict[str, Any] = {"f:spec": {'k:{"name":"c]}"}': {}}, "f:metadata": {}}
+    managed = [{"manager": "m", "fieldsV1": fields}, {"manager": "n", "fieldsV1": {}}]
+    tricky = {"note": '},"managedFields":[{"a":1}]},"spec":{"nodeName":"x"}'}
+    owners = [{"kind": "ReplicaSet"}]
+    items: list[dict[str, Any]] = [
+        {"metadata": {"name": "a", "annotations": tricky, "managedFields": managed}, "spec": {"nodeName": "n"}},
+        {"metadata": {"name": "b", "managedFields": []}, "spec": {"managedFields": "no"}, "status": {}},
+        {"metadata": {"name": "c", "managedFields": managed}, "spec": {}, "status": {"phase": "Running"}},
+        # Not where servers write them: they stay, and nothing else is lost.
+        {"metadata": {"name": "d", "managedFields": managed}, "status": {}},
+        {"metadata": {"managedFields": managed, "name": "e", "ownerReferences": owners}, "spec": {}},
+        {"metadata": {"name": "f", "managedFields": managed}, "spec": {}},
+    ]
+    found = orjson.loads(without_managed_fields(orjson.dumps({"items": items})))
+    for number in (0, 2, 5):
+        del items[number]["metadata"]["managedFields"]
+    assert found["items"] == items

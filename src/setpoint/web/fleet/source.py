@@ -16,11 +16,12 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Expired, Forbidden, TooManyRequests
 from setpoint.meta.objects import ObjView
 from setpoint.tasks import run_all
+from setpoint.web.fleet.pages import list_page
 from setpoint.web.fleet.state import FleetState
 
 log = logging.getLogger("setpoint.web")
 
-_PAGE: Final = 200
+_PAGE: Final = 100
 """Objects of one page of a list, which is read in one piece."""
 _BURST: Final = 50
 """Watch events that are read in one iteration of the event loop."""
@@ -97,13 +98,13 @@ class FleetSource:
         token = ""
         namespace = self._namespace if what == "pods" else ""
         while True:
-            page = await client.list_page(_RESOURCES[what], namespace, limit=_PAGE, continue_token=token)
+            page = await list_page(client, _RESOURCES[what], namespace, _PAGE, token)
             for each in page.items:
                 self._put(what, each)
                 seen.add(_name_of(each))
             token = page.continue_token
             if what == "pods":
-                self.state.expected = len(seen) + (page.remaining or 0)
+                self.state.expected = len(seen) + page.remaining
             revision = page.resource_version
             del page
             self.state.notify()
