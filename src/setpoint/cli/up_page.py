@@ -19,6 +19,7 @@ from setpoint.cli.invocation import Invocation
 if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
     from setpoint.cluster.page import PageConfig
+    from setpoint.web.server import PageExtensions
 
 _LINK_FILE: Final = "page"
 """The file in the data directory with the link of a cluster that has no terminal."""
@@ -42,6 +43,12 @@ PAGE_FLAGS: Final[tuple[Flag, ...]] = about(
 )
 
 
+def _extensions() -> PageExtensions:
+    from setpoint.cli.page_extensions import page_extensions  # no browser may ever come
+
+    return page_extensions()
+
+
 def page_config(flags: Values) -> PageConfig:
     """Return the settings of the page. Raises Failed."""
     from setpoint.cluster.config import ConfigError
@@ -55,6 +62,7 @@ def page_config(flags: Values) -> PageConfig:
         tls_cert_file=flags.page_tls_cert_file,
         tls_private_key_file=flags.page_tls_private_key_file,
         files=Path(flags.page_files) if flags.page_files else None,
+        extensions=_extensions,
     )
     try:
         config.check()

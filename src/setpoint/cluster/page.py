@@ -9,12 +9,12 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -36,8 +36,7 @@ from setpoint.wire.server import Server
 
 if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
-    from setpoint.web.feed import RunConversation
-    from setpoint.web.server import PageServer
+    from setpoint.web.server import PageExtensions, PageServer
 
 DEFAULT_PORT: Final = 6444
 CODES_PATH, SESSIONS_PATH = "/setpoint/v1/page/codes", "/setpoint/v1/page/sessions"
@@ -77,12 +76,8 @@ class PageConfig:
     """The directory with the built page; None means that of the package."""
     user: PageUser = ADMINISTRATOR
     """The user as whom sessions act."""
-    conversations: Mapping[str, RunConversation] = field(default_factory=dict)
-    """Conversations that the command line adds, by name."""
-    features: Sequence[str] = ()
-    """Features that do not depend on the API server, such as the terminal."""
-    parts: Mapping[str, Any] = field(default_factory=dict)
-    """Values for feeds and conversations, by name; see `PageContext.parts`."""
+    extensions: Callable[[], PageExtensions] | None = None
+    """Returns the additions of the command line when the first browser comes; None means none."""
 
     @property
     def is_tls(self) -> bool:
@@ -166,12 +161,15 @@ async def page(
     hosts = _hosts(config, port)
 
     def build() -> PageServer:
-        from setpoint.web.server import PageOptions, PageServer  # no browser may ever come
+        from setpoint.web.server import PageExtensions, PageOptions, PageServer  # no browser may ever come
         from setpoint.web.static_files import STATIC
 
         def logical_client(user: PageUser, cluster: str) -> Client:
             found = client(user)
-            return found if not cluster else Client(PrefixedTransport(found.sender.transport, cluster), clock)
+            if not cluster:
+                return found
+            sender = found.sender
+            return Client(PrefixedTransport(sender.transport, cluster), clock, impersonate=sender.impersonate)
 
         options = PageOptions(
             clock=clock,
@@ -180,9 +178,7 @@ async def page(
             hosts=hosts,
             tls=tls is not None,
             files=config.files or STATIC,
-            conversations=config.conversations,
-            features=config.features,
-            parts=config.parts,
+            extensions=config.extensions() if config.extensions is not None else PageExtensions(),
         )
         return PageServer(options, sessions)
 

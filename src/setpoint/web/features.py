@@ -1,4 +1,4 @@
-"""What a server offers beyond the Kubernetes API, found by asking it: the page says what is missing."""
+"""Detects what a server offers beyond the Kubernetes API, so that the page can say what is missing."""
 
 from __future__ import annotations
 

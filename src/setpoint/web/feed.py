@@ -47,7 +47,7 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """What a feed or a conversation works with."""
+    """The dependencies of a feed or a conversation."""
 
     client: Client
     """A client of the logical cluster with the rights of the session's user. Objects belong to the caller."""

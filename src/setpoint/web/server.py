@@ -51,8 +51,20 @@ belong to the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PageExtensions:
+    """The additions of higher layers, such as the terminal."""
+
+    conversations: Mapping[str, RunConversation] = field(default_factory=dict)
+    """Further conversations by name."""
+    features: Sequence[str] = ()
+    """Names of features that do not depend on the API server."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """Values for feeds and conversations, by name; see `PageContext.parts`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PageOptions:
-    """What a page server works with."""
+    """The dependencies of a page server."""
 
     clock: Clock
     entropy: Callable[[int], bytes]
@@ -63,12 +75,7 @@ class PageOptions:
     tls: bool = False
     files: Path = STATIC
     """The directory with the built page."""
-    conversations: Mapping[str, RunConversation] = field(default_factory=dict)
-    """Conversations that higher layers add, by name."""
-    features: Sequence[str] = ()
-    """Names of features that do not depend on the API server."""
-    parts: Mapping[str, Any] = field(default_factory=dict)
-    """Values for feeds and conversations, by name; see `PageContext.parts`."""
+    extensions: PageExtensions = field(default_factory=PageExtensions)
 
 
 class PageServer:
@@ -179,14 +186,14 @@ class PageServer:
 
     def context(self, user: PageUser, cluster: str, session: str) -> PageContext:
         client = self.client(user, cluster, session)
-        return PageContext(client, self.clock, cluster, user.name, session, self._options.parts)
+        return PageContext(client, self.clock, cluster, user.name, session, self._options.extensions.parts)
 
     def find(self, name: str) -> tuple[RunFeed | None, RunConversation | None]:
-        return find_feed(name), self._options.conversations.get(name) or find_conversation(name)
+        return find_feed(name), self._options.extensions.conversations.get(name) or find_conversation(name)
 
     async def hello(self, session: Session) -> Mapping[str, Any]:
-        names = dict.fromkeys((*feed_names(), *conversation_names(), *self._options.conversations))
-        features = [*self._options.features, *await self._server_features(session.user)]
+        names = dict.fromkeys((*feed_names(), *conversation_names(), *self._options.extensions.conversations))
+        features = [*self._options.extensions.features, *await self._server_features(session.user)]
         return {"user": session.user.name, "version": __version__, "features": features, "feeds": [*names]}
 
     async def _server_features(self, user: PageUser) -> list[str]:

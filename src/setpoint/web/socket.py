@@ -41,7 +41,7 @@ GOING_AWAY, POLICY, WRONG_DATA, SESSION_ENDED = 1001, 1008, 1003, 4401
 
 
 class TabServices(Protocol):
-    """What the page server gives its tabs."""
+    """The services of the page server for its tabs."""
 
     clock: Clock
     feeds: SharedFeeds

@@ -1,4 +1,4 @@
-"""What one tab does besides feeds: conversations, and single requests to the API server."""
+"""The channels of a tab that are not feeds: conversations, and single requests to the API server."""
 
 from __future__ import annotations
 
