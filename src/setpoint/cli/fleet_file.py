@@ -17,9 +17,10 @@ FLEET = text("fleet", help="A YAML file: capacity, labels and zones of the nodes
 
 PACE = text(
     "pace",
-    choices=("real", "fast", "instant"),
-    help="Speed of simulated images and containers: real, a second or two each; fast, "
-    "the same with long waits cut to a tenth; instant, no delay. By default real on a terminal, otherwise instant.",
+    choices=("real", "fast", "instant", "learning"),
+    help="Speed of simulated images and containers: real, a second or two each; fast, the same with long waits cut to "
+    "a tenth; learning, some seconds each, with long waits cut to a fifth; instant, no delay. By default real on a "
+    "terminal, otherwise instant.",
 )
 IMAGES = text(
     "images",

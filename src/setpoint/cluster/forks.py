@@ -2,13 +2,17 @@
 
 A fork starts from the state of the cluster, now or in the past, and lives in memory until it is removed or the server
 ends. Its nodes are all simulated. In a live fork the loops run in real time. In a virtual one time stands still, and
-nothing runs, until it is advanced: an hour passes in a moment.
+nothing runs, until it is advanced: an hour passes in a moment. An empty fork starts as a new cluster, with nodes of its
+own and the objects that the request names; lessons take place in such forks.
 
 A user with access to the path `/forks/*` acts in a fork under the same name, with the rights that the fork's own roles
 give. `/setpoint/v1/forks` lists, creates and removes forks:
 
     POST   /setpoint/v1/forks         {"name": "try", "at": "-5m", "virtual": true, "advance": 3600}
+    POST   /setpoint/v1/forks         {"name": "new", "empty": true, "nodes": 3, "pace": "learning", "apply": [...]}
     POST   /setpoint/v1/forks/try     {"advance": 3600} or {"until": "settled"}
+    POST   /setpoint/v1/forks/new     {"reset": true}, {"component": "controllers", "running": false} or
+                                      {"operator": "postgres", "running": true}
     DELETE /setpoint/v1/forks/try
 """
 
@@ -25,7 +29,7 @@ from typing import Any
 
 import orjson
 
-from setpoint.apiserver.bodies import json_object
+from setpoint.apiserver.bodies import check_fields, json_object
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authenticate import authenticated_peer
 from setpoint.apiserver.history.reader import HistoryReader
@@ -33,7 +37,9 @@ from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items, copied_store
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
+from setpoint.cluster.fork_controls import ForkControls
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
+from setpoint.cluster.fresh_start import FreshStart, FreshStarts, fresh_start
 from setpoint.cluster.virtual.simulation import Interrupted, Livelock, simulation
 from setpoint.cluster.virtual.time import run_virtual
 from setpoint.meta.clock import Clock, Ids
@@ -53,6 +59,7 @@ from setpoint.wire.message import Answer, Request, Response
 log = logging.getLogger("setpoint.cluster")
 
 MAX_FORKS = 8
+"""The number of forks, and also of empty ones."""
 _MAX_OBJECTS = 200_000
 _MAX_ADVANCE = 366 * 24 * 3600.0
 _SETTLE_WITHIN = 24 * 3600.0
@@ -84,8 +91,15 @@ class Fork:
     created: datetime
     revision: int
     """The revision of the original at which it branched off."""
+    first: ClusterCopy
+    """The state from which it started."""
     copy: ClusterCopy
     """The state from which it starts next."""
+    fresh: FreshStart | None = None
+    """The new cluster that an empty fork is; None for others."""
+    used: datetime | None = None
+    """The time of the last request to it; None if there was none."""
+    controls: ForkControls = field(default_factory=ForkControls)
     cluster: EmbeddedCluster | None = None
     """The running cluster; None while it starts or is advanced."""
     clock: Clock | None = None
@@ -107,6 +121,7 @@ class Forks:
         self._clock = clock
         self._ids = ids
         self._reader = HistoryReader(store)
+        self._fresh_starts = FreshStarts(ids)
         self._moments = moments
         self._forks: dict[str, Fork] = {}
         self._tasks = tasks
@@ -128,6 +143,7 @@ class Forks:
         request = ctx.request
         name, _, rest = request.path.removeprefix(PREFIX).partition("/")
         fork = self._find(name)
+        fork.used = ctx.now
         cluster = fork.cluster
         if cluster is None:
             if fork.failure:
@@ -156,7 +172,7 @@ class Forks:
             await self.remove(name)
             return _answer({"removed": name})
         elif method == "POST":
-            return _answer(await self._advance_as_asked(self._find(name), json_object(ctx)))
+            return _answer(await self._change(self._find(name), json_object(ctx)))
         raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
 
     def _find(self, name: str) -> Fork:
@@ -171,6 +187,9 @@ class Forks:
             "name": fork.name,
             "path": PREFIX + fork.name,
             "virtual": fork.virtual,
+            "empty": fork.fresh is not None,
+            **fork.controls.described(cluster),
+            "used": format_time(fork.used or fork.created),
             "created": format_time(fork.created),
             "branchedAt": fork.revision,
             "now": format_time(clock.now() if clock is not None else fork.copy.now),
@@ -184,35 +203,63 @@ class Forks:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def _create(self, wanted: dict[str, Any], now: datetime) -> dict[str, Any]:
-        _check_fields(wanted, {"name": str, "at": str, "virtual": bool, "advance": (int, float), "until": str})
+        known: dict[str, type | tuple[type, ...]]
+        known = {"name": str, "virtual": bool, "advance": (int, float), "until": str, "empty": bool}
+        is_empty = wanted.get("empty") is True
+        more: dict[str, type] = {"nodes": int, "pace": str, "apply": list} if is_empty else {"at": str}
+        check_fields(wanted, {**known, **more})
+        fresh = fresh_start(wanted) if is_empty else None
         virtual = bool(wanted.get("virtual"))
         name = wanted.get("name") or self._unused_name()
-        fork = await self.create(name, at=wanted.get("at", ""), virtual=virtual, now=now)
+        fork = await self.create(name, at=wanted.get("at", ""), virtual=virtual, now=now, fresh=fresh)
         result = self._described(fork)
         if "advance" in wanted or "until" in wanted:
             wanted = {key: value for key, value in wanted.items() if key in ("advance", "until")}
             result = await self._advance_as_asked(fork, wanted)
         return result
 
-    def _unused_name(self) -> str:
-        return next(name for number in range(1, MAX_FORKS + 2) if (name := f"fork-{number}") not in self._forks)
+    async def _change(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Advance or reset a fork, or start and stop a part of it."""
+        if "reset" in wanted:
+            check_fields(wanted, {"reset": bool})
+            await self.reset(fork)
+        elif "component" in wanted or "operator" in wanted:
+            check_fields(wanted, {"component": str, "operator": str, "running": bool})
+            async with fork.lock:
+                if fork.cluster is None or fork.virtual:
+                    raise ServiceUnavailable(f"fork {fork.name} does not run")
+                await fork.controls.change(fork.cluster, wanted)
+        else:
+            return await self._advance_as_asked(fork, wanted)
+        return self._described(fork)
 
-    async def create(self, name: str, *, at: str = "", virtual: bool = False, now: datetime | None = None) -> Fork:
-        """Start a fork of the state now, or at a moment of the past. Raises ApiError."""
+    def _unused_name(self) -> str:
+        return next(name for number in range(1, 2 * MAX_FORKS + 2) if (name := f"fork-{number}") not in self._forks)
+
+    async def create(
+        self,
+        name: str,
+        *,
+        at: str = "",
+        virtual: bool = False,
+        now: datetime | None = None,
+        fresh: FreshStart | None = None,
+    ) -> Fork:
+        """Start a fork of the state now, or at a moment of the past, or an empty one. Raises ApiError."""
         if not _NAME.fullmatch(name):
             raise BadRequest("the name of a fork must consist of lower case letters, digits and -, at most 63")
         if name in self._forks:
             raise AlreadyExists(f"there is a fork {name} already")
-        if len(self._forks) >= MAX_FORKS:
-            raise Forbidden(f"there are {MAX_FORKS} forks already; remove one first")
+        if sum((each.fresh is None) == (fresh is None) for each in self._forks.values()) >= MAX_FORKS:
+            raise Forbidden(f"there are {MAX_FORKS} {'' if fresh is None else 'empty '}forks already; remove one first")
         now = now or self._clock.now()
-        copy = await self._copy(at, now)
+        copy = await (self._copy(at, now) if fresh is None else self._fresh_starts.copy(fresh, now))
         if len(copy.objects) > _MAX_OBJECTS:
             raise Forbidden(f"a fork may have at most {_MAX_OBJECTS:,} objects, not {len(copy.objects):,}")
         copy = copy.isolated()
         if name in self._forks:
             raise AlreadyExists(f"there is a fork {name} already")
-        fork = self._forks[name] = Fork(name, virtual, now, copy.revision, copy)
+        fork = self._forks[name] = Fork(name, virtual, now, copy.revision, copy, copy, fresh)
         try:
             async with fork.lock:
                 await self._start(fork)
@@ -243,14 +290,15 @@ class Forks:
         clock = _ShiftedClock(self._clock, fork.copy.now, stopped=fork.virtual)
         if not fork.virtual and fork.copy.now <= self._clock.now():
             clock = _ShiftedClock(self._clock, self._clock.now(), stopped=False)
-        options = fork.copy.embedded_options()
+        options = fork.copy.embedded_options() if fork.fresh is None else fork.fresh.embedded_options()
         if fork.virtual:
             options = _without_loops(options)
         try:
             async with embedded_cluster(clock, self._ids, options, fork.copy.state()) as cluster:
                 fork.cluster, fork.clock = cluster, clock
-                ready.set()
-                await fork.stop.wait()
+                async with fork.controls.serving(cluster, clock, self._ids):
+                    ready.set()
+                    await fork.stop.wait()
                 fork.copy = _state_of(cluster, clock.now(), fork.copy)
                 fork.cluster = None
         except Exception as error:
@@ -266,6 +314,13 @@ class Forks:
             await asyncio.wait([fork.task])
             fork.task = None
 
+    async def reset(self, fork: Fork) -> None:
+        """Let a fork begin again from the state in which it started. Raises ApiError."""
+        async with fork.lock:
+            await self._end(fork)
+            fork.copy, fork.failure = fork.first, ""
+            await self._start(fork)
+
     async def remove(self, name: str) -> None:
         """End a fork and forget it. Raises NotFound."""
         fork = self._find(name)
@@ -276,7 +331,7 @@ class Forks:
     # -- virtual time --------------------------------------------------------------------------------------------------
 
     async def _advance_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
-        _check_fields(wanted, {"advance": (int, float), "until": str})
+        check_fields(wanted, {"advance": (int, float), "until": str})
         seconds, until = wanted.get("advance"), wanted.get("until")
         if (seconds is None) == (until is None) or until not in (None, "settled"):
             raise BadRequest('say either "advance" with a number of seconds, or "until": "settled"')
@@ -326,14 +381,6 @@ def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> C
 def _without_loops(options: EmbeddedOptions) -> EmbeddedOptions:
     components = replace(options.components, controllers=(), scheduler=False, fleet=None)
     return replace(options, components=components)
-
-
-def _check_fields(body: dict[str, Any], known: dict[str, type | tuple[type, ...]]) -> None:
-    for name, value in body.items():
-        if name not in known:
-            raise BadRequest(f"unknown field {name[:63]}; known are {', '.join(known)}")
-        if not isinstance(value, known[name]) or (isinstance(value, bool) and known[name] is not bool):
-            raise BadRequest(f"{name} has the wrong type")
 
 
 def _answer(value: dict[str, Any], status: int = 200) -> Response:

@@ -1,7 +1,8 @@
 """The durations of operations on simulated nodes: none, realistic, or shortened.
 
 Timestamps are never changed. `fast` divides the periods and timeouts that an administrator can configure, so that a
-scenario of five minutes takes half a minute; the configured values are visible in the objects."""
+scenario of five minutes takes half a minute; the configured values are visible in the objects. `learning` shows each
+step long enough for a person to see it, and takes a minute for such a scenario."""
 
 from __future__ import annotations
 
@@ -51,4 +52,5 @@ class Pace:
 INSTANT = Pace()
 REAL = Pace(DurationRange(1.0, 2.5), DurationRange(0.4, 1.0), DurationRange(0.3, 0.8))
 FAST = Pace(DurationRange(0.5, 1.0), DurationRange(0.2, 0.5), DurationRange(0.2, 0.4), speed=10)
-PACES = {"real": REAL, "fast": FAST, "instant": INSTANT}
+LEARNING = Pace(DurationRange(2.0, 4.0), DurationRange(1.0, 1.5), DurationRange(1.0, 1.5), speed=5)
+PACES = {"real": REAL, "fast": FAST, "instant": INSTANT, "learning": LEARNING}

@@ -158,7 +158,7 @@ async def test_limits_and_errors(cluster: VirtualCluster) -> None:
         assert (await refused("POST", manage, {"name": "Bad_Name"}))[0] == 400
         assert await refused("POST", manage, {"nam": "x"}) == (
             400,
-            "unknown field nam; known are name, at, virtual, advance, until",
+            "unknown field nam; known are name, virtual, advance, until, empty, at",
         )
         assert await refused("POST", manage, {"virtual": 1}) == (400, "virtual has the wrong type")
         assert (await refused("POST", manage, {"at": "999999"}))[0] == 400
@@ -171,6 +171,97 @@ async def test_limits_and_errors(cluster: VirtualCluster) -> None:
         for number in range(MAX_FORKS - 1):
             await server.forks.create(f"more-{number}", virtual=True)
         assert await refused("POST", manage, {"name": "many"}) == (403, "there are 8 forks already; remove one first")
+
+
+@virtual(nodes=1)
+async def test_an_empty_fork(cluster: VirtualCluster) -> None:
+    """It is a new cluster with objects of its own, at a pace that people can follow, and begins again on request."""
+    await cluster.client.create(deployment("outside"))
+    async with serving(cluster) as server:
+        manage, path = "/setpoint/v1/forks", f"/forks/lesson-1{DEPLOYMENTS}"
+        wanted = {"name": "lesson-1", "empty": True, "nodes": 2, "pace": "learning", "apply": [deployment("web")]}
+        status, made = await server("POST", manage, wanted)
+        assert (status, made["empty"], made["components"]) == (201, True, {"controllers": True, "scheduler": True})
+        _, found = await server("GET", path)
+        assert [each["metadata"]["name"] for each in found["items"]] == ["web"]
+        _, nodes = await server("GET", "/forks/lesson-1/api/v1/nodes")
+        assert len(nodes["items"]) == 2
+        assert await ready(server, "lesson-1") == 2, "the start state has settled"
+
+        await server("PATCH", f"{path}/web", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}})
+        await cluster.sleep(2)
+        _, pods = await server("GET", "/forks/lesson-1/api/v1/pods")
+        assert "Pending" in [each["status"]["phase"] for each in pods["items"]], "a start takes seconds"
+        await server("DELETE", f"{path}/web")
+        _, reset = await server("POST", f"{manage}/lesson-1", {"reset": True})
+        assert (reset["state"], await ready(server, "lesson-1")) == ("ready", 2)
+        _, web = await server("GET", f"{path}/web")
+        assert "terminationGracePeriodSeconds: 7" not in str(web["spec"])
+
+        _, stopped = await server("POST", f"{manage}/lesson-1", {"component": "controllers", "running": False})
+        assert stopped["components"] == {"controllers": False, "scheduler": True}
+        await server("DELETE", "/forks/lesson-1/api/v1/namespaces/default/pods")
+        await cluster.sleep(30)
+        _, pods = await server("GET", "/forks/lesson-1/api/v1/pods")
+        assert pods["items"] == []
+        await server("POST", f"{manage}/lesson-1", {"component": "controllers", "running": True})
+        await cluster.sleep(30)
+        assert await ready(server, "lesson-1") == 2, "the controllers act on the state, not on events"
+
+
+@virtual(nodes=1)
+async def test_an_operator_runs_in_a_fork(cluster: VirtualCluster) -> None:
+    async with serving(cluster) as server:
+        manage = "/setpoint/v1/forks"
+        await server("POST", manage, {"name": "lesson-2", "empty": True})
+        _, started = await server("POST", f"{manage}/lesson-2", {"operator": "postgres", "running": True})
+        assert (started["operators"], started["failures"]) == (["postgres"], {})
+        kind = "/forks/lesson-2/apis/database.example.com/v1alpha1/namespaces/default/postgresclusters"
+        body = {
+            "apiVersion": "database.example.com/v1alpha1",
+            "kind": "PostgresCluster",
+            "metadata": {"name": "db"},
+            "spec": {"engineVersion": "15.3", "replication": {"enabled": True}, "backupSchedule": "0 2 * * *"},
+        }
+        assert (await server("POST", kind, body))[0] == 201
+        await cluster.sleep(60)
+        _, db = await server("GET", f"{kind}/db")
+        assert (db["status"]["ready"], db["status"]["observedGeneration"]) == ("2/2", 1)
+        _, jobs = await server("GET", "/forks/lesson-2/apis/batch/v1/namespaces/default/cronjobs")
+        assert [each["metadata"]["name"] for each in jobs["items"]] == ["db-backup"]
+        _, stopped = await server("POST", f"{manage}/lesson-2", {"operator": "postgres", "running": False})
+        assert stopped["operators"] == []
+        service = "/forks/lesson-2/api/v1/namespaces/default/services/db"
+        assert (await server("DELETE", service))[0] == 200
+        await cluster.sleep(30)
+        assert (await server("GET", service))[0] == 404, "no loop acts for it"
+        await server("POST", f"{manage}/lesson-2", {"operator": "postgres", "running": True})
+        await cluster.sleep(5)
+        assert (await server("GET", service))[0] == 200
+
+
+@virtual(nodes=1)
+async def test_what_an_empty_fork_refuses(cluster: VirtualCluster) -> None:
+    async with serving(cluster) as server:
+
+        async def refused(body: Any, path: str = "") -> str:
+            code, message = await server("POST", f"/setpoint/v1/forks{path}", body)
+            assert code in (400, 403), message
+            return str(message)
+
+        assert await refused({"empty": True, "nodes": 101}) == "nodes must be a number from 0 to 100"
+        assert await refused({"empty": True, "pace": "warp"}) == "pace must be one of real, fast, instant, learning"
+        assert await refused({"empty": True, "at": "-5m"}) == (
+            "unknown field at; known are name, virtual, advance, until, empty, nodes, pace, apply"
+        )
+        assert await refused({"empty": True, "apply": [1]}) == "apply must be a list of at most 200 objects"
+        assert await refused({"empty": True, "apply": [{}]}) == "apply: each object needs apiVersion and kind"
+        wrong = deployment("web") | {"spec": {}}
+        assert "Deployment web: " in await refused({"empty": True, "apply": [wrong]})
+        await server.forks.create("one")
+        assert "operator must be one of postgres" in await refused({"operator": "evil", "running": True}, "/one")
+        assert "component must be one of" in await refused({"component": "fleet", "running": True}, "/one")
+        assert "whether it is" in await refused({"component": "scheduler"}, "/one")
 
 
 def test_there_are_no_forks_before_the_server_runs() -> None:

@@ -76,12 +76,12 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a check reads."""
+    """The facts that a check reads."""
 
     kinds: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     variables: frozenset[str] = frozenset()
-    """Those of `history`, `typed`, `answers` and `now` that it reads."""
+    """The variables that it reads, of `history`, `typed`, `answers` and `now`."""
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(self.kinds | other.kinds, self.files | other.files, self.variables | other.variables)
@@ -130,7 +130,7 @@ class Verdict(NamedTuple):
     message: str
     """The sentence of the check with the current values."""
     note: str = ""
-    """What is wrong now; empty if there is nothing to add."""
+    """The mistake in the present state; empty if there is nothing to add."""
     error: str = ""
     """Why the expression could not be evaluated; empty if it could. It is for the authors of lessons."""
 

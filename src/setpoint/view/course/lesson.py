@@ -73,7 +73,7 @@ class Lesson:
     """Names of lessons to take before this one."""
     start: Start
     show: Show | None
-    """What the page shows at its start."""
+    """The view of the page at its start; None means that it stays as it is."""
     autoplay: bool
     """Whether it can be played from its beginning to its end without a learner."""
     parts: tuple[Part, ...]
