@@ -5,10 +5,8 @@ import { LiveRegion } from "./a11y/live";
 import { dockEntries } from "./dock/catalog";
 import { togglePanel } from "./dock/state";
 import { inspectorTabs } from "./inspector/catalog";
-import { connections } from "./link/link";
 import { navigate, route, setParam } from "./router";
-import { loadKinds } from "./state/kinds";
-import { at, cluster, setMoment } from "./state/place";
+import { at, setMoment } from "./state/place";
 import { deselect, selected } from "./state/selection";
 import { session } from "./state/session";
 import { Banners } from "./shell/banners";
@@ -17,6 +15,7 @@ import { Enter } from "./shell/enter";
 import { Header, nextTheme } from "./shell/header";
 import { Help, helpOpen } from "./shell/help";
 import { Inspector } from "./shell/inspector";
+import { KindsFeed } from "./shell/kinds-feed";
 import { Navigation } from "./shell/navigation";
 import { focusSearch } from "./shell/search";
 import { Lazy } from "./ui/lazy";
@@ -44,6 +43,7 @@ export function App() {
         </div>
         <Dock />
       </div>
+      <KindsFeed />
       <Help />
       <Toasts />
       <LiveRegion />
@@ -72,9 +72,6 @@ function focusOn(id: string): void {
 }
 
 export function startApp(): void {
-  effect(() => {
-    if (connections.value > 0) void loadKinds(cluster.value);
-  });
   effect(() => {
     const view = views.find((one) => one.id === route.value.view);
     const name = route.value.name;

@@ -1,6 +1,6 @@
 /** The inspector: the selected object, with tabs for its aspects. */
-import { stored } from "../state/settings";
-import { wide } from "../state/settings";
+import { useState } from "preact/hooks";
+import { stored, wide } from "../state/settings";
 import { inspectorTabs } from "../inspector/catalog";
 import { route, setParam } from "../router";
 import { kinds } from "../state/kinds";
@@ -8,6 +8,7 @@ import { deselect, selected } from "../state/selection";
 import { kindSlug } from "../state/refs";
 import type { ObjectRef } from "../state/refs";
 import { Button } from "../ui/button";
+import { DeleteObjects } from "../ui/delete-objects";
 import { Icon } from "../ui/icon";
 import { Lazy } from "../ui/lazy";
 import { Notice } from "../ui/notice";
@@ -25,6 +26,7 @@ export function tabsFor(target: ObjectRef) {
 export function Inspector() {
   const { kind, name } = route.value;
   const target = selected.value;
+  const [deleting, setDeleting] = useState(false);
   if (!kind || !name) return null;
   return (
     <aside class="inspector" id="inspector" tabIndex={-1} aria-label={shell.inspector} style={wide.value ? { width: `${inspectorWidth.value}px` } : {}}>
@@ -37,11 +39,17 @@ export function Inspector() {
           </p>
           <h2>{name}</h2>
         </div>
+        {target ? (
+          <Button look="plain" writes aria-label={shell.deleteThis} title={shell.deleteThis} onClick={() => setDeleting(true)}>
+            <Icon name="trash" />
+          </Button>
+        ) : null}
         <Button look="plain" aria-label={shell.close} onClick={deselect}>
           <Icon name="close" />
         </Button>
       </header>
       {target ? <Aspects target={target} /> : kinds.value.length > 0 ? <Notice title={shell.inspectorNoKind(kindSlug(kind))} small /> : null}
+      {deleting && target ? <DeleteObjects refs={[target]} close={() => setDeleting(false)} /> : null}
     </aside>
   );
 }

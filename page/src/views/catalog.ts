@@ -14,4 +14,5 @@ export interface ViewEntry {
 
 export const views: readonly ViewEntry[] = [
   { id: "objects", label: "Objects", key: "o", phone: true, load: () => import("./objects/objects") },
+  { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
 ];

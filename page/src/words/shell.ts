@@ -29,6 +29,7 @@ export const shell = {
   viewMissing: "There is no such view",
   viewMissingHint: "Choose one on the left.",
   inspector: "Selected object",
+  deleteThis: "Delete this object",
   inspectorTabs: "Aspects of the object",
   inspectorNoKind: (slug: string) => `This server has no kind ${slug}.`,
   dock: "Tools",

@@ -1,0 +1,67 @@
+/** Events, the latest first; warnings are marked by shape, word and colour. */
+import { refOf } from "../state/kinds";
+import { select } from "../state/selection";
+import { events as words } from "../words/events";
+import { Icon } from "./icon";
+import { visible } from "./text";
+import { Ago } from "./time";
+import "./event-list.css";
+
+export interface EventItem {
+  type: string;
+  reason: string;
+  message: string;
+  count: number;
+  first: string;
+  last: string;
+  source: string;
+  about: { apiVersion: string; kind: string; namespace: string; name: string };
+}
+
+export function latestFirst(items: Iterable<[string, EventItem]>): [string, EventItem][] {
+  return [...items].sort(([, a], [, b]) => (a.last < b.last ? 1 : a.last > b.last ? -1 : 0));
+}
+
+export function EventList({ items, about }: { items: readonly [string, EventItem][]; about: boolean }) {
+  return (
+    <ol class="event-list" aria-label={words.list}>
+      {items.map(([key, event]) => (
+        <EventEntry key={key} event={event} about={about} />
+      ))}
+    </ol>
+  );
+}
+
+function EventEntry({ event, about }: { event: EventItem; about: boolean }) {
+  const warning = event.type === "Warning";
+  const target = about ? refOf(event.about) : null;
+  const name = visible(`${event.about.kind.toLowerCase()}/${event.about.name}`);
+  return (
+    <li class={warning ? "event warning" : "event"}>
+      <span class="event-mark">
+        <Icon name={warning ? "warning" : "info"} />
+        <span class="visually-hidden">{warning ? words.warning : words.normal}</span>
+      </span>
+      <div class="event-body">
+        <p class="event-head">
+          <strong>{visible(event.reason)}</strong>
+          {about ? (
+            target ? (
+              <button type="button" class="event-about" onClick={() => select(target)}>
+                {name}
+              </button>
+            ) : (
+              <span>{name}</span>
+            )
+          ) : null}
+          {event.count > 1 ? <span class="badge">{words.times(event.count)}</span> : null}
+        </p>
+        <p class="event-message">{visible(event.message)}</p>
+        <p class="event-foot faint">
+          <Ago time={event.last} />
+          {event.source ? ` · ${visible(event.source)}` : ""}
+        </p>
+      </div>
+    </li>
+  );
+}

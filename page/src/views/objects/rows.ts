@@ -1,0 +1,106 @@
+/** The rows and columns of the feed `objects`, as the table shows them. */
+import { createElement } from "preact";
+import type { ObjectRef } from "../../state/refs";
+import type { DataColumn } from "../../ui/data-table";
+import { Phase } from "../../ui/phase";
+import type { PhaseName } from "../../ui/phase";
+import { visible } from "../../ui/text";
+import { now, shortDuration } from "../../ui/time";
+import { objects as words } from "../../words/objects";
+
+export interface ObjectRow {
+  ref: ObjectRef;
+  uid: string;
+  cells: unknown[];
+  phase: PhaseName | null;
+  note: string;
+  created: string;
+  labels: Record<string, string>;
+}
+
+export interface TableColumns {
+  columns: { name: string; type: string; format?: string; priority: number; description?: string }[];
+  /** The index of the column with the age; -1 if there is none. */
+  age: number;
+  /** The number of objects that are not shown. */
+  more: number;
+}
+
+export const COLUMNS = "columns";
+
+const MOST_WIDTH = 44;
+const MEASURED = 300;
+
+export function rowKey(row: ObjectRow): string {
+  return `${row.ref.namespace}/${row.ref.name}`;
+}
+
+export function cellText(cell: unknown): string {
+  if (cell === null || cell === undefined) return "";
+  return visible(typeof cell === "object" ? JSON.stringify(cell) : String(cell));
+}
+
+/** Rows whose name, namespace, cells or labels contain each word of the filter. */
+export function filterRows(rows: readonly ObjectRow[], filter: string): readonly ObjectRow[] {
+  const wanted = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  if (wanted.length === 0) return rows;
+  return rows.filter((row) => {
+    const labels = Object.entries(row.labels).map(([key, value]) => `${key}=${value}`);
+    const text = [row.ref.namespace, row.ref.name, row.phase ?? "", row.note, ...row.cells.map(cellText), ...labels].join(" ").toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}
+
+/** The columns of the server, without those of low priority, with the phase after the name. */
+export function columnsOf(table: TableColumns | undefined, rows: readonly ObjectRow[], namespaces: boolean): DataColumn<ObjectRow>[] {
+  const sample = rows.slice(0, MEASURED);
+  const width = (label: string, texts: string[]) =>
+    Math.min(MOST_WIDTH, Math.max(label.length + 3, ...texts.map((text) => text.length + 2), 5));
+  const columns: DataColumn<ObjectRow>[] = [];
+  const definitions = table?.columns ?? [];
+  for (const [index, column] of definitions.entries()) {
+    if (column.priority > 0) continue;
+    const isAge = index === table?.age;
+    const text = (row: ObjectRow) => (isAge ? age(row) : cellText(row.cells[index]));
+    const isName = index === 0;
+    columns.push({
+      id: column.name.toLowerCase().replaceAll(" ", "-"),
+      label: column.name,
+      hint: column.description ?? "",
+      width: width(column.name, sample.map(text)) + (isName ? 2 : 0),
+      grows: isName,
+      cell: text,
+      value: (row) => (isAge ? -Date.parse(row.created) || 0 : sortable(row.cells[index])),
+    });
+    if (!isName) continue;
+    if (namespaces) {
+      columns.push({
+        id: "namespace",
+        label: words.namespaceColumn,
+        width: width(words.namespaceColumn, sample.map((row) => row.ref.namespace)),
+        cell: (row) => visible(row.ref.namespace),
+        value: (row) => row.ref.namespace,
+      });
+    }
+    if (sample.some((row) => row.phase)) {
+      columns.push({
+        id: "phase",
+        label: words.phaseColumn,
+        hint: words.phaseHint,
+        width: 11,
+        cell: (row) => (row.phase ? createElement(Phase, { phase: row.phase }) : ""),
+        value: (row) => row.phase ?? "",
+      });
+    }
+  }
+  return columns;
+}
+
+function sortable(cell: unknown): string | number {
+  return typeof cell === "number" ? cell : cellText(cell);
+}
+
+function age(row: ObjectRow): string {
+  const created = Date.parse(row.created);
+  return Number.isNaN(created) ? "" : shortDuration(now.value - created);
+}

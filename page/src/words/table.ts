@@ -1,0 +1,5 @@
+/** Texts of tables. */
+export const table = {
+  checkAll: "Select all",
+  check: (name: string) => `Select ${name}`,
+} as const;
