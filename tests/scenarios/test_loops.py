@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from why_scenarios import plain, workload
+from why_scenarios import World, plain, workload
 
 from setpoint.client import Client
 from setpoint.cluster.components import MASTERS
 from setpoint.meta.errors import ApiError, BadRequest, Conflict, Forbidden, NotFound
 from setpoint.reconcile.gate import HOLD_SECONDS
-from setpoint.testing import VirtualCluster, virtual_cluster
+from setpoint.testing import VirtualCluster, virtual
 
 PATH = "/setpoint/v1/loops"
 POD, REPLICA_SET = ("v1", "Pod"), ("apps/v1", "ReplicaSet")
@@ -41,7 +43,7 @@ def user(cluster: VirtualCluster, name: str, *groups: str) -> Client:
     return cluster.embedded.components.clients.copying_client(name, groups, agent="kubectl")
 
 
-@virtual_cluster()
+@virtual(leader_elect=True)
 async def test_deleted_pods_come_back_one_step_after_the_other(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", "web", 3))
     await cluster.settle()
@@ -79,7 +81,7 @@ async def test_deleted_pods_come_back_one_step_after_the_other(cluster: VirtualC
     assert (await board(cluster))["gate"]["until"] == 0
 
 
-@virtual_cluster()
+@virtual()
 async def test_a_cluster_is_not_left_paused(cluster: VirtualCluster) -> None:
     await command(cluster, "pause")
     await cluster.client.create(workload("Deployment", "web", 2))
@@ -93,7 +95,7 @@ async def test_a_cluster_is_not_left_paused(cluster: VirtualCluster) -> None:
     assert (await board(cluster))["gate"]["mode"] == "run"
 
 
-@virtual_cluster()
+@virtual()
 async def test_the_scheduler_has_a_gate_and_shows_its_pods(cluster: VirtualCluster) -> None:
     await command(cluster, "pause", loop="scheduler")
     await cluster.client.create(workload("Deployment", "web", 2))
@@ -121,7 +123,7 @@ async def test_the_scheduler_has_a_gate_and_shows_its_pods(cluster: VirtualClust
     assert (await loop(cluster, "kube-scheduler"))["waiting"][0]["attempts"] == attempts + 1
 
 
-@virtual_cluster()
+@virtual()
 async def test_a_failing_key_shows_its_error_and_when_it_is_retried(cluster: VirtualCluster) -> None:
     await cluster.client.create(plain("v1", "ResourceQuota", "few", "default", spec={"hard": {"pods": "1"}}))
     await cluster.settle()
@@ -139,7 +141,7 @@ async def test_a_failing_key_shows_its_error_and_when_it_is_retried(cluster: Vir
     assert abs(again["due"] - delayed["due"]) <= 1
 
 
-@virtual_cluster()
+@virtual()
 async def test_a_breakpoint_stops_before_an_object_is_reconciled(cluster: VirtualCluster) -> None:
     answer = await command(cluster, "break", kind="ReplicaSet")
     number = answer["breakpoint"]["number"]
@@ -157,7 +159,7 @@ async def test_a_breakpoint_stops_before_an_object_is_reconciled(cluster: Virtua
     assert len(await ready_pods(cluster)) == 2
 
 
-@virtual_cluster()
+@virtual()
 async def test_a_watch_sends_everything_once_and_then_changes(cluster: VirtualCluster) -> None:
     assert REPLICASETS in (await board(cluster))["deferred"]
     await cluster.client.create(workload("ReplicaSet", "first", 1))
@@ -181,7 +183,38 @@ async def test_a_watch_sends_everything_once_and_then_changes(cluster: VirtualCl
     stream.close()
 
 
-@virtual_cluster()
+@virtual()
+async def test_the_same_from_the_command_line(cluster: VirtualCluster, tmp_path: Path) -> None:
+    world = World(cluster, tmp_path)
+
+    async def typed(line: str, code: int = 0) -> str:
+        found, out, err = await world.typed(line)
+        assert found == code, err
+        return out + err
+
+    await cluster.client.create(workload("Deployment", "web", 3))
+    await cluster.settle()
+    assert await typed("loops pause replicaset") == (
+        "replicaset-controller is paused (kubernetes-admin). Unless this is renewed, all loops run again in 10m.\n"
+    )
+    await cluster.client.delete(POD, (await ready_pods(cluster))[0], "default")
+    await cluster.sleep(3)
+    table = await typed("loops")
+    (row,) = (line for line in table.splitlines() if line.startswith(REPLICASETS))
+    assert re.fullmatch(rf"{REPLICASETS} +paused +1: default/web-\S+ x\d+ +- +- +5 .*", row)
+    assert (await typed("loops step replicaset")).startswith("replicaset-controller reconciles default/web-")
+    await cluster.sleep(1)
+    runs = await typed("loops replicaset")
+    assert re.search(r"^1s +default/web-\S+ .* revision \d+", runs, re.MULTILINE)
+    assert await typed("loops resume") == "All loops run.\n"
+    assert (await typed("loops break --kind ReplicaSet")).startswith("Breakpoint 1 is set on ReplicaSet (")
+    assert await typed("loops break --clear") == "All loops run.\n"
+    assert "one reconcile each 2 s" in await typed("loops slow --every 2s")
+    assert "one reconcile each 2 s" in await typed("status")
+    assert "there is no control loop nope" in await typed("loops pause nope", 1)
+
+
+@virtual()
 async def test_only_administrators_change_the_loops(cluster: VirtualCluster) -> None:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "setpoint:loops"}
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carol"}]
@@ -197,7 +230,7 @@ async def test_only_administrators_change_the_loops(cluster: VirtualCluster) -> 
     assert (await board(cluster))["gate"]["by"] == "root"
 
 
-@virtual_cluster()
+@virtual()
 async def test_wrong_commands_are_refused(cluster: VirtualCluster) -> None:
     for fields, expected in (
         ({"action": "stop"}, BadRequest),

@@ -11,12 +11,14 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.loops import PATH as LOOPS
 from setpoint.cli.real_node import read_real_node
 from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import human_duration, parse_time
+from setpoint.view.loops import gate_sentence
 from setpoint.view.states import counts_text, is_ready, pod_counts
 
 _SAMPLE = re.compile(r'^(workqueue_depth|workqueue_adds_total)\{[^}]*name="([^"]+)"[^}]*\} ([0-9.e+-]+)$', re.MULTILINE)
@@ -132,18 +134,39 @@ def _store(directory: Path, running: Running | None) -> list[str]:
 
 
 async def _loops(invocation: Invocation) -> None:
-    """Show the control loops that have been active; rates are measured with two samples."""
+    """Show the control loops that have been active; of another server, rates are measured with two samples."""
+    rows = await _own_loops(invocation) or await _sampled_loops(invocation)
+    if rows:
+        rows = [["LOOP", "WAITING", "RECONCILES", "PER SECOND"], *rows]
+        invocation.print("\n" + align("\n".join("\t".join(row) for row in rows), least=6, padding=3))
+
+
+async def _own_loops(invocation: Invocation) -> list[list[str]]:
+    """Return the loops that run beside the server; empty if it knows none or the user may not read them."""
+    try:
+        found = await invocation.client.sender.json("GET", LOOPS)
+    except ApiError:
+        return []
+    if sentence := gate_sentence(found["gate"], found["now"]):
+        invocation.print(f"Loops:  {sentence}")
+    return [
+        [each["name"], str(each["depth"]), str(each["done"]), f"{each['rate']:.1f}"]
+        for each in found["loops"]
+        if each["done"] or each["depth"]
+    ]
+
+
+async def _sampled_loops(invocation: Invocation) -> list[list[str]]:
     before = await _queues(invocation)
     if not before:
-        return
+        return []
     await invocation.io.clock.sleep(invocation.flags.interval)
-    after = await _queues(invocation)
-    rows = [["LOOP", "WAITING", "RECONCILES", "PER SECOND"]]
-    for name, queue in sorted(after.items()):
+    rows = []
+    for name, queue in sorted((await _queues(invocation)).items()):
         if queue.adds or queue.waiting:
             rate = (queue.adds - before.get(name, _Queue()).adds) / invocation.flags.interval
             rows.append([name, f"{queue.waiting:.0f}", f"{queue.adds:.0f}", f"{rate:.1f}"])
-    invocation.print("\n" + align("\n".join("\t".join(row) for row in rows), least=6, padding=3))
+    return rows
 
 
 async def _queues(invocation: Invocation) -> dict[str, _Queue]:
@@ -162,7 +185,7 @@ async def _queues(invocation: Invocation) -> dict[str, _Queue]:
 COMMAND = Command(
     "Tell how a cluster is: components, nodes, Pods, store, loops",
     run,
-    (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of the control loops.")),
+    (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of loops of another server.")),
     usage="[TYPE/NAME | TYPE NAME] [flags]",
     about="""
     With an object, show its loop: the desired state, the observed state, the difference, and what happens next.

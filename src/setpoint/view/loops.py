@@ -130,26 +130,25 @@ def _reconciled(loop: str) -> dict[str, Any]:
 
 def gate_sentence(gate: Mapping[str, Any], now: int) -> str:
     """Return what holds the loops back, in one or two sentences; empty if nothing does. `now` is in milliseconds."""
-    stopped = gate.get("stopped")
-    if stopped is not None:
-        first = f"All loops are paused: {stopped['loop']} would reconcile {stopped['key'] or 'now'} (breakpoint)."
-    elif gate["mode"] == "paused":
-        first = "All loops are paused."
-    elif gate["mode"] == "slow":
-        first = f"One reconcile happens each {gate['every']:g} s."
-    elif gate["until"]:
-        first = f"{_changed(gate)}."
-    else:
+    if not gate["until"]:
         return ""
-    by = f" by {gate['by']}" if gate.get("by") else ""
+    stopped = gate["stopped"]
+    parts = []
+    if stopped is not None:
+        parts.append(f"breakpoint {stopped['breakpoint']}: {stopped['loop']} would reconcile {stopped['key']} next")
+    if gate["mode"] == "paused":
+        parts.append("all loops are paused")
+    elif gate["mode"] == "slow":
+        parts.append(f"all loops together make one reconcile each {gate['every']:g} s")
+    parts += [f"{each['name']} is {_mode(each)}" for each in gate["own"]]
+    if stopped is None:
+        parts += [f"breakpoint {each['number']} is set on {_breakpoint(each)}" for each in gate["breakpoints"]]
+    first = ", ".join(parts)
+    if not first.startswith(tuple(each["name"] for each in gate["own"])):
+        first = first[:1].upper() + first[1:]
+    by = f" ({gate['by']})" if gate["by"] else ""
     left = human_duration(max(0.0, (gate["until"] - now) / 1000))
-    return f"{first[:-1]}{by}. They run again by themselves in {left} unless this is renewed."
-
-
-def _changed(gate: Mapping[str, Any]) -> str:
-    names = [f"{each['name']} is {_mode(each)}" for each in gate["own"]]
-    names += [f"breakpoint {each['number']} at {_breakpoint(each)}" for each in gate["breakpoints"]]
-    return ", ".join(names)
+    return f"{first}{by}. Unless this is renewed, all loops run again in {left}."
 
 
 def _mode(loop: Mapping[str, Any]) -> str:
