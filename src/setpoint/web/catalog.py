@@ -12,6 +12,7 @@ _FEEDS: Final[dict[str, str]] = {
     "events": "setpoint.web.feeds.events",
     "kinds": "setpoint.web.feeds.kinds",
     "objects": "setpoint.web.feeds.objects",
+    "writes": "setpoint.web.feeds.writes",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
