@@ -200,7 +200,7 @@ async def test_the_same_from_the_command_line(cluster: VirtualCluster, tmp_path:
     await cluster.client.delete(POD, (await ready_pods(cluster))[0], "default")
     await cluster.sleep(3)
     table = await typed("loops")
-    (row,) = (line for line in table.splitlines() if line.startswith(REPLICASETS))
+    (row,) = (line for line in table.splitlines() if line.startswith(f"{REPLICASETS}  "))
     assert re.fullmatch(rf"{REPLICASETS} +paused +1: default/web-\S+ x\d+ +- +- +5 .*", row)
     assert (await typed("loops step replicaset")).startswith("replicaset-controller reconciles default/web-")
     await cluster.sleep(1)
