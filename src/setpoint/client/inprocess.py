@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from setpoint.client.transport import (
     Event,
@@ -14,7 +14,11 @@ from setpoint.client.transport import (
     Reply,
     StreamReply,
     Unreachable,
+    Upgraded,
 )
+
+if TYPE_CHECKING:
+    from setpoint.wire.message import RawConnection
 
 T = TypeVar("T", covariant=True)
 
@@ -37,7 +41,7 @@ class ResponseChunks(Protocol[T]):
 
 @dataclass(slots=True)
 class InProcessAnswer:
-    """A response with exactly one of a body, chunks, a value or events."""
+    """A response with exactly one of a body, chunks, a value, events or an upgraded connection."""
 
     status: int
     headers: Headers
@@ -45,13 +49,14 @@ class InProcessAnswer:
     value: dict[str, Any] | None = None
     chunks: ResponseChunks[bytes] | None = None
     events: ResponseChunks[Event] | None = None
+    connection: RawConnection | None = None
 
 
 class InProcessServer(Protocol):
     """The interface that the composition root puts in front of the API server."""
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        """Handle a request as over the wire: the response is a body or chunks."""
+        """Handle a request as over the wire: the response is a body, chunks, or an upgraded connection."""
         ...
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
@@ -72,6 +77,8 @@ class InProcessTransport:
 
     async def request(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
         answer = await self._server(method, path, query, [*headers, *self._credentials], body)
+        if answer.connection is not None:
+            answer.connection.close()
         if answer.chunks is None:
             return Reply(answer.status, answer.headers, answer.body)
         stream = _Stream(answer)
@@ -82,6 +89,13 @@ class InProcessTransport:
 
     async def stream(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> StreamReply:
         return _Stream(await self._server(method, path, query, [*headers, *self._credentials], body))
+
+    async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
+        answer = await self._server("GET", path, query, [*headers, *self._credentials], b"")
+        if answer.connection is not None:
+            return Upgraded(answer.headers, answer.connection)
+        body = answer.body if answer.chunks is None else b"".join([chunk async for chunk in _Stream(answer)])
+        return Reply(answer.status, answer.headers, body)
 
     async def close(self) -> None:
         pass

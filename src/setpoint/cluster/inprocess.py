@@ -12,10 +12,11 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from setpoint.client.inprocess import InProcessAnswer, InProcessServer
-from setpoint.client.transport import Headers, Unreachable
+from setpoint.client.transport import Headers
 from setpoint.meta.objects import Obj
 from setpoint.meta.tracebacks import drop_traceback
 from setpoint.wire.encoding import decode_chunks
+from setpoint.wire.memory_connection import MemoryConnection, connected_pair
 from setpoint.wire.message import (
     Handler,
     ObjectRequest,
@@ -49,6 +50,8 @@ class InProcess:
         self._peer = Peer("127.0.0.1")
         self._tasks = asyncio.TaskGroup()
         self._pipes: dict[_Pipe[Any], None] = {}
+        self._upgraded: dict[MemoryConnection, asyncio.Task[None]] = {}
+        """The server's ends of upgraded connections, with the tasks that serve them."""
 
     async def __aenter__(self) -> InProcess:
         await self._tasks.__aenter__()
@@ -59,6 +62,9 @@ class InProcess:
     ) -> None:
         for pipe in tuple(self._pipes):
             pipe.close()
+        for connection, task in tuple(self._upgraded.items()):
+            connection.close()
+            task.cancel()
         await self._tasks.__aexit__(kind, error, trace)
 
     def for_peer(self, peer: Peer) -> InProcessServer:
@@ -80,13 +86,30 @@ class InProcess:
             sent = [(name.lower(), value) for name, value in answer.headers] if answer.headers else ()
             return InProcessAnswer(answer.status, sent, value=answer.value)
         if isinstance(answer, UpgradeResponse):
-            raise Unreachable("upgraded connections need a socket and are not available within the process")
+            sent = [(name.lower(), value) for name, value in answer.headers]
+            return InProcessAnswer(101, sent, connection=self._upgrade(answer))
         sent = [(name.lower(), value) for name, value in answer.headers]
         if isinstance(answer, StreamResponse):
             if isinstance(request, ObjectRequest):
                 return InProcessAnswer(answer.status, sent, events=self._open(answer, _EventPipe()))
             return InProcessAnswer(answer.status, sent, chunks=self._open(answer, _BytePipe()))
         return InProcessAnswer(answer.status, sent, answer.whole_body)
+
+    def _upgrade(self, answer: UpgradeResponse) -> MemoryConnection:
+        """Return the client's end of an upgraded connection."""
+        client, server = connected_pair()
+
+        async def run() -> None:
+            try:
+                await answer.run(server)
+            except Exception:  # a failed connection must not end the others
+                log.exception("an upgraded connection failed")
+            finally:
+                server.close()
+                self._upgraded.pop(server, None)
+
+        self._upgraded[server] = self._tasks.create_task(run())
+        return client
 
     def _open(self, answer: StreamResponse, pipe: P) -> P:
         self._pipes[pipe] = None
