@@ -51,9 +51,12 @@ def stubborn_process() -> subprocess.Popen[bytes]:
 
 
 class OnThisMachine(Leaving):
-    """Does not touch the cgroups of the machine."""
+    """Does not touch the cgroups, packet rules and routes of the machine; tests/real covers them."""
 
     async def _remove_cgroups(self, pool: BlockingPool) -> None:
+        pass
+
+    async def _remove_network(self, pool: BlockingPool) -> None:
         pass
 
 
