@@ -29,6 +29,17 @@ _STANDARD_DIRECTORIES = (
 _ALWAYS_WRITABLE = ("/dev/", "/etc/hosts")
 """Paths that are writable even if the root file system is read-only."""
 
+
+class DiskLimits(NamedTuple):
+    """How much a disk holds."""
+
+    files: int = _MAX_FILES
+    """The number of files and of directories, of each volume."""
+    file_size: int = _MAX_FILE_BYTES
+    total_size: int = _MAX_FILES * _MAX_FILE_BYTES
+    """The sum of the sizes, of each volume."""
+
+
 SET_GROUP, STICKY = 0o2000, 0o1000
 
 
@@ -99,8 +110,10 @@ class Files:
         initial: dict[str, str] | None = None,
         user: User = User(),  # noqa: B008 (it never changes)
         read_only: bool = False,
+        limits: DiskLimits = DiskLimits(),  # noqa: B008 (it never changes)
     ) -> None:
         self._list_mounts = mounts
+        self._limits = limits
         self._mounts: list[Mount] | None = None
         self._container_layer = Volume(
             dict(initial or {}), {dirname(each) for each in initial or ()}, file_system="overlay"
@@ -130,7 +143,7 @@ class Files:
         volume, name, _ = self._locate(path)
         if append:
             text = volume.files.get(name, "") + text
-        if len(text) > _MAX_FILE_BYTES or len(volume.files) > _MAX_FILES:
+        if not self._fits(volume, name, text):
             return False
         if name not in volume.files:
             if mode != 0o644:
@@ -140,8 +153,17 @@ class Files:
         volume.files[name] = text
         return True
 
+    def _fits(self, volume: Volume, name: str, text: str) -> bool:
+        limits = self._limits
+        if len(text) > limits.file_size or (name not in volume.files and len(volume.files) >= limits.files):
+            return False
+        if limits.total_size >= limits.files * limits.file_size:  # implied by the others
+            return True
+        others = sum(len(each) for key, each in volume.files.items() if key != name)
+        return others + len(text) <= limits.total_size
+
     def link(self, path: str, target: str) -> None:
-        if len(self._links) < _MAX_FILES:
+        if len(self._links) < self._limits.files:
             self._links[_normalize(path)] = target
 
     def link_at(self, path: str) -> str:
@@ -170,7 +192,7 @@ class Files:
     def make_directory(self, path: str) -> None:
         if not self.write_error(path):
             volume, name, _ = self._locate(path)
-            if len(volume.directories) <= _MAX_FILES:
+            if len(volume.directories) < self._limits.files:
                 volume.directories.add(name)
 
     def change_mode(self, path: str, mode: int) -> None:
@@ -213,6 +235,10 @@ class Files:
             return None
         mode = 0o777 | STICKY if _normalize(path) == "/tmp" else volume.mode
         return FileStatus(mode, 0, volume.group, True, volume.file_system)
+
+    def texts(self) -> dict[str, str]:
+        """Return the contents of all files by path, except those of volumes."""
+        return dict(self._container_layer.files)
 
     def mount_points(self) -> list[tuple[str, str]]:
         """Return type and path of each mounted file system."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -36,6 +36,10 @@ _NO_HOST = (
     'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": failed to resolve reference '
     '"{name}": failed to do request: Head "https://{host}/v2/{path}/manifests/{tag}": '
     "dial tcp: lookup {host}: no such host"
+)
+_NO_ANSWER = (
+    'rpc error: code = DeadlineExceeded desc = failed to pull and unpack image "{name}": failed to resolve reference '
+    '"{name}": failed to do request: Head "https://{host}/v2/": dial tcp: i/o timeout'
 )
 _DENIED = (
     'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": failed to resolve reference '
@@ -257,6 +261,16 @@ _RULE_FIELDS = (
 """The properties that rules set, except `error`."""
 
 
+@dataclass(slots=True)
+class ImageFaults:
+    """Faults that users inject while the nodes run."""
+
+    broken: set[str] = field(default_factory=set)
+    """Full names of images that can neither be pulled nor started again."""
+    registry_away: bool = False
+    """Whether no registry answers. Images that a node has already can still be started."""
+
+
 class SimulatedImageService:
     """Derives the properties of images from rules."""
 
@@ -269,6 +283,7 @@ class SimulatedImageService:
     ) -> None:
         """Create the service. `rules` precede the built-in ones; `pull_seconds` applies to images without a rule for
         it. With `reject_misspelled`, names that look like misspelled well-known names do not exist."""
+        self.faults = ImageFaults()
         self._rules = [(re.compile(rule.pattern), rule) for rule in (*rules, *_DEFAULT_RULES)]
         self._pull_seconds = pull_seconds
         self._reject_misspelled = reject_misspelled
@@ -281,6 +296,14 @@ class SimulatedImageService:
                 self._known.clear()
             self._known[image] = self._look_up(image)
         return self._known[image]
+
+    def pull_error(self, info: ImageInfo) -> str:
+        """Return why an image cannot be pulled now; empty if it can."""
+        if info.name in self.faults.broken:
+            return _NOT_FOUND.format(name=info.name)
+        if self.faults.registry_away:
+            return _NO_ANSWER.format(name=info.name, host=info.name.partition("/")[0])
+        return info.error
 
     def _look_up(self, image: str) -> ImageInfo | None:
         full = parse_reference(image)
@@ -295,10 +318,10 @@ class SimulatedImageService:
         if error is None:
             error = _DENIED if self._reject_misspelled and closest_well_known_image(full.repository) else ""
         known = {
-            field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
-            for field in _RULE_FIELDS
+            name: next((found for rule in rules if (found := getattr(rule, name)) is not None), None)
+            for name in _RULE_FIELDS
         }
-        known_fields = {field: found for field, found in known.items() if found is not None}
+        known_fields = {name: found for name, found in known.items() if found is not None}
         return replace(info, error=error.format(name=full.name, host=host, path=path, tag=tag), **known_fields)
 
 

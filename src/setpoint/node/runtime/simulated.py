@@ -130,24 +130,24 @@ class SimulatedRuntime:
 
     def find_image(self, image: str, pod: Pod, node: NodeState) -> Operation[ImageLookup]:
         info = self.images.info(image)
-        present = info is not None and info.name in node.images
+        present = info is not None and info.name in node.images and info.name not in self.images.faults.broken
         return Done(ImageLookup(Image(info.name, info.id, info.size_bytes) if info is not None and present else None))
 
     def pull_image(self, image: str, pod: Pod, node: NodeState, at: float) -> Operation[PullResult]:
         info = self.images.info(image)
         assert info is not None, "the name of the image was checked"
-        duration = 0.0
+        error, duration = self.images.pull_error(info), 0.0
         if info.name not in node.images:
             duration = parse_seconds(simulation_annotation(pod, "pull-seconds"), info.pull_seconds)
         until = at + duration
-        if not info.error:
+        if not error:
             until = node.pulls_in_progress.get(info.name, until)  # another container may be pulling the image already
             if until > at:
                 node.pulls_in_progress[info.name] = until
 
         def complete(now: float) -> PullResult:
-            if info.error:
-                return PullResult(None, info.error)
+            if error:
+                return PullResult(None, error)
             node.pulls_in_progress.pop(info.name, None)
             node.add_image(info.name, info.id, info.size_bytes)
             return PullResult(Image(info.name, info.id, info.size_bytes), seconds=until - at, waited_seconds=until - at)

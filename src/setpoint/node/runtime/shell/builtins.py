@@ -18,6 +18,7 @@ from setpoint.node.runtime.shell.session import (
     parse_integer,
     parse_options,
     reads_stdin_line,
+    receive_stdin,
 )
 
 _SIGNALS = {"0": "", "1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2", "15": "TERM"}
@@ -268,6 +269,7 @@ def xargs(run: RunProgram, session: Session, arguments: list[str], streams: Stre
         letter, value = rest[0][1], rest.pop(0)[2:]
         options[letter] = value or (rest.pop(0) if letter in "nILPds" and rest else "")
     command = rest or ["echo"]
+    yield from receive_stdin(session, streams)
     text, streams.stdin = streams.stdin, ""
     words = text.split("\0") if "0" in options else text.split("\n") if "I" in options else text.split()
     words = [each for each in words if each]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from setpoint.node.runtime.shell.session import Exit, ProgramRun, Return, Session, Streams
-from setpoint.node.runtime.shell.syntax import Part, Redirection, Script, Word
+from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.shell.session import MAX_TEXT, Exit, ProgramRun, Return, Session, Streams
+from setpoint.node.runtime.shell.syntax_tree import Part, Redirection, Script, Word
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|\$?([A-Za-z_]\w*)|(\*\*|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
 _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
@@ -24,6 +25,13 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
     {"*": lambda a, b: a * b, "/": lambda a, b: _divide(a, b), "%": lambda a, b: a - b * _divide(a, b)},
 )
+
+
+_WILDCARD = re.compile(r"[*?\[]")
+_PATTERN = re.compile(r"[*?]|\[[^]]+\]")
+_MAX_PATHS = 1000
+_MAX_PATTERN_TEXT = 16 * 1024
+"""Characters of a value whose beginning or end is removed by a pattern: this takes quadratic time."""
 
 
 class ShellArithmeticError(ValueError):
@@ -93,27 +101,83 @@ RunScript = Callable[[Session, Script, Streams], ProgramRun]
 """Runs a script, for its output."""
 
 
+class _Field:
+    """A word that an expansion results in."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.pattern = ""
+        """The text as a pattern of paths, in which quoted wildcards are literal."""
+        self.wild = False
+        """Whether there are wildcards that are not quoted."""
+
+    def add(self, text: str, quoted: bool) -> _Field:
+        self.text += text
+        self.pattern += _WILDCARD.sub(r"[\g<0>]", text) if quoted else text
+        self.wild |= not quoted and _PATTERN.search(text) is not None
+        return self
+
+
 def expand(
     run: RunScript, session: Session, word: Word, streams: Streams, split: bool = True
 ) -> Generator[float, None, list[str]]:
     """Return the fields that a word expands to."""
-    fields: list[str] = []
-    current: str | None = None
-    for part in word:
+    return [each.text for each in (yield from _fields(run, session, word, streams, split))]
+
+
+def expand_with_paths(
+    run: RunScript, session: Session, word: Word, streams: Streams
+) -> Generator[float, None, list[str]]:
+    """Return the fields that a word expands to; a field with wildcards results in the matching paths, if there are
+    some."""
+    found: list[str] = []
+    for each in (yield from _fields(run, session, word, streams, True)):
+        found += (match_paths(session.files, session.directory, each.pattern) if each.wild else []) or [each.text]
+    return found
+
+
+def match_paths(files: Files, directory: str, pattern: str) -> list[str]:
+    """Return the paths that match a pattern with wildcards, sorted; relative ones are in `directory`."""
+    base, parts = ("/", pattern.lstrip("/").split("/")) if pattern.startswith("/") else ("", pattern.split("/"))
+    found = [base]
+    for number, part in enumerate(parts):
+        following = []
+        for path in found:
+            here = path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+            if _WILDCARD.search(part) is None:
+                names = [part] if part in ("", ".", "..") or part in files.entries(here) else []
+            else:
+                hidden = part.startswith(".")
+                names = [name for name in files.entries(here) if (hidden or name[0] != ".") and fnmatchcase(name, part)]
+            last = number == len(parts) - 1
+            following += [f"{path}{name}{'' if last else '/'}" for name in names]
+        found = following[:_MAX_PATHS]
+    return sorted(found)
+
+
+def _fields(
+    run: RunScript, session: Session, word: Word, streams: Streams, split: bool
+) -> Generator[float, None, list[_Field]]:
+    fields: list[_Field] = []
+    current: _Field | None = None
+    for number, part in enumerate(word):
         if part.kind == "text":
-            current = (current or "") + part.value
+            text = part.value
+            if not number and not part.quoted and (text == "~" or text.startswith("~/")):
+                current = _Field().add(session.variables.get("HOME", "/root"), True)
+                text = text[1:]
+            current = (current or _Field()).add(text, part.quoted)
             continue
         if part.kind == "variable" and part.value == "@" and part.quoted:
-            for number, argument in enumerate(session.arguments):
-                if number:
-                    fields.append(current or "")
-                    current = argument
-                else:
-                    current = (current or "") + argument
+            for at, argument in enumerate(session.arguments):
+                if at:
+                    fields.append(current or _Field())
+                    current = None
+                current = (current or _Field()).add(argument, True)
             continue
         value = yield from _value(run, session, part, streams)
         if part.quoted or not split:
-            current = (current or "") + value
+            current = (current or _Field()).add(value, True)
             continue
         pieces = value.split()
         if not pieces:
@@ -121,12 +185,11 @@ def expand(
         if value[0].isspace() and current is not None:
             fields.append(current)
             current = None
-        for number, piece in enumerate(pieces):
-            if number:
-                fields.append(current or "")
-                current = piece
-            else:
-                current = (current or "") + piece
+        for at, piece in enumerate(pieces):
+            if at:
+                fields.append(current or _Field())
+                current = None
+            current = (current or _Field()).add(piece, False)
         if value[-1].isspace() and current is not None:
             fields.append(current)
             current = None
@@ -139,9 +202,19 @@ def _value(run: RunScript, session: Session, part: Part, streams: Streams) -> Ge
     if part.kind == "command":
         assert part.script is not None
         captured: list[str] = []
+        size = 0
+
+        def capture(text: str) -> None:
+            nonlocal size
+            size += len(text)
+            if size > MAX_TEXT:
+                streams.err(f"{session.name}: more than {MAX_TEXT >> 20} MiB of output\n")
+                raise Exit(1)
+            captured.append(text)
+
         inner = replace(session, traps={}, _variables=dict(session.variables))
         try:
-            session.status = yield from run(inner, part.script, Streams(captured.append, streams.err))
+            session.status = yield from run(inner, part.script, Streams(capture, streams.err))
         except (Exit, Return) as ended:
             session.status = ended.code
         return "".join(captured).rstrip("\n")
@@ -181,6 +254,9 @@ def _variable(run: RunScript, session: Session, part: Part, streams: Streams) ->
                 raise Exit(2)
             return value or ""
         case _:
+            if len(value or "") > _MAX_PATTERN_TEXT:
+                streams.err(f"sh: {name}: more than {_MAX_PATTERN_TEXT} characters\n")
+                raise Exit(2)
             return _remove_affix(value or "", part.operator, argument)
 
 
@@ -250,7 +326,7 @@ def redirected(
                     return None
                 if redirection.operator == ">" or not session.files.is_file(path):
                     session.files.write(path, "")
-                sink = _file_sink(session, path)
+                sink = _file_sink(session, path, streams)
             found = _with_sink(found, redirection.descriptor, sink)
     return found
 
@@ -261,8 +337,13 @@ def _with_sink(streams: Streams, descriptor: int, sink: Callable[[str], None]) -
     return Streams(sink, streams.err, streams.stdin)
 
 
-def _file_sink(session: Session, path: str) -> Callable[[str], None]:
+def _file_sink(session: Session, path: str, streams: Streams) -> Callable[[str], None]:
+    is_full = False
+
     def write(text: str) -> None:
-        session.files.write(path, text, append=True)
+        nonlocal is_full
+        if not session.files.write(path, text, append=True) and not is_full:
+            is_full = True
+            streams.err(f"{session.name}: write error: No space left on device\n")
 
     return write

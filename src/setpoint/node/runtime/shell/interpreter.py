@@ -7,10 +7,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from setpoint.node.runtime.shell import builtins
-from setpoint.node.runtime.shell.expansion import expand, redirected
+from setpoint.node.runtime.shell.expansion import expand, expand_with_paths, redirected
+from setpoint.node.runtime.shell.pipes import Stage, run_concurrently
 from setpoint.node.runtime.shell.programs import COMPLETING_PROGRAMS, NOT_SIMULATED, PROGRAMS, SERVERS
 from setpoint.node.runtime.shell.session import (
     FOREVER,
+    MAX_VALUE,
     WAIT_FOR_INPUT,
     WAIT_FOR_JOBS,
     Break,
@@ -21,7 +23,8 @@ from setpoint.node.runtime.shell.session import (
     Session,
     Streams,
 )
-from setpoint.node.runtime.shell.syntax import (
+from setpoint.node.runtime.shell.syntax import ShellSyntaxError, parse
+from setpoint.node.runtime.shell.syntax_tree import (
     Case,
     Command,
     For,
@@ -33,10 +36,8 @@ from setpoint.node.runtime.shell.syntax import (
     Pipeline,
     Redirection,
     Script,
-    ShellSyntaxError,
     Simple,
     Word,
-    parse,
 )
 
 _SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")
@@ -65,6 +66,11 @@ def is_shell(program: str) -> bool:
 def run_argv(session: Session, argv: list[str], streams: Streams) -> ProgramRun:
     """Run a program as the kernel would start it."""
     return (yield from _program(session, argv, streams))
+
+
+def run_line(session: Session, text: str, streams: Streams) -> ProgramRun:
+    """Run a line that was typed into a shell. Raise Exit if it ends the shell."""
+    return (yield from _eval(session, text, streams))
 
 
 def _run_text(session: Session, text: str, streams: Streams) -> ProgramRun:
@@ -132,18 +138,28 @@ def _item(session: Session, item: Item, streams: Streams) -> ProgramRun:
 
 
 def _pipeline(session: Session, pipeline: Pipeline, streams: Streams) -> ProgramRun:
-    status, piped = 0, streams.stdin
-    for number, command in enumerate(pipeline.commands):
-        if number == len(pipeline.commands) - 1:
-            io = Streams(streams.out, streams.err, piped)
-            status = yield from _command(session, command, io)
-            if number == 0:
-                streams.stdin = io.stdin
-        else:
-            captured: list[str] = []
-            status = yield from _command(session, command, Streams(captured.append, streams.err, piped))
-            piped = "".join(captured)
+    commands = pipeline.commands
+    if len(commands) == 1:
+        status = yield from _command(session, commands[0], streams)
+    elif session.wake_after is not None:
+        stages = [_stage(command) for command in commands]
+        status = yield from run_concurrently(session, stages, streams)
+    else:
+        status = yield from _one_after_another(session, commands, streams)
     return int(not status) if pipeline.negated else status
+
+
+def _stage(command: Command) -> Stage:
+    return lambda session, streams: _command(session, command, streams)
+
+
+def _one_after_another(session: Session, commands: tuple[Command, ...], streams: Streams) -> ProgramRun:
+    io = Streams(streams.out, streams.err, streams.stdin, streams.redirected)
+    for command in commands[:-1]:
+        captured: list[str] = []
+        yield from _command(session, command, Streams(captured.append, io.err, io.stdin, io.redirected))
+        io.stdin, io.redirected = "".join(captured), True
+    return (yield from _command(session, commands[-1], io))
 
 
 def _command(session: Session, command: Command, streams: Streams) -> ProgramRun:
@@ -221,7 +237,7 @@ def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, str
     status = 0
     values: list[str] = []
     for word in words:
-        values += yield from _expand(session, word, streams)
+        values += yield from expand_with_paths(_run_script, session, word, streams)
     for value in values:
         session.variables[name] = value
         try:
@@ -251,7 +267,7 @@ def _case(
 def _simple(session: Session, command: Simple, streams: Streams) -> ProgramRun:
     words: list[str] = []
     for word in command.words:
-        words += yield from _expand(session, word, streams)
+        words += yield from expand_with_paths(_run_script, session, word, streams)
     io = yield from _redirected(session, command.redirections, streams)
     if io is None:
         return 1
@@ -263,7 +279,11 @@ def _simple(session: Session, command: Simple, streams: Streams) -> ProgramRun:
             status = session.status
         if words:
             saved[name] = session.variables.get(name)
-        session.variables[name] = " ".join(texts)
+        text = " ".join(texts)
+        if len(text) > MAX_VALUE:
+            streams.err(f"{session.name}: {name}: more than {MAX_VALUE >> 20} MiB\n")
+            raise Exit(2)
+        session.variables[name] = text
     if not words:
         return status
     try:
@@ -298,14 +318,15 @@ def _program(session: Session, words: list[str], streams: Streams) -> ProgramRun
         return _locate_programs(session, base, arguments, streams)
     if base in builtins.PREFIXES and (arguments or base != "env"):
         return (yield from builtins.prefixed(_program, session, arguments, streams))
-    if base in _WRAPPERS:
+    own = session.programs.get(base) if session.programs is not None else None
+    if base in _WRAPPERS and own is None:
         return (yield from _WRAPPERS[base](_program, session, arguments, streams))
     if name == "trap":
         return _trap(session, arguments)
     if name == "wait":
         yield WAIT_FOR_JOBS
         return 0
-    program = PROGRAMS.get(base)
+    program = own if session.programs is not None else PROGRAMS.get(base)
     if program is not None:
         outcome = program(session, arguments, streams)
         return outcome if isinstance(outcome, int) else (yield from outcome)
@@ -430,7 +451,7 @@ def _locate_programs(session: Session, how: str, arguments: list[str], streams: 
     """Locate programs, as `which`, `type` and `command -v` do."""
     status = 0
     for name in (each for each in arguments if not each.startswith("-")):
-        found = name in session.functions or exists(name) or session.files.is_file(session.path(name))
+        found = name in session.functions or exists(name, session) or session.files.is_file(session.path(name))
         if found:
             path = name if "/" in name or name in session.functions else f"/bin/{name}"
             streams.out(f"{name} is {path}\n" if how == "type" else f"{path}\n")
@@ -441,10 +462,11 @@ def _locate_programs(session: Session, how: str, arguments: list[str], streams: 
     return status
 
 
-def exists(program: str) -> bool:
-    """Return whether the program is simulated."""
+def exists(program: str, session: Session | None = None) -> bool:
+    """Return whether the program is simulated, or is one of the session."""
     name = program.rpartition("/")[2]
-    known = is_shell(program) or is_shell(name) or name in PROGRAMS or name in _WRAPPERS or name in _LOOKUPS
+    programs = PROGRAMS if session is None or session.programs is None else session.programs
+    known = is_shell(program) or is_shell(name) or name in programs or name in _WRAPPERS or name in _LOOKUPS
     return known or name in builtins.PREFIXES or name in _INTERPRETER_BUILTINS
 
 

@@ -49,7 +49,7 @@ def _printf(session: Session, arguments: list[str], streams: Streams) -> int:
 
     while True:
         used = False
-        streams.out(re.sub(r"%(-?0?[0-9]*)([sdibc])|%%", lambda found: put(found), pattern))
+        streams.out(re.sub(r"%(-?0?[0-9]{0,4})([sdibc])|%%", lambda found: put(found), pattern))
         if not values or not used:
             return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.network import Network, NoNetwork
 
 if TYPE_CHECKING:
-    from setpoint.node.runtime.shell.syntax import Script
+    from setpoint.node.runtime.shell.syntax_tree import Script
 
 
 FOREVER = float("inf")
@@ -20,6 +20,14 @@ WAIT_FOR_INPUT = -2.0
 """Wait for a whole line, or the end of the input."""
 WAIT_FOR_TEXT = -3.0
 """Wait for any input, or its end."""
+WAIT_FOR_EVENT = -4.0
+"""Wait until something has happened that the program has asked its caller for, such as the end of a task, or for
+input. The program may be resumed before that, and checks by itself."""
+
+MAX_TEXT = 8 << 20
+"""The maximum number of characters that a program reads as a whole, or that a command substitution captures."""
+MAX_VALUE = 1 << 20
+"""The maximum number of characters of a variable."""
 
 ProgramRun = Generator[float, None, int]
 """A running program. It yields how long it waits, in seconds or as one of the values above, and returns its exit
@@ -53,11 +61,13 @@ class Streams:
     out: Callable[[str], None]
     err: Callable[[str], None]
     stdin: str = ""
+    redirected: bool = False
+    """Whether the input is `stdin` alone, from a file or a pipe, even if that is empty."""
 
 
 @dataclass(slots=True)
 class StdinBuffer:
-    """Input of an attached client that no program has read yet."""
+    """Input of an attached client, or of a pipe, that no program has read yet."""
 
     text: str = ""
     closed: bool = True
@@ -88,6 +98,11 @@ class Session:
     """Returns the command lines of the container's processes, the first process first."""
     name: str = "sh"
     """The name by which the shell was called."""
+    programs: Mapping[str, Program] | None = None
+    """The programs by name; None means all that are simulated for containers."""
+    wake_after: Callable[[float], None] | None = None
+    """Resumes a program that yields WAIT_FOR_EVENT after so many seconds. The programs of a pipeline run concurrently
+    if it is there, and otherwise one after another."""
     status: int = 0
     last_job: int = 0
     """The process id of the last background job; 0 if there was none."""
@@ -159,27 +174,46 @@ def parse_options(arguments: list[str], with_value: frozenset[str]) -> tuple[dic
     return found, words
 
 
+def stdin_arrives(session: Session, arguments: list[str], streams: Streams, max_operands: int = 0) -> bool:
+    """Return whether a program reads input that may not have arrived yet. It reads files instead if it has more than
+    `max_operands` operands."""
+    stdin_buffer = session.stdin_buffer
+    if streams.stdin or streams.redirected or (stdin_buffer.closed and not stdin_buffer.text):
+        return False
+    return sum(not each.startswith("-") for each in arguments) <= max_operands
+
+
 def reads_stdin(program: Program, max_operands: int = 0) -> Program:
     """Let a program read the input of an attached client up to its end, if nothing is piped to it. It reads files
     instead if it has more than `max_operands` operands."""
 
     def run(session: Session, arguments: list[str], streams: Streams) -> Any:
-        named = sum(not each.startswith("-") for each in arguments)
-        if streams.stdin or session.stdin_buffer.closed or named > max_operands:
+        if not stdin_arrives(session, arguments, streams, max_operands):
             return program(session, arguments, streams)
         return _after_stdin_closed(program, session, arguments, streams)
 
     return run
 
 
-def _after_stdin_closed(program: Program, session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
-    stdin_buffer, text = session.stdin_buffer, ""
+def receive_stdin(session: Session, streams: Streams) -> Generator[float, None, None]:
+    """Wait for the end of the input, and make it the text `streams.stdin`."""
+    if not stdin_arrives(session, [], streams):
+        return
+    stdin_buffer, pieces, size = session.stdin_buffer, list[str](), 0
     while True:
-        text, stdin_buffer.text = text + stdin_buffer.text, ""
+        pieces.append(stdin_buffer.text)
+        size, stdin_buffer.text = size + len(stdin_buffer.text), ""
         if stdin_buffer.closed:
             break
+        if size > MAX_TEXT:
+            streams.err(f"{session.name}: more than {MAX_TEXT >> 20} MiB of input\n")
+            raise Exit(1)
         yield WAIT_FOR_INPUT
-    streams.stdin = text
+    streams.stdin = "".join(pieces)
+
+
+def _after_stdin_closed(program: Program, session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
+    yield from receive_stdin(session, streams)
     result = program(session, arguments, streams)
     return int(result) if isinstance(result, int) else (yield from result)
 
@@ -188,8 +222,7 @@ def streams_stdin(program: Program, max_operands: int = 0) -> Program:
     """Like `reads_stdin`, for a program that processes its input as it arrives."""
 
     def run(session: Session, arguments: list[str], streams: Streams) -> Any:
-        named = sum(not each.startswith("-") for each in arguments)
-        if streams.stdin or session.stdin_buffer.closed or named > max_operands:
+        if not stdin_arrives(session, arguments, streams, max_operands):
             return program(session, arguments, streams)
         return _as_stdin_arrives(program, session, arguments, streams)
 
@@ -207,11 +240,35 @@ def _as_stdin_arrives(program: Program, session: Session, arguments: list[str], 
         yield WAIT_FOR_TEXT
 
 
+def filters_lines(program: Program, max_operands: int = 0) -> Program:
+    """Like `streams_stdin`, for a program that processes each line by itself. Its exit code is the best one."""
+
+    def run(session: Session, arguments: list[str], streams: Streams) -> Any:
+        if not stdin_arrives(session, arguments, streams, max_operands):
+            return program(session, arguments, streams)
+        return _as_lines_arrive(program, session, arguments, streams)
+
+    return run
+
+
+def _as_lines_arrive(program: Program, session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
+    stdin_buffer, status = session.stdin_buffer, -1
+    while True:
+        end = len(stdin_buffer.text) if stdin_buffer.closed else stdin_buffer.text.rfind("\n") + 1
+        if end:
+            streams.stdin, stdin_buffer.text = stdin_buffer.text[:end], stdin_buffer.text[end:]
+            found = int(program(session, arguments, streams))
+            status = found if status < 0 else min(status, found)
+        if stdin_buffer.closed and not stdin_buffer.text:
+            return status if status >= 0 else int(program(session, arguments, streams))
+        yield WAIT_FOR_INPUT
+
+
 def reads_stdin_line(program: Program) -> Program:
     """Like `reads_stdin`, for a program that reads a single line."""
 
     def run(session: Session, arguments: list[str], streams: Streams) -> Any:
-        if streams.stdin or session.stdin_buffer.closed:
+        if not stdin_arrives(session, [], streams):
             return program(session, arguments, streams)
         return _after_stdin_line(program, session, arguments, streams)
 

@@ -1,11 +1,27 @@
-"""The syntax tree of a shell script, and the parser that creates it."""
+"""The parser of shell scripts."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from setpoint.meta.caching import memoized
+from setpoint.node.runtime.shell.syntax_tree import (
+    Case,
+    Command,
+    For,
+    Function,
+    Group,
+    If,
+    Item,
+    Loop,
+    Part,
+    Pipeline,
+    Redirection,
+    Script,
+    Simple,
+    Step,
+    Word,
+)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -15,95 +31,12 @@ _CLOSERS = ("then", "do", "done", "fi", "else", "elif", "esac", "}", ")")
 _MAX_DEPTH = 50
 
 
-class Part(NamedTuple):
-    """A part of a word; its kind is text, variable, command or arithmetic."""
-
-    kind: str
-    value: str
-    quoted: bool
-    script: Script | None = None
-    operator: str = ""
-    argument: Word | None = None
-
-
-Word = tuple[Part, ...]
-
-
-class Redirection(NamedTuple):
-    descriptor: int
-    operator: str
-    """The operator: `>`, `>>`, `<`, `>&`, or `<<`, whose target is the text itself."""
-    target: Word
-
-
-class Simple(NamedTuple):
-    assignments: tuple[tuple[str, Word], ...]
-    words: tuple[Word, ...]
-    redirections: tuple[Redirection, ...]
-
-
-class Pipeline(NamedTuple):
-    commands: tuple[Command, ...]
-    negated: bool
-
-
-class Loop(NamedTuple):
-    condition: Script
-    body: Script
-    until: bool
-    redirections: tuple[Redirection, ...] = ()
-
-
-class For(NamedTuple):
-    name: str
-    words: tuple[Word, ...]
-    body: Script
-    redirections: tuple[Redirection, ...] = ()
-
-
-class If(NamedTuple):
-    branches: tuple[tuple[Script, Script], ...]
-    otherwise: Script | None
-
-
-class Case(NamedTuple):
-    subject: Word
-    branches: tuple[tuple[tuple[Word, ...], Script], ...]
-
-
-class Group(NamedTuple):
-    body: Script
-    subshell: bool
-    """Whether the group is in parentheses and runs in a subshell."""
-    redirections: tuple[Redirection, ...] = ()
-
-
-class Function(NamedTuple):
-    name: str
-    body: Script
-
-
-Command = Simple | Loop | For | If | Case | Group | Function
-
-
-class Step(NamedTuple):
-    """A pipeline of a list, and the operator that joins it to the previous one: `;`, `&&` or `||`."""
-
-    joined: str
-    pipeline: Pipeline
-
-
-class Item(NamedTuple):
-    steps: tuple[Step, ...]
-    background: bool = False
-
-
-class Script(NamedTuple):
-    items: tuple[Item, ...] = ()
-
-
 class ShellSyntaxError(ValueError):
     """The script has a syntax error."""
+
+
+class IncompleteScript(ShellSyntaxError):
+    """The script ends within a command: another line may complete it."""
 
 
 @memoized(maxsize=1024)
@@ -116,11 +49,30 @@ def parse(text: str) -> Script:
     return script
 
 
+def is_incomplete(text: str) -> bool:
+    """Return whether another line may complete the script: a quote, a list, or a here-document is open."""
+    backslashes = len(text) - len(text.rstrip("\\"))
+    parser = _Parser(text)
+    try:
+        parser.script(())
+    except IncompleteScript:
+        return True
+    except ShellSyntaxError:
+        return False
+    return parser.open_document or backslashes % 2 == 1
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.open_document = False
+        """Whether a here-document has no end; it then extends to the end of the script."""
         self._depth = 0
+
+    def _error(self, message: str) -> ShellSyntaxError:
+        kind = IncompleteScript if self.at >= len(self.text) else ShellSyntaxError
+        return kind(f"syntax error: {message}")
 
     # -- characters ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +104,7 @@ class _Parser:
     def _expect(self, word: str) -> None:
         self._blanks(lines=True)
         if self._reserved() != word:
-            raise ShellSyntaxError(f'syntax error: expecting "{word}"')
+            raise self._error(f'expecting "{word}"')
         self.at += len(word)
 
     # -- lists --------------------------------------------------------------------------------------------------------
@@ -238,7 +190,7 @@ class _Parser:
 
     def _close(self) -> None:
         if not self._peek(")"):
-            raise ShellSyntaxError('syntax error: expecting ")"')
+            raise self._error('expecting ")"')
         self.at += 1
 
     def _do(self) -> Script:
@@ -280,7 +232,7 @@ class _Parser:
                 otherwise = self.script(("fi",))
                 self._expect("fi")
             elif word != "fi":
-                raise ShellSyntaxError('syntax error: expecting "fi"')
+                raise self._error('expecting "fi"')
             return If(tuple(branches), otherwise)
 
     def _case(self) -> Case:
@@ -327,7 +279,7 @@ class _Parser:
                 words.append(self._word())
         if not (assignments or words or redirections):
             here = self.text[self.at : self.at + 1] or "end of file"
-            raise ShellSyntaxError(f'syntax error: unexpected "{here}"')
+            raise self._error(f'unexpected "{here}"')
         return Simple(tuple(assignments), tuple(words), tuple(redirections))
 
     def _redirections(self) -> tuple[Redirection, ...]:
@@ -356,7 +308,7 @@ class _Parser:
         literal, end = any(part.quoted for part in mark), "".join(part.value for part in mark)
         start = self.text.find("\n", self.at)
         if start < 0:
-            raise ShellSyntaxError("syntax error: here-document without a body")
+            raise IncompleteScript("syntax error: here-document without a body")
         lines = self.text[start + 1 :].split("\n")
         body = []
         for number, line in enumerate(lines):
@@ -365,7 +317,7 @@ class _Parser:
                 break
             body.append(line)
         else:
-            rest = ""
+            rest, self.open_document = "", True
         content = "".join(f"{line}\n" for line in body)
         # The rest of the command's line comes first, then what follows the document.
         self.text = self.text[:start] + ("\n" + rest if rest else "")
@@ -385,7 +337,7 @@ class _Parser:
             if char == "'":
                 stop = text.find("'", self.at + 1)
                 if stop < 0:
-                    raise ShellSyntaxError("syntax error: unterminated quoted string")
+                    raise IncompleteScript("syntax error: unterminated quoted string")
                 parts.append(Part("text", text[self.at + 1 : stop], True))
                 self.at = stop + 1
             elif char == '"':
@@ -407,7 +359,7 @@ class _Parser:
                 self.at = stop
         if self.at == start and not empty:
             here = text[self.at : self.at + 1] or "end of file"
-            raise ShellSyntaxError(f'syntax error: unexpected "{here}"')
+            raise self._error(f'unexpected "{here}"')
         return tuple(parts)
 
     def _double_quoted(self, stop: str) -> list[Part]:
@@ -416,7 +368,7 @@ class _Parser:
         while True:
             if self.at >= len(text):
                 if stop:
-                    raise ShellSyntaxError("syntax error: unterminated quoted string")
+                    raise IncompleteScript("syntax error: unterminated quoted string")
                 break
             char = text[self.at]
             if char == stop:
@@ -442,14 +394,14 @@ class _Parser:
         if text[self.at] == "`":
             stop = text.find("`", self.at + 1)
             if stop < 0:
-                raise ShellSyntaxError("syntax error: unterminated quoted string")
+                raise IncompleteScript("syntax error: unterminated quoted string")
             inner = text[self.at + 1 : stop]
             self.at = stop + 1
             return Part("command", inner, quoted, script=parse(inner))
         if self._peek("$(("):
             stop = text.find("))", self.at)
             if stop < 0:
-                raise ShellSyntaxError("syntax error: missing '))'")
+                raise IncompleteScript("syntax error: missing '))'")
             inner = text[self.at + 3 : stop]
             self.at = stop + 2
             return Part("arithmetic", inner, quoted)

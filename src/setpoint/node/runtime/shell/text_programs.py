@@ -6,17 +6,21 @@ import re
 from collections.abc import Callable
 from posixpath import basename as last_part
 from posixpath import dirname as without_last_part
+from typing import Any
 
 import re2
 
 from setpoint.node.runtime.shell.session import (
     FOREVER,
+    WAIT_FOR_INPUT,
     Program,
     ProgramRun,
     Session,
     Streams,
+    filters_lines,
     parse_integer,
     reads_stdin,
+    stdin_arrives,
     texts,
 )
 
@@ -55,6 +59,29 @@ def _head(session: Session, arguments: list[str], streams: Streams) -> int:
             streams.out(data.decode("utf-8", "surrogateescape"))
         else:
             streams.out("".join(text.splitlines(keepends=True)[:count]))
+    return 0
+
+
+def _head_of_input(session: Session, arguments: list[str], streams: Streams) -> Any:
+    """Print the first lines of the input as they arrive, and end after the last one of them."""
+    bytewise = any(re.fullmatch(r"-c\d*", each) for each in arguments)
+    if bytewise or _count_of(arguments)[1] or not stdin_arrives(session, [], streams):
+        return reads_stdin(_head, 1)(session, arguments, streams)
+    return _first_lines(session, _count_of(arguments)[0], streams)
+
+
+def _first_lines(session: Session, count: int, streams: Streams) -> ProgramRun:
+    stdin_buffer = session.stdin_buffer
+    while count > 0:
+        line, newline, rest = stdin_buffer.text.partition("\n")
+        if newline or stdin_buffer.closed:
+            stdin_buffer.text = rest
+            streams.out(line + newline)
+            count -= 1
+        if stdin_buffer.closed and not stdin_buffer.text:
+            break
+        if not newline:
+            yield WAIT_FOR_INPUT
     return 0
 
 
@@ -108,6 +135,16 @@ def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
     elif "q" not in flags:
         streams.out("".join(f"{line}\n" for line in lines))
     return 0 if lines else 1
+
+
+def _grep_input(session: Session, arguments: list[str], streams: Streams) -> Any:
+    counts = any(re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", each) for each in arguments)
+    return (reads_stdin if counts else filters_lines)(_grep, 1)(session, arguments, streams)
+
+
+def _awk_input(session: Session, arguments: list[str], streams: Streams) -> Any:
+    counts = any("NR" in each for each in arguments)
+    return (reads_stdin if counts else filters_lines)(awk, 1)(session, arguments, streams)
 
 
 def _wc(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -353,16 +390,16 @@ def dirname(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 TEXT_PROGRAMS: dict[str, Program] = {
-    "head": reads_stdin(_head, 1),
+    "head": _head_of_input,
     "tail": reads_stdin(_tail, 1),
-    "grep": reads_stdin(_grep, 1),
-    "egrep": reads_stdin(_grep, 1),
-    "fgrep": reads_stdin(lambda session, arguments, streams: _grep(session, ["-F", *arguments], streams), 1),
+    "grep": _grep_input,
+    "egrep": _grep_input,
+    "fgrep": lambda session, arguments, streams: _grep_input(session, ["-F", *arguments], streams),
     "wc": reads_stdin(_wc),
-    "awk": reads_stdin(awk, 1),
-    "cut": reads_stdin(cut),
-    "sed": reads_stdin(sed, 1),
-    "tr": reads_stdin(tr, 9),
+    "awk": _awk_input,
+    "cut": filters_lines(cut),
+    "sed": filters_lines(sed, 1),
+    "tr": filters_lines(tr, 9),
     "sort": reads_stdin(sort),
     "uniq": reads_stdin(uniq),
     "expr": expr,
