@@ -43,7 +43,8 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 _CHECK_FIELDS = ("say", "let", "when", "else", "hint", "hold")
 _MAX_LET, _MAX_ELSE, _MAX_HINTS, _MAX_SENTENCE = 8, 8, 6, 300
 _MAX_FILE = 16 * 1024
-_DIRECTIVES = ("fault", "operator", "answer", "wait", "sleep")
+_DIRECTIVES = ("run", "fault", "operator", "answer", "wait", "sleep")
+_HERE = re.compile(r"<<-?[ ]?['\"]?([A-Za-z_]{1,40})['\"]?[ ]*$")
 _OBJECT = re.compile(r"[a-zA-Z][a-zA-Z0-9.]{0,62}/[a-zA-Z0-9.:_-]{1,253}")
 
 
@@ -70,9 +71,10 @@ def read_block(raw: RawBlock, count: int, problems: ProblemList) -> Part | None:
         problems.add(raw.line, f":::{raw.name} has no argument")
     match raw.name:
         case "run":
-            if not text.strip():
+            commands = tuple(each.text for each in command_lines(raw.lines, problems))
+            if not commands:
                 problems.add(raw.line, "there is no command")
-            return Run(text)
+            return Run(text, commands)
         case "file":
             return _file(raw, text, problems)
         case "check":
@@ -156,40 +158,50 @@ def read_break(raw: RawBlock, problems: ProblemList) -> str:
 
 
 def read_solution(raw: RawBlock, problems: ProblemList) -> list[Step]:
-    """Return the steps of a solution: a line that ends in \\ goes on, and so does a here-document."""
+    """Return the steps of a solution."""
     steps: list[Step] = []
+    for line in command_lines(raw.lines, problems):
+        if not line.text.startswith("@"):
+            steps.append(Step(line.number, "type", line.text))
+            continue
+        kind, _, rest = line.text[1:].partition(" ")
+        if kind not in _DIRECTIVES:
+            known = ", ".join(f"@{one}" for one in _DIRECTIVES)
+            problems.add(line.number, f"there is no @{kind[:40]}; known are {known}")
+        elif kind == "fault" and rest.strip():
+            try:
+                read_fault(rest)
+            except ValueError as error:
+                problems.add(line.number, str(error))
+        elif kind == "sleep" and not re.fullmatch(r"\d{1,4}", rest.strip()):
+            problems.add(line.number, "@sleep needs a number of seconds")
+        steps.append(Step(line.number, kind, rest.strip()))
+    return steps
+
+
+def command_lines(lines: Sequence[Line], problems: ProblemList) -> list[Line]:
+    """Return the commands of some lines, without comments: a line that ends in \\ goes on, and so does a
+    here-document."""
+    found: list[Line] = []
     at = 0
-    while at < len(raw.lines):
-        line = raw.lines[at]
+    while at < len(lines):
+        line = lines[at]
         text = line.text.strip()
         at += 1
         if not text or text.startswith("#"):
             continue
-        if text.startswith("@"):
-            kind, _, rest = text[1:].partition(" ")
-            if kind not in _DIRECTIVES:
-                problems.add(
-                    line.number, f"there is no @{kind}; known are {', '.join('@' + one for one in _DIRECTIVES)}"
-                )
-            elif kind == "fault":
-                try:
-                    read_fault(rest)
-                except ValueError as error:
-                    problems.add(line.number, str(error))
-            steps.append(Step(line.number, kind, rest.strip()))
-            continue
         command = [text]
-        while command[-1].endswith("\\") and at < len(raw.lines):
-            command.append(raw.lines[at].text)
+        while command[-1].endswith("\\") and at < len(lines):
+            command.append(lines[at].text)
             at += 1
-        if here := re.search(r"<<-?\s*['\"]?([A-Za-z_]{1,40})['\"]?\s*$", command[-1]):
-            while at < len(raw.lines) and command[-1].strip() != here[1]:
-                command.append(raw.lines[at].text)
+        if here := _HERE.search(command[-1]):
+            while at < len(lines) and (len(command) == 1 or command[-1].strip() != here[1]):
+                command.append(lines[at].text)
                 at += 1
             if command[-1].strip() != here[1]:
                 problems.add(line.number, f"the here-document has no end: {here[1]} is missing")
-        steps.append(Step(line.number, "type", "\n".join(command)))
-    return steps
+        found.append(Line(line.number, "\n".join(command)))
+    return found
 
 
 # -- checks and predictions --------------------------------------------------------------------------------------------

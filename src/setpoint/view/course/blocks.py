@@ -67,9 +67,12 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Run:
     text: str
+    """The text as it is shown, with comments."""
+    commands: tuple[str, ...]
+    """The commands, each of one line unless it goes on."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "run", "text": self.text}
+        return {"type": "run", "text": self.text, "commands": list(self.commands)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +166,15 @@ class Predict:
 
 
 class Step(NamedTuple):
-    """One line of a solution: a command, or a directive that begins with `@`."""
+    """One line of a solution: a command, or a directive that begins with `@`.
+
+    `@run` types the next `run` block, and `@fault` executes the next `fault` block or the fault that follows.
+    `@operator start` and `@operator stop` are its buttons. `@answer ID b` answers a question, `@wait ID` waits until a
+    check is met, and `@sleep 30` lets seconds pass."""
 
     line: int
     kind: str
-    """`type` for a command; else the directive: `fault`, `operator`, `answer`, `wait`, `sleep`."""
+    """`type` for a command; else the directive: `run`, `fault`, `operator`, `answer`, `wait`, `sleep`."""
     text: str
 
 

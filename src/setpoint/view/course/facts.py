@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 from setpoint.meta.cause import WriteCause
 from setpoint.meta.objects import ObjView
 from setpoint.view.actors import actor_name, is_component
+from setpoint.view.history import cause_from_json
+from setpoint.view.timeline import is_routine
+from setpoint.view.writes import HEARTBEATS
 
 LESSON_AGENT = "setpoint-lesson"
 """The user agent of what a lesson itself writes: its start state, and its faults."""
@@ -17,10 +20,6 @@ YOU, LESSON, SYSTEM = "you", "lesson", "system"
 MAX_HISTORY = 2_000
 """The number of writes that are kept; the oldest are dropped."""
 _MAX_BECAUSE = 40
-_HEARTBEATS = {("coordination.k8s.io", "leases"), ("", "events"), ("events.k8s.io", "events")}
-
-Kinds = Callable[[str, str], str]
-"""Function from group and plural name of a resource to its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,42 +42,39 @@ class Facts:
 class History:
     """The writes of a cluster since a lesson began, as values that checks read:
 
-        {"revision": 402, "verb": "delete", "part": "", "kind": "Pod", "name": "web-1", "namespace": "default",
-         "by": "you", "actor": "kubernetes-admin", "because": [...]}
+        {"revision": 402, "verb": "delete", "part": "deleted", "kind": "Pod", "name": "web-1", "namespace": "default",
+         "by": "you", "actor": "kubernetes-admin", "changes": ["..."], "because": [...]}
 
-    `part` is the subresource (`status`, `scale`). `by` is `you`, `lesson` or `system`. `actor` is the name of the
-    controller, `kubelet NODE`, or the user. `because` has the writes that triggered it, directly or not, without their
-    own `because`. Leases and Events are left out."""
+    `verb` is the verb of the request without its subresource. `part` is what the write concerns: `created`, `spec`,
+    `status`, `metadata` or `deleted`. `by` is `you`, `lesson` or `system`. `actor` is the name of the controller,
+    `kubelet NODE`, or the user. `changes` are the changed fields in words. `because` has the writes that triggered it,
+    directly or not, without their own `because`. Leases, Events and heartbeats are left out."""
 
-    def __init__(self, kinds: Kinds) -> None:
-        self._kinds = kinds
+    def __init__(self) -> None:
         self.writes: list[dict[str, Any]] = []
         self._known: dict[int, dict[str, Any]] = {}
         """The writes by revision, without `because`."""
         self._triggers: dict[int, tuple[int, ...]] = {}
 
-    def add(self, revision: int, cause: WriteCause | None, objects: Iterable[Mapping[str, str]]) -> set[str]:
-        """Add a write to objects, each with group, resource, namespace and name; return their kinds."""
-        kinds = set()
-        for each in objects:
-            if (each["group"], each["resource"]) in _HEARTBEATS:
-                continue
-            kind = self._kinds(each["group"], each["resource"])
-            self._append(revision, cause, kind, each["name"], each["namespace"])
-            kinds.add(kind)
+    def add(self, write: Mapping[str, Any]) -> set[str]:
+        """Add a write as the server describes it (`view/writes.py`), and return the kinds of its objects. Raises
+        LookupError, TypeError or ValueError."""
+        revision, kinds = int(write["revision"]), set()
+        cause = cause_from_json(write["cause"]) if "cause" in write else None
+        for each in write["objects"]:
+            if each["part"] != HEARTBEATS and not is_routine(each["group"], each["resource"]):
+                self._append(revision, cause, each)
+                kinds.add(str(each["kind"]))
         return kinds
 
-    def _append(self, revision: int, cause: WriteCause | None, kind: str, name: str, namespace: str) -> None:
-        verb, _, part = (cause.verb if cause is not None else "").partition("/")
+    def _append(self, revision: int, cause: WriteCause | None, written: Mapping[str, Any]) -> None:
         write = {
             "revision": revision,
-            "verb": verb,
-            "part": part,
-            "kind": kind,
-            "name": name,
-            "namespace": namespace,
+            "verb": cause.verb.partition("/")[0] if cause is not None else "",
+            **{name: str(written[name]) for name in ("part", "kind", "name", "namespace")},
             "by": author(cause),
             "actor": actor(cause),
+            "changes": [str(each) for each in written.get("changes", ())],
         }
         triggers = cause.claim.triggers if cause is not None else ()
         self.writes.append({**write, "because": self._because(triggers)})
@@ -91,7 +87,7 @@ class History:
             self._triggers.pop(oldest, None)
 
     def _because(self, triggers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the known writes from which these triggers lead, each once, the nearest first."""
+        """Return the known writes to which these triggers lead, each once, the nearest first."""
         found: dict[int, dict[str, Any]] = {}
         pending = list(triggers)
         seen: set[int] = set()

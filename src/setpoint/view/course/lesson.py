@@ -20,12 +20,15 @@ from setpoint.view.course import block_reading as reading
 from setpoint.view.course.blocks import (
     NAMES,
     CheckBlock,
+    Fault,
+    FaultBlock,
     Hint,
     OperatorBlock,
     Part,
     Predict,
     RawBlock,
     Reveal,
+    Run,
     Show,
     StarterFile,
     Step,
@@ -91,12 +94,32 @@ class Lesson:
         return [each for part in self.parts if (each := _quiz_of(part)) is not None]
 
     @property
+    def predictions(self) -> list[Predict]:
+        return [each for each in self.parts if isinstance(each, Predict)]
+
+    @property
     def files(self) -> list[StarterFile]:
         return [each for each in self.parts if isinstance(each, StarterFile)]
 
     @property
     def operators(self) -> list[str]:
         return [each.operator for each in self.parts if isinstance(each, OperatorBlock)]
+
+    @property
+    def runs(self) -> list[tuple[str, ...]]:
+        """The commands of each button that types some, in the order of the text."""
+        found = []
+        for part in self.parts:
+            if isinstance(part, Run):
+                found.append(part.commands)
+            elif isinstance(part, Predict) and part.run:
+                found.append((part.run,))
+        return found
+
+    @property
+    def faults(self) -> list[tuple[Fault, ...]]:
+        """The faults of each button that executes some, in the order of the text."""
+        return [each.faults for each in self.parts if isinstance(each, FaultBlock | Predict) and each.faults]
 
     def needs(self) -> Needs:
         """Return what its checks and predictions read."""
@@ -326,7 +349,14 @@ def _check_names(lesson: Lesson, problems: ProblemList) -> None:
         if file.name in files:
             problems.add(0, f"there are two files {file.name}")
         files.add(file.name)
+    counts = {"run": len(lesson.runs), "fault": len(lesson.faults)}
     for step in lesson.solution:
+        if step.kind in counts and not step.text:
+            counts[step.kind] -= 1
+            if counts[step.kind] < 0:
+                problems.add(step.line, f"@{step.kind}: there are not so many blocks with a {step.kind}")
+        if step.kind == "operator" and not lesson.operators:
+            problems.add(step.line, "@operator: the lesson has no operator")
         first = step.text.split()[0] if step.text.split() else ""
         if step.kind == "wait" and first not in seen:
             problems.add(step.line, f"@wait: there is no check {first}")
