@@ -7,14 +7,13 @@ export function Enter() {
   if (state.is === "starting" || state.is === "in") return null;
   const [title, hint] = {
     none: [shell.enter.none, shell.enter.noneHint],
-    refused: [shell.enter.refused, shell.enter.refusedHint],
+    refused: [state.is === "refused" ? firstSentence(state.message) : "", shell.enter.refusedHint],
     ended: [shell.enter.ended, shell.enter.endedHint],
   }[state.is];
   return (
     <main class="enter">
       <div class="card">
         <h1>{title}</h1>
-        {state.is === "refused" && state.message ? <p>{state.message}</p> : null}
         <p>{hint}</p>
         <pre class="command">
           <span aria-hidden="true">$ </span>
@@ -24,4 +23,9 @@ export function Enter() {
       </div>
     </main>
   );
+}
+
+/** The server says what is wrong with a link, and then what to do, which this screen says too. */
+function firstSentence(message: string): string {
+  return /^[^.]+/.exec(message)?.[0] ?? shell.enter.refused;
 }

@@ -1,9 +1,14 @@
 /** Search of views, kinds and objects, as a combobox. */
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { ask } from "../link/hooks";
 import { navigate } from "../router";
 import { kinds } from "../state/kinds";
-import { kindSlug } from "../state/refs";
+import type { Kind } from "../state/kinds";
+import { cluster } from "../state/place";
+import { collectionPath, kindSlug } from "../state/refs";
+import { select } from "../state/selection";
 import { Icon } from "../ui/icon";
+import { visible } from "../ui/text";
 import { views } from "../views/catalog";
 import { shell } from "../words/shell";
 
@@ -14,9 +19,43 @@ interface Hit {
   go(): void;
 }
 
-const MOST = 12;
+interface Named {
+  kind: Kind;
+  namespace: string;
+  name: string;
+}
 
-function hitsFor(text: string): Hit[] {
+const MOST = 12;
+const MOST_NAMES = 500;
+const FRESH = 5_000;
+const METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/** Kinds that are not searched: there are many objects of them, and nobody looks for them by name. */
+const SKIPPED = /^(?:events|events\.k8s\.io\.events|coordination\.k8s\.io\.leases|rbac\..*|flowcontrol\..*|endpoints|componentstatuses)$/;
+
+let known: { prefix: string; at: number; names: Promise<Named[]> } | null = null;
+
+/** The names of objects, read when a search begins and kept for some seconds. */
+function allNames(): Promise<Named[]> {
+  const prefix = cluster.peek();
+  if (known && known.prefix === prefix && performance.now() - known.at < FRESH) return known.names;
+  const names = Promise.all(kinds.peek().filter((kind) => !SKIPPED.test(kindSlug(kind))).map(namesOf)).then((lists) => lists.flat());
+  known = { prefix, at: performance.now(), names };
+  return names;
+}
+
+async function namesOf(kind: Kind): Promise<Named[]> {
+  try {
+    const list = await ask<{ items?: { metadata?: { name?: string; namespace?: string } }[] }>("GET", collectionPath(kind, ""), {
+      accept: METADATA,
+      query: { limit: MOST_NAMES },
+    });
+    return (list.items ?? []).map((item) => ({ kind, namespace: item.metadata?.namespace ?? "", name: item.metadata?.name ?? "" }));
+  } catch {
+    return []; // what one may not list cannot be found
+  }
+}
+
+function hitsFor(text: string, names: readonly Named[]): Hit[] {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];
   const hits: Hit[] = [];
@@ -26,12 +65,23 @@ function hitsFor(text: string): Hit[] {
   }
   for (const kind of kinds.value) {
     const words = [kind.resource, kind.kind.toLowerCase(), ...kind.shortNames];
-    if (!words.some((word) => word.includes(wanted))) continue;
+    if (!words.some((word) => word.startsWith(wanted))) continue;
     hits.push({
       id: `kind-${kindSlug(kind)}`,
       label: kind.kind,
       detail: kindSlug(kind),
       go: () => navigate({ view: "objects", kind, name: "", namespace: "" }),
+    });
+  }
+  const found = names.filter((one) => one.name.toLowerCase().includes(wanted));
+  const rank = (one: Named) => (one.name.toLowerCase().startsWith(wanted) ? 0 : 1) * 1_000 + one.name.length;
+  for (const one of found.sort((a, b) => rank(a) - rank(b)).slice(0, MOST)) {
+    const { group, version, resource, kind } = one.kind;
+    hits.push({
+      id: `object-${kindSlug(one.kind)}/${one.namespace}/${one.name}`,
+      label: visible(one.name),
+      detail: visible(one.namespace ? `${kind} · ${one.namespace}` : kind),
+      go: () => select({ group, version, resource, kind, namespace: one.namespace, name: one.name }),
     });
   }
   return hits.slice(0, MOST);
@@ -45,10 +95,19 @@ export function Search() {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const [open, setOpen] = useState(false);
+  const [names, setNames] = useState<readonly Named[]>([]);
   const box = useRef<HTMLDivElement>(null);
   const list = useId();
-  const hits = open ? hitsFor(text) : [];
-  useEffect(() => setAt(0), [text]);
+  const hits = open ? hitsFor(text, names) : [];
+  useEffect(() => {
+    setAt(0);
+    if (text.trim().length < 2) return;
+    let current = true;
+    void allNames().then((found) => current && setNames(found));
+    return () => {
+      current = false;
+    };
+  }, [text]);
   const choose = (hit: Hit | undefined) => {
     if (!hit) return;
     hit.go();
@@ -66,6 +125,7 @@ export function Search() {
       (event.currentTarget as HTMLElement).blur();
     } else return;
     event.preventDefault();
+    event.stopPropagation();
   };
   const shown = open && text.trim() !== "";
   return (
@@ -86,6 +146,7 @@ export function Search() {
         autocomplete="off"
         spellcheck={false}
         aria-label={shell.searchHint}
+        aria-autocomplete="list"
         aria-expanded={shown}
         aria-controls={list}
         aria-activedescendant={shown && hits[at] ? `${list}-${at}` : undefined}
@@ -112,7 +173,7 @@ export function Search() {
             }}
           >
             <span>{hit.label}</span>
-            <span class="faint">{hit.detail}</span>
+            <span class="search-detail">{hit.detail}</span>
           </li>
         ))}
         {shown && hits.length === 0 ? (

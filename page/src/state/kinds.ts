@@ -52,3 +52,11 @@ export function refOf(object: {
   const namespace = kind.namespaced ? (object.metadata?.namespace ?? object.namespace ?? "") : "";
   return { group: kind.group, version: kind.version, resource: kind.resource, kind: kind.kind, namespace, name };
 }
+
+/** The name of several objects of a kind, as a title: `Pods`, `Ingresses`, `NetworkPolicies`. */
+export function pluralName(kind: { kind: string; resource: string }): string {
+  const lower = kind.kind.toLowerCase();
+  if (kind.resource.startsWith(lower)) return kind.kind + kind.resource.slice(lower.length);
+  if (lower.endsWith("y") && kind.resource === `${lower.slice(0, -1)}ies`) return `${kind.kind.slice(0, -1)}ies`;
+  return kind.kind;
+}

@@ -1,6 +1,7 @@
 /** Delete objects after a confirmation. */
 import { useState } from "preact/hooks";
 import { ask } from "../link/hooks";
+import { pluralName } from "../state/kinds";
 import { objectPath, shortName } from "../state/refs";
 import type { ObjectRef } from "../state/refs";
 import { objects as words } from "../words/objects";
@@ -23,7 +24,7 @@ export function DeleteObjects(props: { refs: readonly ObjectRef[]; close(): void
     props.close();
     props.done?.(deleted);
   };
-  const kind = refs.length === 1 ? first.kind : first.resource;
+  const kind = refs.length === 1 ? first.kind : pluralName(first);
   return (
     <Confirm title={words.deleteTitle(refs.length, kind)} action={words.delete} danger confirm={() => void confirm()} close={props.close}>
       <ul class="delete-names">

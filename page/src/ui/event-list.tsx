@@ -15,11 +15,17 @@ export interface EventItem {
   first: string;
   last: string;
   source: string;
+  /** Orders events of the same second. */
+  revision: number;
   about: { apiVersion: string; kind: string; namespace: string; name: string };
 }
 
 export function latestFirst(items: Iterable<[string, EventItem]>): [string, EventItem][] {
-  return [...items].sort(([, a], [, b]) => (a.last < b.last ? 1 : a.last > b.last ? -1 : 0));
+  // Some times have fractions of a second and others do not: within a second, the revision decides.
+  return [...items].sort(([, a], [, b]) => {
+    const [early, late] = [a.last.slice(0, 19), b.last.slice(0, 19)];
+    return early < late ? 1 : early > late ? -1 : b.revision - a.revision;
+  });
 }
 
 export function EventList({ items, about }: { items: readonly [string, EventItem][]; about: boolean }) {

@@ -61,7 +61,7 @@ export const shell = {
     namespace: "Choose the namespace",
     main: "Go to the view",
     inspector: "Go to the inspector",
-    singleKeys: "Single keys work (also turn this off for speech input)",
+    singleKeys: "Single-letter keys (turn them off if you use speech input)",
     lessMotion: "Less motion",
     about: "Everything on this page comes from this machine. Nothing is loaded from elsewhere.",
     then: "then",

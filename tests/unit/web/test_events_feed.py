@@ -55,10 +55,13 @@ async def test_follows_events_about_one_object(local_server: LocalServer) -> Non
                 "first": "2026-01-01T00:00:00Z",
                 "last": "2026-01-01T00:00:00Z",
                 "source": "kubelet",
+                "revision": state.items["default/a"]["revision"],
                 "about": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "web"},
             }
         }
         await client.create(event("c", "web", type="Normal"))
+        await settled()
+        assert state.items["default/c"]["revision"] > state.items["default/a"]["revision"] > 0
         await client.delete(("v1", "Event"), "a", "default")
         await settled()
         assert [*state.items] == ["default/c"]

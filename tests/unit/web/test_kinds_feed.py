@@ -73,7 +73,7 @@ async def test_counts_the_objects_of_each_kind_and_finds_custom_ones(local_serve
 
 
 async def test_a_kind_that_the_user_may_not_list_has_no_count(local_server: LocalServer) -> None:
-    client = local_server.client.named("page", Impersonation("ann", ["system:authenticated"]))
+    client = local_server.client.named("page", Impersonation("ann", groups=("system:authenticated",)))
     state = FeedState()
     context = PageContext(client, local_server.clock, "/at/5", "ann", "")
     await kinds.run(context, {"counts": True}, state)  # the past does not change: the feed ends

@@ -1,7 +1,7 @@
 /** The kinds with their counts: a list on the left, a chooser where there is no space for it. */
 import { useRef } from "preact/hooks";
 import { navigate } from "../../router";
-import { kinds } from "../../state/kinds";
+import { kinds, pluralName } from "../../state/kinds";
 import type { Kind } from "../../state/kinds";
 import { kindSlug } from "../../state/refs";
 import { stored } from "../../state/settings";
@@ -134,7 +134,7 @@ function KindLink({ kind, current }: { kind: Kind; current: string }) {
           go(kind);
         }}
       >
-        <span class="kind-name">{kind.kind}</span>
+        <span class="kind-name">{pluralName(kind)}</span>
         <span class="kind-count number">{kind.count ?? ""}</span>
       </a>
     </li>
@@ -158,7 +158,7 @@ export function KindChooser({ current }: { current: string }) {
           <optgroup key={group} label={words.groups[group]}>
             {members.map((kind) => (
               <option key={kindSlug(kind)} value={kindSlug(kind)}>
-                {kind.count ? `${kind.kind} (${kind.count})` : kind.kind}
+                {kind.count ? `${pluralName(kind)} (${kind.count})` : pluralName(kind)}
               </option>
             ))}
           </optgroup>

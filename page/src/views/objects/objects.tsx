@@ -4,7 +4,7 @@ import { useKeys } from "../../a11y/keyboard";
 import { useFeed } from "../../link/hooks";
 import { route, setParam } from "../../router";
 import { useCounts } from "../../shell/kinds-feed";
-import { findKind, kinds } from "../../state/kinds";
+import { findKind, kinds, pluralName } from "../../state/kinds";
 import type { Kind } from "../../state/kinds";
 import { namespace } from "../../state/place";
 import { kindSlug } from "../../state/refs";
@@ -98,7 +98,7 @@ function ObjectTable({ kind }: { kind: Kind }) {
       <div class="objects-bar">
         {wide.value ? (
           <h2 class="objects-title">
-            {kind.kind} <span class="faint number">{feed.synced ? words.count(rows.length, all.length) : ""}</span>
+            {pluralName(kind)} <span class="faint number">{feed.synced ? words.count(rows.length, all.length) : ""}</span>
           </h2>
         ) : (
           <KindChooser current={kindSlug(kind)} />
@@ -138,7 +138,7 @@ function ObjectTable({ kind }: { kind: Kind }) {
       {table && table.more > 0 ? <p class="objects-more soft">{words.more(table.more)}</p> : null}
       {feed.synced ? (
         <DataTable
-          label={`${kind.kind}, ${whereText(kind)}`}
+          label={`${pluralName(kind)}, ${whereText(kind)}`}
           rows={rows}
           columns={columns}
           rowKey={rowKey}
@@ -169,7 +169,7 @@ function Empty({ kind, filtered }: { kind: Kind; filtered: boolean }) {
   }
   if (kind.resource === "pods" || (kind.group === "apps" && kind.resource === "deployments")) return <Start />;
   return (
-    <Notice title={words.none(kind.resource, whereText(kind))}>
+    <Notice title={words.none(pluralName(kind), whereText(kind))}>
       <p>{words.noneHint}</p>
     </Notice>
   );

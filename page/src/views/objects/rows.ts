@@ -83,17 +83,24 @@ export function columnsOf(table: TableColumns | undefined, rows: readonly Object
       });
     }
     if (sample.some((row) => row.phase)) {
+      const longest = Math.max(0, ...sample.map((row) => row.note.length));
       columns.push({
         id: "phase",
         label: words.phaseColumn,
         hint: words.phaseHint,
-        width: 11,
-        cell: (row) => (row.phase ? createElement(Phase, { phase: row.phase }) : ""),
+        width: 11 + Math.min(24, longest),
+        cell: (row) => (row.phase ? createElement(PhaseCell, row) : ""),
         value: (row) => row.phase ?? "",
       });
     }
   }
   return columns;
+}
+
+function PhaseCell({ phase, note }: ObjectRow) {
+  const shape = createElement(Phase, { phase: phase! });
+  if (!note) return shape;
+  return createElement("span", { title: visible(note) }, shape, createElement("span", { class: "soft" }, ` ${visible(note)}`));
 }
 
 function sortable(cell: unknown): string | number {

@@ -4,8 +4,10 @@ Arguments: `namespace`, empty for all; or `kind`, `name` and, for an object in o
 namespace and name of the event:
 
     {"type": "Warning", "reason": "BackOff", "message": "...", "count": 3, "first": "...", "last": "...",
-     "source": "kubelet", "about": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "web"}}
+     "source": "kubelet", "about": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "web"},
+     "revision": 4711}
 
+`revision` orders events of the same second; 0 if the server's revisions are not numbers.
 Of more than `MAX_EVENTS`, the latest are shown.
 """
 
@@ -30,7 +32,7 @@ _DROPPED_AT_ONCE: Final = 100
 async def run(ctx: PageContext, args: Args, output: FeedOutput) -> None:
     namespace = text_argument(args, "namespace", "")
     options: dict[str, Any] = {"namespace": namespace, "field_selector": _selector(args, namespace)}
-    # An informer retries errors; the first list tells the tab what the user may not read.
+    # An informer retries errors; this list raises if the user may not read events.
     await ctx.client.list_page(_EVENTS, **options, limit=1)
     informer = Informer[Obj](ctx.client, _EVENTS, ctx.clock, **options, transform=_reduced)
     shown: dict[str, str] = {}
@@ -73,6 +75,7 @@ def _reduced(event: Obj) -> Obj:
 def _item(event: ObjView) -> Item:
     series, about, source = event.get("series") or {}, event.get("involvedObject") or {}, event.get("source") or {}
     first = event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
+    version = event["metadata"].get("resourceVersion") or ""
     return {
         "type": event.get("type") or "",
         "reason": event.get("reason") or "",
@@ -81,5 +84,6 @@ def _item(event: ObjView) -> Item:
         "first": first,
         "last": series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or first,
         "source": source.get("component") or event.get("reportingComponent") or "",
+        "revision": int(version) if version.isdigit() else 0,
         "about": {key: about.get(key) or "" for key in ("apiVersion", "kind", "namespace", "name")},
     }

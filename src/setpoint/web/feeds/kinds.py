@@ -24,7 +24,7 @@ from setpoint.web.feed import Args, FeedOutput, Item, PageContext, text_argument
 _INTERVAL: Final = 1.0
 """Seconds between two reads at least."""
 _REST: Final = 30
-"""So many times as long as a read took does the feed wait for the next one."""
+"""The pause after a read, as a multiple of the time that it took, so that a slow server is not burdened."""
 _AT_ONCE: Final = 4
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 

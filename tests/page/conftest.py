@@ -1,0 +1,3 @@
+from browser import browser, cluster, new_context, page
+
+__all__ = ["browser", "cluster", "new_context", "page"]

@@ -1,0 +1,80 @@
+"""How a browser gets in: by a link, once, and until the session ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from browser import GuardedContext
+from page_cluster import PageCluster
+
+NewContext = Callable[..., GuardedContext]
+
+
+def test_a_link_lets_one_browser_in_and_a_reload_stays_in(cluster: PageCluster, new_context: NewContext) -> None:
+    link = cluster.new_link()
+    page = new_context().new_page().enter(link)
+    page.until_text("Pods")
+    assert page.evaluate("location.href") == f"{cluster.origin}/#/"
+    assert page.page.title() == "Objects · Setpoint"
+    page.page.reload()
+    page.until_text("Pods")
+    # Nothing but the storage of the origin has the key.
+    assert page.evaluate("document.cookie") == "" and page.guard.context.cookies() == []
+    assert len(page.evaluate("localStorage.getItem('setpoint.key')")) >= 43
+
+    other = new_context()
+    other.allowed.append("401")  # the browser logs the refusal
+    second = other.new_page()
+    second.page.goto(link)
+    second.until_text("This link was used already")
+    second.until_text("setpoint page")
+    assert second.evaluate("localStorage.getItem('setpoint.key')") is None
+    assert second.page.locator("h1").count() == 1
+
+
+def test_a_browser_with_a_session_may_open_a_used_link_again(cluster: PageCluster, new_context: NewContext) -> None:
+    context = new_context()
+    context.allowed.append("401")
+    link = cluster.new_link()
+    page = context.new_page().enter(link)
+    page.page.goto("about:blank")
+    page.enter(link)
+    page.until_text("Pods")
+
+
+def test_the_address_survives_and_history_works(cluster: PageCluster, new_context: NewContext) -> None:
+    page = new_context().new_page().enter(then="#/objects/nodes")
+    page.get_by_role("row", name="node-1").click()
+    title = page.get_by_role("complementary").get_by_role("heading", name="node-1")
+    title.wait_for()
+    assert page.evaluate("location.hash").startswith("#/objects/nodes/_/node-1")
+    page.page.reload()
+    title.wait_for()
+    page.page.go_back()
+    page.until("document.querySelector('.inspector') === null")
+
+
+def test_without_a_session_the_page_says_what_to_do(cluster: PageCluster, new_context: NewContext) -> None:
+    page = new_context().new_page()
+    page.page.goto(f"{cluster.origin}/#/objects/pods")
+    page.until_text("This browser has no session")
+    page.until_text("setpoint page")
+
+
+def test_revoked_sessions_end_within_a_second(cluster: PageCluster, new_context: NewContext) -> None:
+    context = new_context()
+    context.allowed.append("401")
+    page = context.new_page().enter()
+    page.until_text("Pods")
+    cluster.revoke()
+    page.until_text("This session has ended", timeout=1.0)
+    assert page.evaluate("localStorage.getItem('setpoint.key')") is None
+    page.page.reload()
+    page.until_text("This browser has no session")
+
+
+def test_a_session_can_be_ended_in_the_browser(cluster: PageCluster, new_context: NewContext) -> None:
+    page = new_context().new_page().enter()
+    page.press("?")
+    page.get_by_role("button", name="End this session").click()
+    page.until_text("This session has ended")

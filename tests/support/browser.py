@@ -1,0 +1,215 @@
+"""Chromium for tests of the page. A page fails its test on anything that a user should never see.
+
+    from browser import GuardedPage     # for annotations; the fixtures come from tests/page/conftest.py
+
+    UP_FLAGS = ("--nodes", "5")         # optional: flags of `setpoint up` for this file
+
+    def test_something(page: GuardedPage, cluster: PageCluster) -> None:
+        cluster.create_deployment("web", 3)
+        page.go("#/objects/pods")
+        page.get_by_role("row", name="web-").first.click()
+
+Each file has one cluster and one browser, and each test a fresh browser context with a session of its own. The tests
+must be synchronous functions. They need Debian's chromium and a built page (`page/README.md`; SETPOINT_PAGE_FILES names
+another directory than the committed one); without them they are skipped. SETPOINT_REQUIRE_BROWSER makes it a failure
+that there is no browser.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from page_cluster import PageCluster, page_files
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+
+MAX_LAYOUT_SHIFT = 0.1
+"""The sum of unexpected layout shifts of a document, as browsers measure it."""
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_OBSERVERS = """
+addEventListener("securitypolicyviolation", (event) =>
+  __problem("CSP", `${event.violatedDirective} blocked ${event.blockedURI || event.sample}`));
+addEventListener("unhandledrejection", (event) => __problem("unhandled rejection", String(event.reason)));
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    if (!entry.hadRecentInput) __problem("layout shift", String(entry.value));
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("SETPOINT_REQUIRE_BROWSER"):
+        pytest.fail(f"{what} is missing, and SETPOINT_REQUIRE_BROWSER is set")
+    pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageCluster]:
+    files = page_files()
+    if files is None:
+        pytest.skip("the page is not built")
+    found = PageCluster(tmp_path_factory.mktemp("up"), files, *getattr(request.module, "UP_FLAGS", ()))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = os.environ.get("SETPOINT_CHROMIUM") or shutil.which("chromium")
+    if chromium is None:
+        _missing("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("the package playwright")
+        raise
+    # Ended with the file: the synchronous interface keeps an event loop running, which asynchronous tests cannot bear.
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
+        yield launched
+        launched.close()
+
+
+class GuardedContext:
+    """A browser context with a session, and the problems of its pages."""
+
+    def __init__(self, context: BrowserContext, cluster: PageCluster) -> None:
+        self.context = context
+        self.cluster = cluster
+        self.problems: list[str] = []
+        self.allowed: list[str] = []
+        """Parts of problems that the test expects."""
+        self._shift = 0.0
+        context.expose_binding("__problem", self._note)
+        context.add_init_script(_OBSERVERS)
+        context.on("console", self._note_console)
+        context.on("weberror", lambda error: self._add(f"exception: {error.error}"))
+        context.on("request", lambda request: self._check_origin(request.url))
+
+    def _note(self, source: Any, kind: str, text: str) -> None:
+        if kind == "layout shift":
+            self._shift += float(text)
+        else:
+            self._add(f"{kind}: {text}")
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._add(f"console: {message.text}")
+
+    def _add(self, problem: str) -> None:
+        self.problems.append(problem)
+
+    def _check_origin(self, url: str) -> None:
+        parts, own = urlsplit(url), urlsplit(self.cluster.origin)
+        if parts.scheme not in ("data", "blob") and parts.netloc != own.netloc:
+            self._add(f"request to another origin: {url}")
+
+    def new_page(self) -> GuardedPage:
+        page = self.context.new_page()
+        page.on("websocket", lambda socket: self._check_origin(socket.url))
+        page.set_default_timeout(15_000)
+        return GuardedPage(page, self)
+
+    def check(self) -> None:
+        """Fail the test if there was a problem."""
+        found = [each for each in self.problems if not any(part in each for part in self.allowed)]
+        if self._shift > MAX_LAYOUT_SHIFT:
+            found.append(f"the layout shifted by {self._shift:.3f}")
+        if found:
+            pytest.fail("the page had problems:\n" + "\n".join(dict.fromkeys(found)))
+
+
+class GuardedPage:
+    """A page of playwright, with what tests of this page need often."""
+
+    def __init__(self, page: Page, context: GuardedContext) -> None:
+        self.page = page
+        self.guard = context
+        self.keyboard = page.keyboard
+        self.locator = page.locator
+        self.get_by_role = page.get_by_role
+        self.get_by_text = page.get_by_text
+        self.get_by_label = page.get_by_label
+        self.evaluate = page.evaluate
+
+    def enter(self, link: str = "", then: str = "") -> GuardedPage:
+        """Open a link, a new one by default, and wait until the page shows the cluster."""
+        self.page.goto(link or self.guard.cluster.new_link())
+        self.page.wait_for_selector(".frame")
+        if then:
+            self.go(then)
+        return self
+
+    def go(self, fragment: str) -> GuardedPage:
+        """Go to an address within the page, such as `#/objects/pods?ns=default`."""
+        self.page.evaluate("(to) => { location.hash = to; }", fragment)
+        return self
+
+    def press(self, *keys: str) -> GuardedPage:
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self
+
+    def until(self, expression: str, timeout: float = 15.0) -> None:
+        """Wait until a JavaScript expression is true. Evaluated from outside: the page forbids it to itself."""
+        deadline = self.page.evaluate("performance.now()") + timeout * 1000
+        while not self.page.evaluate(expression):
+            if self.page.evaluate("performance.now()") > deadline:
+                pytest.fail(f"{expression} did not become true; the page shows:\n{self.text()}")
+            self.page.wait_for_timeout(50)
+
+    def until_text(self, text: str, timeout: float = 15.0) -> None:
+        """Wait until a text is visible on the page."""
+        self.page.get_by_text(text).filter(visible=True).first.wait_for(timeout=timeout * 1000)
+
+    def text(self) -> str:
+        return self.page.locator("body").inner_text()
+
+    def announced(self) -> list[str]:
+        """What the live regions say at the moment."""
+        return [each for each in self.page.locator("[aria-live]").all_inner_texts() if each]
+
+
+@pytest.fixture
+def new_context(browser: Browser, cluster: PageCluster) -> Iterator[Callable[..., GuardedContext]]:
+    """Makes contexts, with the options of `Browser.new_context`. Their problems fail the test at its end."""
+    made: list[GuardedContext] = []
+
+    def make(**options: Any) -> GuardedContext:
+        options.setdefault("viewport", {"width": 1280, "height": 800})
+        options.setdefault("reduced_motion", "reduce")
+        made.append(GuardedContext(browser.new_context(**options), cluster))
+        return made[-1]
+
+    yield make
+    for each in made:
+        with suppress(Exception):  # a page that was closed has delivered its problems
+            for page in each.context.pages:
+                page.evaluate("new Promise(requestAnimationFrame)")
+        each.context.close()
+    for each in made:
+        each.check()
+
+
+@pytest.fixture
+def page(new_context: Callable[..., GuardedContext]) -> GuardedPage:
+    """A page of 1280 by 800 pixels in a session of its own."""
+    return new_context().new_page().enter()
