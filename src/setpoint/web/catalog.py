@@ -13,6 +13,7 @@ _FEEDS: Final[dict[str, str]] = {
     "kinds": "setpoint.web.feeds.kinds",
     "objects": "setpoint.web.feeds.objects",
     "writes": "setpoint.web.feeds.writes",
+    "chain": "setpoint.web.feeds.chain",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
