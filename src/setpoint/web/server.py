@@ -54,6 +54,8 @@ belong to the caller."""
 class PageExtensions:
     """The additions of higher layers, such as the terminal."""
 
+    feeds: Mapping[str, RunFeed] = field(default_factory=dict)
+    """Further feeds by name."""
     conversations: Mapping[str, RunConversation] = field(default_factory=dict)
     """Further conversations by name."""
     features: Sequence[str] = ()
@@ -189,11 +191,13 @@ class PageServer:
         return PageContext(client, self.clock, cluster, user.name, session, self._options.extensions.parts)
 
     def find(self, name: str) -> tuple[RunFeed | None, RunConversation | None]:
-        return find_feed(name), self._options.extensions.conversations.get(name) or find_conversation(name)
+        more = self._options.extensions
+        return more.feeds.get(name) or find_feed(name), more.conversations.get(name) or find_conversation(name)
 
     async def hello(self, session: Session) -> Mapping[str, Any]:
-        names = dict.fromkeys((*feed_names(), *conversation_names(), *self._options.extensions.conversations))
-        features = [*self._options.extensions.features, *await self._server_features(session.user)]
+        more = self._options.extensions
+        names = dict.fromkeys((*feed_names(), *conversation_names(), *more.feeds, *more.conversations))
+        features = [*more.features, *await self._server_features(session.user)]
         return {"user": session.user.name, "version": __version__, "features": features, "feeds": [*names]}
 
     async def _server_features(self, user: PageUser) -> list[str]:

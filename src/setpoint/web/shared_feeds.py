@@ -51,6 +51,8 @@ class Subscription:
         """The number of the first log entry that was not sent."""
         self._is_synced = False
         """Whether the tab knows that the state is complete."""
+        self.is_behind = False
+        """Whether the last message did not contain everything that there was to send."""
         self.is_over = False
         """Whether the end was sent."""
 
@@ -110,6 +112,7 @@ class Subscription:
         self._next_entry += len(entries)
         complete = not self._dirty and self._next_entry == run.next_entry
         self._is_synced = run.is_synced and (complete or self._is_synced)
+        self.is_behind = not complete or run.is_ended
         return b'%bupdate","set":{%b},"removed":%b,"log":[%b],"skipped":%d,"synced":%b}' % (
             self._head,
             b",".join(items),
@@ -120,7 +123,7 @@ class Subscription:
         )
 
     def _end(self) -> bytes:
-        self.is_over = True
+        self.is_over, self.is_behind = True, False
         error = self.run.error
         if error is None:
             return self._head + b'end"}'

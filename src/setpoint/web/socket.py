@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -254,23 +254,30 @@ class Tab:
     # -- to the tab ----------------------------------------------------------------------------------------------------
 
     async def _send_updates(self) -> None:
-        """Send the updates of feeds, in turn, no faster than the connection takes them."""
+        """Send the updates of feeds, each in turn, no faster than the connection takes them."""
         while True:
             await self._news.wait()
             self._news.clear()
-            while self._subscriptions:
-                sent = False
-                for channel, subscription in tuple(self._subscriptions.items()):
-                    message = subscription.next_message()
-                    if message is None:
-                        continue
-                    sent = True
-                    if subscription.is_over and self._subscriptions.pop(channel, None) is not None:
-                        self._services.feeds.leave(subscription)
-                    await self._write(message, True)
-                if not sent:
-                    break
-            await self._clock.sleep(_UPDATE_INTERVAL)
+            sent = behind = await self._send_some(tuple(self._subscriptions.items()))
+            while behind := [each for each in behind if each[1].is_behind]:
+                behind = await self._send_some(behind)
+            if sent:
+                await self._clock.sleep(_UPDATE_INTERVAL)
+
+    async def _send_some(self, channels: Sequence[tuple[int, Subscription]]) -> list[tuple[int, Subscription]]:
+        """Send one message of every feed that has one; return those feeds."""
+        sent = []
+        for channel, subscription in channels:
+            if self._subscriptions.get(channel) is not subscription:
+                continue  # closed meanwhile
+            message = subscription.next_message()
+            if message is not None:
+                sent.append((channel, subscription))
+                if subscription.is_over:
+                    del self._subscriptions[channel]
+                    self._services.feeds.leave(subscription)
+                await self._write(message, True)
+        return sent
 
     async def _converse(self, channel: int, work: Any) -> None:
         error: ApiError | None = None
