@@ -43,6 +43,8 @@ from setpoint.node.runtime.shell.syntax import ShellSyntaxError, parse
         ("date +%s", 0, "0\n"),
         ("echo to nowhere > /dev/null 2>&1", 0, ""),
         ("seq 2 4 | grep -v 3 | head -n 1", 0, "2\n"),
+        ("seq 9 | grep -A 1 2; seq 9 | grep -A1 '^[26]'", 0, "2\n3\n2\n3\n--\n6\n7\n"),
+        ("seq 5 | grep -C 1 3; seq 5 | grep -c -A 9 '[12]'", 0, "2\n3\n4\n2\n"),
         ("sleep 1 & sleep 2 & wait; date +%s", 0, "2\n"),
         ("timeout 5 sleep 100; echo $? $(date +%s)", 0, "143 5\n"),
         ("trap 'echo bye' EXIT; exit 2", 2, "bye\n"),

@@ -114,7 +114,7 @@ def _tail(session: Session, arguments: list[str], streams: Streams) -> ProgramRu
 
 def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
     flags = "".join(each[1:] for each in arguments if re.fullmatch("-[a-zA-Z]+", each))
-    words = [each for each in arguments if not re.fullmatch("-[a-zA-Z]+", each)]
+    words = [each for each in arguments if not re.fullmatch(r"-[a-zA-Z]+|-[ABC]\d+", each)]
     if not words:
         return 2
     options = re2.Options()
@@ -124,22 +124,43 @@ def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
         pattern = re2.compile(re2.escape(words[0]) if "F" in flags else words[0], options)
     except re2.error:
         return 2
-    lines = [
-        line
-        for text in texts(session, words[1:], streams, "grep")
-        for line in (text or "").splitlines()
-        if (pattern.search(line) is not None) != ("v" in flags)
-    ]
+    before, after = _context_of(arguments)
+    found, shown = 0, list[str]()
+    for text in texts(session, words[1:], streams, "grep"):
+        lines = (text or "").splitlines()
+        matches = [at for at, line in enumerate(lines) if (pattern.search(line) is not None) != ("v" in flags)]
+        found += len(matches)
+        until = 0
+        for at in matches:
+            begin, end = max(at - before, until), min(at + after + 1, len(lines))
+            if (before or after) and shown and begin > until:
+                shown.append("--")
+            shown += lines[begin:end] if begin < end else []
+            until = max(until, end)
     if "c" in flags:
-        streams.out(f"{len(lines)}\n")
+        streams.out(f"{found}\n")
     elif "q" not in flags:
-        streams.out("".join(f"{line}\n" for line in lines))
-    return 0 if lines else 1
+        streams.out("".join(f"{line}\n" for line in shown))
+    return 0 if found else 1
+
+
+def _context_of(arguments: list[str]) -> tuple[int, int]:
+    """Return how many lines before and after a match are printed: `-B2`, `-A10`, `-C3`."""
+    before = after = 0
+    for each in arguments:
+        if option := re.fullmatch(r"-([ABC])(\d{1,6})", each):
+            before = int(option[2]) if option[1] in "BC" else before
+            after = int(option[2]) if option[1] in "AC" else after
+    return before, after
 
 
 def _grep_input(session: Session, arguments: list[str], streams: Streams) -> Any:
-    counts = any(re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", each) for each in arguments)
-    return (reads_stdin if counts else filters_lines)(_grep, 1)(session, arguments, streams)
+    rest, joined = list(arguments), list[str]()
+    while rest:
+        each = rest.pop(0)
+        joined.append(each + rest.pop(0) if each in ("-A", "-B", "-C") and rest and rest[0].isdigit() else each)
+    whole = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|-[ABC]\d+", each) for each in joined)
+    return (reads_stdin if whole else filters_lines)(_grep, 1)(session, joined, streams)
 
 
 def _awk_input(session: Session, arguments: list[str], streams: Streams) -> Any:
