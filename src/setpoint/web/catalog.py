@@ -14,6 +14,7 @@ _FEEDS: Final[dict[str, str]] = {
     "objects": "setpoint.web.feeds.objects",
     "writes": "setpoint.web.feeds.writes",
     "chain": "setpoint.web.feeds.chain",
+    "object": "setpoint.web.feeds.object",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {

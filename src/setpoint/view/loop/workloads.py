@@ -21,7 +21,10 @@ def deployment(obj: ObjView, related: Related) -> Loop:
     if old > 0 and generation_drift(obj) is None:
         loop.drift.insert(0, _older(old))
         loop.phase = max_phase(loop.phase, Phase.ACTING)
-        loop.action = loop.action or "deployment-controller replaces Pods of the older template step by step."
+        if status.get("replicas", 0) > status.get("readyReplicas", 0) and loop.phase is Phase.ACTING:
+            loop.phase, loop.action = _unready(related)  # the new Pods may be what the rollout waits for
+        if loop.phase is Phase.ACTING:
+            loop.action = "deployment-controller replaces Pods of the older template step by step."
     if not loop.drift:
         return loop
     progressing = condition_of(obj, "Progressing") or {}
