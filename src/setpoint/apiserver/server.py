@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from setpoint.apiserver.allocation.service_hooks import ServiceHooks
     from setpoint.apiserver.audit.auditor import Auditor
     from setpoint.apiserver.custom.definitions import Definitions
+    from setpoint.apiserver.disturbance import Disturbance
     from setpoint.apiserver.upkeep.loop import KeyedLoop
     from setpoint.apiserver.watchers import Watchers
 
@@ -161,6 +162,8 @@ class ApiServer:
         self._fairness = parts.fairness
         self._in_flight = parts.in_flight
         self._impersonator = Impersonator()
+        self.disturbance: Disturbance | None = None
+        """Delays and refuses requests; None, the usual case, means that nothing does."""
         self._routing = Routing(resources, parts)
         env = Environment(
             store=resources.store,
@@ -215,8 +218,9 @@ class ApiServer:
             answer = error_response(ctx, error)
             failure = error
         except StoreError as error:
-            log.error("store: %s", error)
             refusal = store_error(ctx, error)
+            if refusal.code >= 500:
+                log.error("store: %s", error)
             self.resources.refusals.record(ctx, refusal, self._clock.now())
             answer = error_response(ctx, refusal)
             failure = error
@@ -248,6 +252,8 @@ class ApiServer:
 
     async def _filtered(self, ctx: RequestContext, started: float) -> Answer:
         """Authenticate the request and wait until priority and fairness admits it."""
+        if self.disturbance is not None:
+            await self.disturbance.apply(ctx)
         if "timeout" in ctx.query:
             check_timeout(ctx)
         if ctx.target.resource and not (ctx.query and names_revision(ctx)):

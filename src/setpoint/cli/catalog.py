@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "page": _of("page", "See a cluster in a browser: print a link to the page, or serve it for any cluster"),
         "watch": _of("watch", "Watch a cluster live, on the whole screen"),
         "loops": _of("loops", "Show the control loops: queues, back-offs, rates; or pause, step and slow them down"),
+        "fault": _of("fault", "Inject a fault: a node, container, image, component or the API server fails"),
         "demo": _of("demo", "See a control plane at work, one step at a time"),
         "lesson": _of("lesson", "Learn how a control plane works, by doing"),
         "backup": _of("backup", "Write the state of a cluster, running or stopped, to a file"),

@@ -43,6 +43,11 @@ class Component(Generic[T]):
         return self._running
 
     @property
+    def is_started(self) -> bool:
+        """Whether it was started and not stopped; it may be starting, or waiting for a restart."""
+        return self._task is not None
+
+    @property
     def current(self) -> T | None:
         """Return what the last start yielded; None if the component is not running."""
         return self._running

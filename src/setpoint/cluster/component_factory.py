@@ -27,6 +27,7 @@ from setpoint.reconcile.gate import Gates
 
 if TYPE_CHECKING:
     from setpoint.node.fleet import Fleet
+    from setpoint.node.image_faults import ImageFaults
     from setpoint.node.options import FleetOptions
     from setpoint.node.static_pods import StaticPod
     from setpoint.scheduler.config import Configuration
@@ -157,15 +158,20 @@ class ComponentFactory:
         nodes: int | FleetOptions,
         serving: Callable[[Fleet], AbstractAsyncContextManager[None]] | None = None,
         static_pods: Sequence[StaticPod] | None = (),
+        image_faults: ImageFaults | None = None,
     ) -> AsyncIterator[Manager]:
-        """Run simulated nodes; the block begins when all have registered. `serving` connects the API server to them."""
+        """Run simulated nodes; the block begins when all have registered. `serving` connects the API server to them.
+        `image_faults` break the images that they pull."""
         from setpoint.node.fleet import add_fleet
         from setpoint.node.options import FleetOptions
         from setpoint.node.runtime.simulated import SimulatedRuntime
 
         manager = self._manager(self._clients.fleet())
         options = FleetOptions(nodes) if isinstance(nodes, int) else nodes
-        runtime = SimulatedRuntime(self._clock, self._ids, options.image_service(), options.pace)
+        images = options.image_service()
+        if image_faults is not None:
+            images.faults = image_faults
+        runtime = SimulatedRuntime(self._clock, self._ids, images, options.pace)
         fleet = add_fleet(
             manager,
             options,

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from setpoint import __version__
 from setpoint.apiserver.api_resources import CacheReader
 from setpoint.apiserver.diagnostics import CAUSES_PATH
-from setpoint.apiserver.filters.authenticate import in_process_peer
+from setpoint.apiserver.filters.authenticate import authenticated_peer, in_process_peer
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport, SharingTransport
@@ -41,10 +42,12 @@ from setpoint.kinds.bootstrap.policy_rules import READ, rule, urls
 from setpoint.kinds.bootstrap.rbac import AGGREGATE_TO_VIEW
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.kinds.storage.binding import WAIT_FOR_FIRST_CONSUMER, annotations_of
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
+from setpoint.node.image_faults import ImageFaults
 from setpoint.node.simulation_annotations import is_adopted
 from setpoint.reconcile import Controller, Manager
 from setpoint.reconcile.gate import Gates
@@ -53,9 +56,10 @@ from setpoint.reconcile.loop_state import LoopStates, SchedulingAttempt
 from setpoint.reconcile.run import RecentRuns
 from setpoint.system import hostname
 from setpoint.view.loops import LoopRow
-from setpoint.wire.message import Handler
+from setpoint.wire.message import Answer, Handler
 
 if TYPE_CHECKING:
+    from setpoint.cluster.fault_endpoints import FaultEndpoints
     from setpoint.cluster.in_process_nodes import FleetUsage
     from setpoint.node.options import FleetOptions
     from setpoint.node.stages import Stage
@@ -75,6 +79,7 @@ _KUBE_SYSTEM = "kube-system"
 _CREATED_ANNOTATION = "setpoint.dev/default-storage-class"
 """Annotation of the namespace kube-system after the class was created: if users delete the class, it stays deleted."""
 MASTERS = "system:masters"
+FAULTS_PATH = "/setpoint/v1/faults"
 ADDONS = "system:addons"
 EVENT_READER = "system:event-reader"
 STAGES = "system:stages"
@@ -148,6 +153,11 @@ class InProcessClients:
                 self._clients.clear()
             self._clients[user] = found
         return found
+
+    def acting_for(self, user: UserInfo, *, agent: str) -> Client:
+        """Return a client for a user who was authenticated already; it receives copies of objects."""
+        transport = InProcessTransport(self._server.for_peer(authenticated_peer(user)))
+        return Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
 
     def copying_client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
         """Return a client for callers other than components: it receives copies of objects, which may be changed."""
@@ -248,6 +258,11 @@ class Components:
         self.board = LoopBoard(clock, self.gates, self._component_states, self._scheduler_rows)
         loops = LoopEndpoints(self.board, clock, self._run_gates)
         api.serve_path(LOOPS_PATH, loops.answer)
+        api.serve_path(FAULTS_PATH, self._answer_faults)
+        self._faults: FaultEndpoints | None = None
+        """The faults that users inject; None until they are first asked for."""
+        self.image_faults = ImageFaults()
+        """Faults of the images of simulated nodes."""
         api.resources.loops = LoopStates(self._running_controllers, clock, self._other_loops, self._last_attempt)
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
@@ -263,7 +278,7 @@ class Components:
         return restarts
 
     async def start(self, component: Component[Any]) -> None:
-        await component.start(self._tasks)
+        await component.start(self._tasks, retry=self._started.is_set())
 
     def event_reader(self) -> Client:
         """Return a client that may read Events and the causes of writes, and nothing else."""
@@ -325,6 +340,8 @@ class Components:
     ) -> None:
         for task in self._waiting.values():
             task.cancel()
+        if self._faults is not None:
+            await self._faults.stop()
         try:
             if kind is None:
                 for component in (self.fleet, self.scheduler, self.controllers):
@@ -394,6 +411,16 @@ class Components:
 
             yield scheduler_row(scheduler, self.gates.gate("kube-scheduler"), times), scheduler.recent
 
+    async def _answer_faults(self, ctx: RequestContext) -> Answer:
+        if self._faults is None:
+            from setpoint.cluster.fault_endpoints import FaultEndpoints  # few clusters have faults
+
+            def client_of(user: UserInfo) -> Client:
+                return self.clients.acting_for(user, agent="setpoint-faults")
+
+            self._faults = FaultEndpoints(self._api, self, self._clock, self._ids, client_of)
+        return await self._faults.answer(ctx)
+
     def _run_gates(self) -> None:
         """Run the timers of the gates from the first time on that a user closes one."""
         if "gates" not in self._waiting:
@@ -424,7 +451,7 @@ class Components:
         assert self._usage is not None, "metrics are served before the fleet starts"
         serving = connecting_nodes(self._api.parts.nodes, self._usage, self._clock, self._api.handle)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
-        async with self._factory("fleet").fleet(fleet or nodes, serving, statics) as manager:
+        async with self._factory("fleet").fleet(fleet or nodes, serving, statics, self.image_faults) as manager:
             if self._options.scheduler and self._options.controllers is None:
                 await wait_for_ready_nodes(self.clients.fleet(), node_names(nodes))
             yield manager

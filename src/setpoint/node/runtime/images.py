@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from setpoint.kinds.core.podspec.defaults import split_reference
 from setpoint.meta.caching import memoized
+from setpoint.node.image_faults import ImageFaults
 from setpoint.node.pace import NO_DURATION, DurationRange
 
 _LIBRARY_NAMES = """
@@ -259,16 +260,6 @@ _RULE_FIELDS = (
     "fully_known",
 )
 """The properties that rules set, except `error`."""
-
-
-@dataclass(slots=True)
-class ImageFaults:
-    """Faults that users inject while the nodes run."""
-
-    broken: set[str] = field(default_factory=set)
-    """Full names of images that can neither be pulled nor started again."""
-    registry_away: bool = False
-    """Whether no registry answers. Images that a node has already can still be started."""
 
 
 class SimulatedImageService:
