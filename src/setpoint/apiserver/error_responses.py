@@ -9,9 +9,18 @@ from setpoint.apiserver.filters.request_limits import Overloaded
 from setpoint.apiserver.negotiate import Form, negotiate
 from setpoint.apiserver.rendering import respond_error
 from setpoint.apiserver.request_context import READS, RequestContext
-from setpoint.meta.errors import ApiError, InternalError, NotAcceptable, PlainServerError, ServiceUnavailable, Timeout
+from setpoint.meta.errors import (
+    ApiError,
+    Forbidden,
+    InternalError,
+    NotAcceptable,
+    PlainServerError,
+    ServiceUnavailable,
+    Timeout,
+)
 from setpoint.meta.goformat import quote
 from setpoint.store.interface import NotProcessed, StoreError, TooLarge, Unavailable
+from setpoint.store.quota import QuotaExceeded
 from setpoint.wire.message import Answer, ObjectRequest, Request, Response
 
 log = logging.getLogger("setpoint.apiserver")
@@ -55,6 +64,8 @@ def store_error(ctx: RequestContext, error: StoreError) -> ApiError:
     A write whose outcome is unknown is a timeout without a Retry-After: the client must read before it writes again."""
     if isinstance(error, TooLarge):
         return PlainServerError(str(error))
+    if isinstance(error, QuotaExceeded):
+        return Forbidden(str(error))
     if not isinstance(error, Unavailable):
         return InternalError.of(str(error))
     no_effect = ctx.verb in READS or isinstance(error, NotProcessed)

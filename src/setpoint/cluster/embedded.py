@@ -13,7 +13,13 @@ from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain, InProcessAuthenticator
 from setpoint.apiserver.health import BOOTSTRAPPED
 from setpoint.apiserver.node_connection import NodeRoutes
-from setpoint.apiserver.remote_servers import RemoteServer, RemoteServerError, RemoteServers, SimulatedPodsFirst
+from setpoint.apiserver.remote_servers import (
+    NoRemoteServers,
+    RemoteServer,
+    RemoteServerError,
+    RemoteServers,
+    SimulatedPodsFirst,
+)
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
@@ -28,6 +34,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.store.delayed_replica import Delay, DelayedReplica
 from setpoint.store.maintenance import compact_forever
 from setpoint.store.memory import MemoryStore
+from setpoint.store.quota import StoreQuota
 from setpoint.system import SystemClock
 from setpoint.wire.message import Handler, HttpAnswer, Request, Response
 
@@ -119,6 +126,10 @@ class EmbeddedOptions:
     """The address in the endpoints of the Service `kubernetes`, and the CIDRs of Services."""
     repair: bool = False
     """Whether initial objects that the start state lacks are created, as at the start of a server."""
+    quota: StoreQuota | None = None
+    """What the cluster may hold; None means no limit."""
+    isolated: bool = False
+    """Whether the server refuses to connect to webhooks and other servers on the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +204,17 @@ async def _second_server(
 
 
 def _server(
-    store: MemoryStore, clock: Clock, ids: Ids, config: ApiServerConfig, auditor: Auditor | None = None
+    store: MemoryStore,
+    clock: Clock,
+    ids: Ids,
+    config: ApiServerConfig,
+    auditor: Auditor | None = None,
+    *,
+    isolated: bool = False,
 ) -> tuple[ApiServer, InProcessHosts]:
     resources, nodes = ApiResources(store, clock, ids), NodeRoutes()
     # Servers on the network use real time, even if the cluster's time is virtual.
-    network = NetworkServers(SystemClock())
+    network: RemoteServers = NoRemoteServers() if isolated else NetworkServers(SystemClock())
     hosts = InProcessHosts(SimulatedPodsFirst(network, nodes, CacheReader(resources), clock))
     authenticator = AuthenticatorChain([InProcessAuthenticator()], True)
     return build_server(resources, config, authenticator, nodes=nodes, servers=hosts, auditor=auditor), hosts
@@ -235,10 +252,13 @@ async def embedded_cluster(
     options = options or EmbeddedOptions()
     config = options.config
     is_shared = options.replica_delay is not None
-    store = MemoryStore(shared=is_shared) if start is None else start.store.fork(shared=is_shared)
+    quota = options.quota
+    store = (
+        MemoryStore(shared=is_shared, quota=quota) if start is None else start.store.fork(shared=is_shared, quota=quota)
+    )
     write_log = WriteLog(store, clock, None if start is None else start.digest)
     auditor, audit = _audit(options.audit, clock, ids) if options.audit else (None, None)
-    api, hosts = _server(store, clock, ids, config, auditor)
+    api, hosts = _server(store, clock, ids, config, auditor, isolated=options.isolated)
     await api.start()
     if start is None or options.repair:
         await bootstrap(api.resources, options.address)

@@ -18,12 +18,17 @@ COMPONENTS = ("controllers", "scheduler")
 
 
 class ForkControls:
-    """Starts and stops parts of one fork. Operators end with the fork's cluster and start with the next one."""
+    """Starts and stops parts of one fork. What was started or stopped holds for the fork's next cluster too, which it
+    has after it was advanced or has slept."""
 
     def __init__(self) -> None:
         self._tasks: asyncio.TaskGroup | None = None
         self._clock: Clock | None = None
         self._ids: Ids | None = None
+        self._wanted: set[str] = set()
+        """The operators that should run."""
+        self._stopped: set[str] = set()
+        """The components that should not run."""
         self._operators: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, str] = {}
         """Why operators ended, by name."""
@@ -34,6 +39,10 @@ class ForkControls:
         async with asyncio.TaskGroup() as tasks:
             self._tasks, self._clock, self._ids = tasks, clock, ids
             try:
+                for name in sorted(self._stopped):
+                    await self._set_component(cluster, name, False)
+                for name in sorted(self._wanted):
+                    await self._set_operator(cluster, name, True)
                 yield
             finally:
                 self._tasks = None
@@ -63,10 +72,13 @@ class ForkControls:
         if name not in COMPONENTS:
             raise BadRequest(f"component must be one of {', '.join(COMPONENTS)}")
         component = getattr(cluster.components, name)
-        if running and component.current is None:
-            await cluster.components.start(component)
-        elif not running:
+        if not running:
+            self._stopped.add(name)
             await component.stop()
+            return
+        self._stopped.discard(name)
+        if component.current is None:
+            await cluster.components.start(component)
 
     async def _set_operator(self, cluster: EmbeddedCluster, name: str, running: bool) -> None:
         from setpoint.lessons.operators import OPERATORS  # few clusters have one
@@ -74,7 +86,10 @@ class ForkControls:
         if name not in OPERATORS:
             raise BadRequest(f"operator must be one of {', '.join(OPERATORS)}")
         task = self._operators.pop(name, None) if not running else self._operators.get(name)
-        if not running:
+        if running:
+            self._wanted.add(name)
+        else:
+            self._wanted.discard(name)
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])

@@ -36,7 +36,7 @@ from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items, copied_store
-from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
+from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, State, embedded_cluster
 from setpoint.cluster.fork_controls import ForkControls
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
 from setpoint.cluster.fresh_start import FreshStart, FreshStarts, fresh_start
@@ -54,12 +54,11 @@ from setpoint.meta.errors import (
 )
 from setpoint.meta.times import format_time
 from setpoint.store.interface import KeyValue, Store
+from setpoint.store.quota import StoreQuota
 from setpoint.wire.message import Answer, Request, Response
 
 log = logging.getLogger("setpoint.cluster")
 
-MAX_FORKS = 8
-"""The number of forks, and also of empty ones."""
 _MAX_OBJECTS = 200_000
 _MAX_ADVANCE = 366 * 24 * 3600.0
 _SETTLE_WITHIN = 24 * 3600.0
@@ -82,6 +81,18 @@ class _ShiftedClock:
         return self._now if self._ahead is None else self._clock.now() + self._ahead
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkLimits:
+    """The bounds of the forks of one server."""
+
+    most: int = 8
+    """The number of forks, and also of empty ones."""
+    quota: StoreQuota | None = None
+    """What each fork may hold; None means no limit."""
+    isolated: bool = False
+    """Whether forks connect to no webhook and no other server."""
+
+
 @dataclass(slots=True)
 class Fork:
     """A logical cluster that started from a copy of the running one."""
@@ -101,11 +112,15 @@ class Fork:
     """The time of the last request to it; None if there was none."""
     controls: ForkControls = field(default_factory=ForkControls)
     cluster: EmbeddedCluster | None = None
-    """The running cluster; None while it starts or is advanced."""
+    """The running cluster; None while it starts, is advanced or sleeps."""
     clock: Clock | None = None
+    asleep: State | None = None
+    """The state with its history in which it fell asleep; None while it is awake."""
     failure: str = ""
     """Why it ended; empty while it works."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    sleeps: bool = False
+    """Whether its state is kept with the history when it stops, because it falls asleep."""
     task: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the fork is started, advanced or removed."""
@@ -114,9 +129,18 @@ class Fork:
 class Forks:
     """The forks of one server."""
 
-    def __init__(self, store: Store, clock: Clock, ids: Ids, moments: Moments, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        moments: Moments,
+        tasks: asyncio.TaskGroup,
+        limits: ForkLimits | None = None,
+    ) -> None:
         """`store` returns decrypted values, `moments` finds the revisions of past moments, and `tasks` runs the
         forks."""
+        self.limits = limits or ForkLimits()
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -142,13 +166,6 @@ class Forks:
         """Pass a request below `/forks/<name>/` to the fork."""
         request = ctx.request
         name, _, rest = request.path.removeprefix(PREFIX).partition("/")
-        fork = self._find(name)
-        fork.used = ctx.now
-        cluster = fork.cluster
-        if cluster is None:
-            if fork.failure:
-                raise ServiceUnavailable(f"fork {name} has ended: {fork.failure}")
-            raise ServiceUnavailable(f"fork {name} is being started or advanced", details={"retryAfterSeconds": 1})
         headers = {
             key: value
             for key, value in request.headers.items()
@@ -156,32 +173,46 @@ class Forks:
         }
         peer = authenticated_peer(ctx.user, request.peer.address)
         inner = Request(request.method, f"/{rest}", request.query, headers, request.body, peer, request.repeated)
-        return await cluster.write_log.recording(cluster.api.handle)(inner)
+        return await self.handle(name, inner, ctx.now)
+
+    async def handle(self, name: str, request: Request, now: datetime) -> Answer:
+        """Let a fork answer a request. A fork that sleeps is woken. Raises ApiError."""
+        fork = self.find(name)
+        fork.used = now
+        if fork.asleep is not None:
+            await self._wake(fork)
+        cluster = fork.cluster
+        if cluster is None:
+            if fork.failure:
+                raise ServiceUnavailable(f"fork {name} has ended: {fork.failure}")
+            raise ServiceUnavailable(f"fork {name} is being started or advanced", details={"retryAfterSeconds": 1})
+        return await cluster.write_log.recording(cluster.api.handle)(request)
 
     async def manage(self, ctx: RequestContext) -> Answer:
         """Answer a request to `/setpoint/v1/forks` or below."""
         method, name = ctx.request.method, ctx.request.path.removeprefix(MANAGEMENT).strip("/")
         if not name:
             if method == "GET":
-                return _answer({"forks": [self._described(each) for each in self._forks.values()]})
+                return _answer({"forks": [self.described(each) for each in self._forks.values()]})
             if method == "POST":
-                return _answer(await self._create(json_object(ctx), ctx.now), 201)
+                return _answer(await self.create_as_asked(json_object(ctx), ctx.now), 201)
         elif method == "GET":
-            return _answer(self._described(self._find(name)))
+            return _answer(self.described(self.find(name)))
         elif method == "DELETE":
             await self.remove(name)
             return _answer({"removed": name})
         elif method == "POST":
-            return _answer(await self._change(self._find(name), json_object(ctx)))
+            return _answer(await self.change_as_asked(self.find(name), json_object(ctx)))
         raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
 
-    def _find(self, name: str) -> Fork:
+    def find(self, name: str) -> Fork:
         fork = self._forks.get(name)
         if fork is None:
             raise NotFound(f"there is no fork {name[:63]}; `setpoint forks` lists them")
         return fork
 
-    def _described(self, fork: Fork) -> dict[str, Any]:
+    def described(self, fork: Fork) -> dict[str, Any]:
+        """Return a fork as the endpoints show it."""
         cluster, clock = fork.cluster, fork.clock
         return {
             "name": fork.name,
@@ -195,14 +226,15 @@ class Forks:
             "now": format_time(clock.now() if clock is not None else fork.copy.now),
             "revision": cluster.store.revision if cluster is not None else fork.copy.revision,
             "objects": len(fork.copy.objects),
-            "state": "failed" if fork.failure else "ready" if cluster is not None else "busy",
+            "state": _phase(fork),
             "message": fork.failure,
             "leftOut": fork.copy.left_out,
         }
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def _create(self, wanted: dict[str, Any], now: datetime) -> dict[str, Any]:
+    async def create_as_asked(self, wanted: dict[str, Any], now: datetime) -> dict[str, Any]:
+        """Create the fork that the body of a request describes. Raises ApiError."""
         known: dict[str, type | tuple[type, ...]]
         known = {"name": str, "virtual": bool, "advance": (int, float), "until": str, "empty": bool}
         is_empty = wanted.get("empty") is True
@@ -212,14 +244,16 @@ class Forks:
         virtual = bool(wanted.get("virtual"))
         name = wanted.get("name") or self._unused_name()
         fork = await self.create(name, at=wanted.get("at", ""), virtual=virtual, now=now, fresh=fresh)
-        result = self._described(fork)
+        result = self.described(fork)
         if "advance" in wanted or "until" in wanted:
             wanted = {key: value for key, value in wanted.items() if key in ("advance", "until")}
             result = await self._advance_as_asked(fork, wanted)
         return result
 
-    async def _change(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
-        """Advance or reset a fork, or start and stop a part of it."""
+    async def change_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Advance or reset a fork, or start and stop a part of it. Raises ApiError."""
+        if fork.asleep is not None:
+            await self._wake(fork)
         if "reset" in wanted:
             check_fields(wanted, {"reset": bool})
             await self.reset(fork)
@@ -231,10 +265,12 @@ class Forks:
                 await fork.controls.change(fork.cluster, wanted)
         else:
             return await self._advance_as_asked(fork, wanted)
-        return self._described(fork)
+        return self.described(fork)
 
     def _unused_name(self) -> str:
-        return next(name for number in range(1, 2 * MAX_FORKS + 2) if (name := f"fork-{number}") not in self._forks)
+        return next(
+            name for number in range(1, 2 * self.limits.most + 2) if (name := f"fork-{number}") not in self._forks
+        )
 
     async def create(
         self,
@@ -250,8 +286,10 @@ class Forks:
             raise BadRequest("the name of a fork must consist of lower case letters, digits and -, at most 63")
         if name in self._forks:
             raise AlreadyExists(f"there is a fork {name} already")
-        if sum((each.fresh is None) == (fresh is None) for each in self._forks.values()) >= MAX_FORKS:
-            raise Forbidden(f"there are {MAX_FORKS} {'' if fresh is None else 'empty '}forks already; remove one first")
+        if sum((each.fresh is None) == (fresh is None) for each in self._forks.values()) >= self.limits.most:
+            raise Forbidden(
+                f"there are {self.limits.most} {'' if fresh is None else 'empty '}forks already; remove one first"
+            )
         now = now or self._clock.now()
         copy = await (self._copy(at, now) if fresh is None else self._fresh_starts.copy(fresh, now))
         if len(copy.objects) > _MAX_OBJECTS:
@@ -288,24 +326,29 @@ class Forks:
     async def _serve(self, fork: Fork, ready: asyncio.Event) -> None:
         """Run the cluster of a fork until it is stopped. A failure ends the fork alone."""
         clock = _ShiftedClock(self._clock, fork.copy.now, stopped=fork.virtual)
-        if not fork.virtual and fork.copy.now <= self._clock.now():
+        slept, fork.asleep = fork.asleep, None
+        if slept is None and not fork.virtual and fork.copy.now <= self._clock.now():
             clock = _ShiftedClock(self._clock, self._clock.now(), stopped=False)
         options = fork.copy.embedded_options() if fork.fresh is None else fork.fresh.embedded_options()
+        options = replace(options, quota=self.limits.quota, isolated=self.limits.isolated)
         if fork.virtual:
             options = _without_loops(options)
         try:
-            async with embedded_cluster(clock, self._ids, options, fork.copy.state()) as cluster:
+            async with embedded_cluster(clock, self._ids, options, slept or fork.copy.state()) as cluster:
                 fork.cluster, fork.clock = cluster, clock
                 async with fork.controls.serving(cluster, clock, self._ids):
                     ready.set()
                     await fork.stop.wait()
-                fork.copy = _state_of(cluster, clock.now(), fork.copy)
+                if fork.sleeps:
+                    fork.asleep, fork.copy = cluster.state(), replace(fork.copy, now=clock.now())
+                else:
+                    fork.copy = _state_of(cluster, clock.now(), fork.copy)
                 fork.cluster = None
         except Exception as error:
             fork.failure = str(error) or type(error).__name__
             log.exception("fork %s ended", fork.name)
         finally:
-            fork.cluster = None
+            fork.cluster = fork.clock = None
             ready.set()
 
     async def _end(self, fork: Fork) -> None:
@@ -318,12 +361,29 @@ class Forks:
         """Let a fork begin again from the state in which it started. Raises ApiError."""
         async with fork.lock:
             await self._end(fork)
-            fork.copy, fork.failure = fork.first, ""
+            fork.copy, fork.failure, fork.asleep, fork.controls = fork.first, "", None, ForkControls()
             await self._start(fork)
+
+    async def sleep(self, fork: Fork) -> None:
+        """Stop a fork until the next request to it, and keep its state and history. It does not age meanwhile: its
+        clock goes on from where it stopped."""
+        async with fork.lock:
+            if fork.cluster is None or fork.virtual:
+                return
+            fork.sleeps = True
+            try:
+                await self._end(fork)
+            finally:
+                fork.sleeps = False
+
+    async def _wake(self, fork: Fork) -> None:
+        async with fork.lock:
+            if fork.asleep is not None:
+                await self._start(fork)
 
     async def remove(self, name: str) -> None:
         """End a fork and forget it. Raises NotFound."""
-        fork = self._find(name)
+        fork = self.find(name)
         async with fork.lock:
             await self._end(fork)
             self._forks.pop(name, None)
@@ -338,7 +398,7 @@ class Forks:
         if seconds is not None and not 0 < seconds <= _MAX_ADVANCE:
             raise BadRequest(f"a fork can be advanced by up to {_MAX_ADVANCE:.0f} seconds")
         writes, settled = await self.advance(fork, seconds)
-        return {**self._described(fork), "writes": writes, "settled": settled}
+        return {**self.described(fork), "writes": writes, "settled": settled}
 
     async def advance(self, fork: Fork, seconds: float | None) -> tuple[int, bool]:
         """Let virtual time pass in a fork, or let its loops settle if `seconds` is None. Return the number of writes,
@@ -376,6 +436,14 @@ async def _advanced(
 def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> ClusterCopy:
     copy = copied_items(cluster.store.entries().values(), cluster.store.revision, now)
     return replace(copy, left_out=before.left_out, secrets=before.secrets)
+
+
+def _phase(fork: Fork) -> str:
+    if fork.failure:
+        return "failed"
+    if fork.asleep is not None:
+        return "asleep"
+    return "ready" if fork.cluster is not None else "busy"
 
 
 def _without_loops(options: EmbeddedOptions) -> EmbeddedOptions:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import KeyValue, Op
+from setpoint.store.quota import StoreQuota, StoreUsage
 from setpoint.store.transaction import plan
 
 # Number of events dropped in one iteration of the event loop: well under a millisecond.
@@ -17,10 +18,13 @@ _DROP_BATCH = 1_000
 
 
 class MemoryStore(InMemoryReads):
-    def __init__(self, history: History | None = None, *, shared: bool = False) -> None:
-        """`shared` stores have replicas (`DelayedReplica`)."""
+    def __init__(
+        self, history: History | None = None, *, shared: bool = False, quota: StoreQuota | None = None
+    ) -> None:
+        """`shared` stores have replicas (`DelayedReplica`). `quota` limits the content; None means no limit."""
         super().__init__(history if history is not None else History())
         self._shared = shared
+        self._usage = StoreUsage(quota, self._history.state.values()) if quota is not None else None
         self.compaction_listeners: list[Callable[[int], None]] = []
         """Functions that receive the revision of each compaction; replicas add themselves."""
         self.compactions = 0
@@ -31,11 +35,11 @@ class MemoryStore(InMemoryReads):
     def shared(self) -> bool:
         return self._shared
 
-    def fork(self, *, shared: bool = False) -> MemoryStore:
+    def fork(self, *, shared: bool = False, quota: StoreQuota | None = None) -> MemoryStore:
         """Return an independent store with the same content, history and revision, and without subscriptions.
 
         It costs a pointer for each key and each event in the history."""
-        return MemoryStore(self.copy_of_history(), shared=shared)
+        return MemoryStore(self.copy_of_history(), shared=shared, quota=quota)
 
     def copy_of_history(self) -> History:
         self._check()
@@ -56,6 +60,8 @@ class MemoryStore(InMemoryReads):
         history = self._history
         events, answers = plan(ops, history.state.get, history.revision + 1)
         if events:
+            if self._usage is not None:
+                self._usage.add(events)
             history.apply(events, cause)
             self._subscriptions.publish(events, history.revision)
             if self._waiters:

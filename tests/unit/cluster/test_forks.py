@@ -17,10 +17,11 @@ from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext, parse_path, parse_query, verb_of
 from setpoint.cluster.fork_endpoints import ForkEndpoints
-from setpoint.cluster.forks import MAX_FORKS, Forks
+from setpoint.cluster.forks import ForkLimits, Forks
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import ApiError, ServiceUnavailable
 from setpoint.meta.times import format_time
+from setpoint.store.quota import StoreQuota
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.wire.message import Request, Response
@@ -67,11 +68,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(cluster: VirtualCluster) -> AsyncIterator[Server]:
+async def serving(cluster: VirtualCluster, limits: ForkLimits | None = None) -> AsyncIterator[Server]:
     store = cluster.embedded.store
     moments = Moments(HistoryReader(store), dict)
     async with asyncio.TaskGroup() as tasks:
-        forks = Forks(store, cluster.clock, RandomIds(5), moments, tasks)
+        forks = Forks(store, cluster.clock, RandomIds(5), moments, tasks, limits)
         yield Server(forks, cluster)
         for name in [*forks.names()]:
             await forks.remove(name)
@@ -168,7 +169,7 @@ async def test_limits_and_errors(cluster: VirtualCluster) -> None:
         assert await refused("POST", manage, {"name": "one"}) == (409, "there is a fork one already")
         for body in ({}, {"advance": 1, "until": "settled"}, {"until": "never"}, {"advance": -1}, {"advance": 1e12}):
             assert (await refused("POST", f"{manage}/one", body))[0] == 400
-        for number in range(MAX_FORKS - 1):
+        for number in range(ForkLimits().most - 1):
             await server.forks.create(f"more-{number}", virtual=True)
         assert await refused("POST", manage, {"name": "many"}) == (403, "there are 8 forks already; remove one first")
 
@@ -238,6 +239,85 @@ async def test_an_operator_runs_in_a_fork(cluster: VirtualCluster) -> None:
         await server("POST", f"{manage}/lesson-2", {"operator": "postgres", "running": True})
         await cluster.sleep(5)
         assert (await server("GET", service))[0] == 200
+
+
+@virtual(nodes=1)
+async def test_a_fork_sleeps_until_it_is_used(cluster: VirtualCluster) -> None:
+    """It keeps objects and history, does not age, and what was stopped or started in it stays so."""
+    async with serving(cluster) as server:
+        manage = "/setpoint/v1/forks"
+        await server("POST", manage, {"name": "seat", "empty": True, "nodes": 1, "apply": [deployment("web")]})
+        await server("POST", f"{manage}/seat", {"operator": "postgres", "running": True})
+        await server("POST", f"{manage}/seat", {"component": "scheduler", "running": False})
+        await server("PATCH", f"/forks/seat{DEPLOYMENTS}/web", {"spec": {"replicas": 3}})
+        await cluster.sleep(20)
+        _, before = await server("GET", "/forks/seat/setpoint/v1/writes?limit=500")
+        await server.forks.sleep(server.forks.find("seat"))
+        await server.forks.sleep(server.forks.find("seat"))
+        _, asleep = await server("GET", f"{manage}/seat")
+        assert (asleep["state"], asleep["components"]) == ("asleep", {"controllers": False, "scheduler": False})
+        await cluster.sleep(3600)
+        assert (await server("GET", f"{manage}/seat"))[1]["now"] == asleep["now"]
+
+        assert await ready(server, "seat") == 2, "the third Pod has no node, because the scheduler was stopped"
+        _, awake = await server("GET", f"{manage}/seat")
+        assert (awake["state"], awake["now"], awake["operators"]) == ("ready", asleep["now"], ["postgres"])
+        assert awake["components"] == {"controllers": True, "scheduler": False}
+        _, after = await server("GET", "/forks/seat/setpoint/v1/writes?limit=500")
+        assert after["writes"][: len(before["writes"])] == before["writes"]
+        await server("POST", f"{manage}/seat", {"component": "scheduler", "running": True})
+        await cluster.sleep(20)
+        assert await ready(server, "seat") == 3
+
+        await server.forks.sleep(server.forks.find("seat"))
+        _, reset = await server("POST", f"{manage}/seat", {"reset": True})
+        assert (reset["state"], reset["operators"], await ready(server, "seat")) == ("ready", [], 2)
+
+
+@virtual(nodes=1)
+async def test_a_fork_keeps_its_quota(cluster: VirtualCluster) -> None:
+    """Controllers are refused as users are, and what frees space is not."""
+    quota = StoreQuota(4 << 20, 1_000, {"core/pods/": (5, "Pods"), "core/events/": (50, "Events")})
+    async with serving(cluster, ForkLimits(quota=quota, isolated=True)) as server:
+        await server("POST", "/setpoint/v1/forks", {"name": "seat", "empty": True, "apply": [deployment("web", 20)]})
+        await cluster.sleep(60)
+        _, pods = await server("GET", "/forks/seat/api/v1/pods?limit=500")
+        assert len(pods["items"]) == 20, "the start state is the server's own"
+        await server("DELETE", "/forks/seat/api/v1/namespaces/default/pods")
+        await cluster.sleep(60)
+        _, pods = await server("GET", "/forks/seat/api/v1/pods?limit=500")
+        assert len(pods["items"]) == 5
+        pod = {"metadata": {"name": "more"}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
+        code, refusal = await server("POST", "/forks/seat/api/v1/namespaces/default/pods", pod)
+        assert (code, refusal["message"]) == (403, "this cluster may have at most 5 Pods")
+        data = {"metadata": {"name": "big"}, "data": {"a": "x" * 900_000}}
+        codes = []
+        for number in range(6):
+            data["metadata"] = {"name": f"big-{number}"}
+            codes.append((await server("POST", "/forks/seat/api/v1/namespaces/default/configmaps", data))[0])
+        assert (codes[0], codes[-1]) == (201, 403)
+        assert (await server("DELETE", "/forks/seat/api/v1/namespaces/default/configmaps/big-0"))[0] == 200
+        assert (await server("POST", "/forks/seat/api/v1/namespaces/default/configmaps", data))[0] == 201
+
+        hook = {
+            "metadata": {"name": "out"},
+            "webhooks": [
+                {
+                    "name": "out.example.com",
+                    "admissionReviewVersions": ["v1"],
+                    "sideEffects": "None",
+                    "clientConfig": {"url": "https://127.0.0.1:1/"},
+                    "rules": [
+                        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
+                    ],
+                }
+            ],
+        }
+        path = "/forks/seat/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        assert (await server("POST", path, hook))[0] == 201
+        secret = {"metadata": {"name": "s"}}
+        code, refusal = await server("POST", "/forks/seat/api/v1/namespaces/default/secrets", secret)
+        assert code == 500 and "this server does not call others" in refusal["message"]
 
 
 @virtual(nodes=1)
