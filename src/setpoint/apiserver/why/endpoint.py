@@ -21,6 +21,7 @@ from setpoint.meta.times import unix_milliseconds
 from setpoint.view.why import ask
 from setpoint.view.why.question import NoHistory, Question
 from setpoint.view.why.walk import MAX_DEPTH
+from setpoint.view.why.wording import connect
 from setpoint.wire.message import Answer, Response
 
 _MAX_DEPTH = 100
@@ -61,6 +62,7 @@ def serve_why(sources: Sources, moments: Moments) -> PathHandler:
         except NoHistory:
             raise NotFound.of(resource.group, resource.plural, name) from None
         found.cluster = _cluster_uid(sources)
+        connect(found)
         return Response(200, orjson.dumps(found.to_json()), [("Content-Type", JSON)])
 
     return answer

@@ -45,6 +45,8 @@ class Step:
     """A trigger that is not a write, as text: `a timer (600 s)`."""
     triggers: int = 0
     """The number of writes that triggered the reconcile."""
+    via: str = ""
+    """How the next step of the chain led to this one, in words; empty if it is the last one."""
     completes: bool = False
     """Whether the write completes a deletion, which the next step requested."""
     times: int = 1

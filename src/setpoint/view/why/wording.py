@@ -14,6 +14,7 @@ def text(answer: Answer, zone: tzinfo | None = UTC, *, ascii_only: bool = False)
     """Return the answer as text: the sentence, then one line per step, newest first.
 
     Times are in `zone`; None means the zone of the machine."""
+    connect(answer)
     probably = "~" if ascii_only else "≈"
     lines = [answer.sentence]
     namespace = str(answer.question.get("namespace", ""))
@@ -32,8 +33,8 @@ def text(answer: Answer, zone: tzinfo | None = UTC, *, ascii_only: bool = False)
         if step.inferred:
             lines.append(f"{probably} probably triggered by (no record: {step.inferred})")
         lines += _step_lines(step, namespace, zone)
-        if place < len(answer.chain) - 1 or step.besides:
-            lines += _link_lines(step, answer.chain[place + 1] if place + 1 < len(answer.chain) else None)
+        if step.via:
+            lines.append(f"    {step.via}")
         following = answer.chain[place + 1].others if place + 1 < len(answer.chain) else []
         for other in following:
             lines += [f"    also {each.strip()}" for each in _step_lines(other, namespace, zone)[:1]]
@@ -69,17 +70,25 @@ def _step_lines(step: Step, namespace: str, zone: tzinfo | None) -> list[str]:
     return lines
 
 
-def _link_lines(step: Step, following: Step | None) -> list[str]:
-    """Return how a step and the next one are connected."""
+def connect(answer: Answer) -> None:
+    """Set how each step of the chain and the next one are connected."""
+    for place, step in enumerate(answer.chain):
+        following = answer.chain[place + 1] if place + 1 < len(answer.chain) else None
+        if following is not None or step.besides:
+            step.via = _link(step, following)
+
+
+def _link(step: Step, following: Step | None) -> str:
+    """Return how a step and the next one are connected; empty if it is only assumed."""
     if step.completes:
-        return ["    the deletion was requested by"]
+        return "the deletion was requested by"
     if following is not None and following.inferred:
-        return []
+        return ""
     of = f" of {step.reconciled}" if step.reconciled else ""
     run = f"in a reconcile{of}" if step.controller else ""
     more = f" and {step.triggers - 1} more" if step.triggers > 1 else ""
     if following is None:
-        return [f"    {run}, triggered by {step.besides}".replace("    , ", "    ")]
+        return f"{run}, triggered by {step.besides}".removeprefix(", ")
     this = f" this{more}:" if more else ""
     if step.besides.startswith("a timer"):
         line = f"{run}, triggered by {step.besides} that was set after{this}"
@@ -89,7 +98,7 @@ def _link_lines(step: Step, following: Step | None) -> list[str]:
         line = f"{run}, triggered by {step.besides}, after{this}"
     else:
         line = f"{run}, triggered by{this}"
-    return [f"    {line.removeprefix(', ')}"]
+    return line.removeprefix(", ")
 
 
 def _with_revision(line: str, revision: int) -> str:
