@@ -260,11 +260,11 @@ async def _listen(config: PageConfig) -> list[socket.socket]:
         if config.address:
             return await listen(config.address, config.port)
         try:
-            return await listen_on_loopback(config.port)
+            return listen_on_loopback(config.port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not config.may_use_other_port:
                 raise
-            return await listen_on_loopback(0)
+            return listen_on_loopback(0)
     except OSError as error:
         where = f"{config.address or '127.0.0.1'}:{config.port}"
         if error.errno == errno.EADDRINUSE:

@@ -7,7 +7,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from ssl import SSLContext, SSLError
 from typing import Any, Final
@@ -37,9 +37,31 @@ async def listen(host: str, port: int) -> list[socket.socket]:
     """Return a listening socket for each address of `host`; empty means all addresses. Raise OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return _listening((family, address) for family, _, _, _, address in dict.fromkeys(found))
+
+
+def listen_on_loopback(port: int) -> list[socket.socket]:
+    """Return listening sockets for 127.0.0.1 and, if this machine has it, ::1, with the same port. Port 0 chooses a
+    free one. Raise OSError."""
+    for attempts_left in reversed(range(_PORT_ATTEMPTS)):
+        listeners = _listening([(socket.AF_INET, ("127.0.0.1", port))])
+        try:
+            return [*listeners, *_listening([(socket.AF_INET6, ("::1", listeners[0].getsockname()[1]))])]
+        except OSError as error:
+            if error.errno in _NO_SUCH_ADDRESS:
+                return listeners
+            for listener in listeners:
+                listener.close()
+            if port or not attempts_left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _listening(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
+    """Return a listening socket for each family and address. Raise OSError."""
     listeners: list[socket.socket] = []
     try:
-        for family, _, _, _, address in dict.fromkeys(found):
+        for family, address in addresses:
             listener = socket.socket(family, socket.SOCK_STREAM)
             listeners.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -53,23 +75,6 @@ async def listen(host: str, port: int) -> list[socket.socket]:
             listener.close()
         raise
     return listeners
-
-
-async def listen_on_loopback(port: int) -> list[socket.socket]:
-    """Return listening sockets for 127.0.0.1 and, if this machine has it, ::1, with the same port. Port 0 chooses a
-    free one. Raise OSError."""
-    for attempt in range(_PORT_ATTEMPTS):
-        listeners = await listen("127.0.0.1", port)
-        try:
-            return [*listeners, *await listen("::1", listeners[0].getsockname()[1])]
-        except OSError as error:
-            if error.errno in _NO_SUCH_ADDRESS or isinstance(error, socket.gaierror):
-                return listeners
-            for listener in listeners:
-                listener.close()
-            if port or attempt == _PORT_ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
 
 
 class Listener:
