@@ -31,6 +31,9 @@ const PATHS: Record<string, string> = {
   info: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 11v5M12 8v0",
   check: "M5 12.500l4.500 4.500L19 7.500",
   plus: "M12 5v14M5 12h14",
+  minus: "M5 12h14",
+  fit: "M4 9V4h5M15 4h5v5M20 15v5h-5M9 20H4v-5",
+  open: "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
 };
 

@@ -15,4 +15,5 @@ export interface ViewEntry {
 export const views: readonly ViewEntry[] = [
   { id: "objects", label: "Objects", key: "o", phone: true, load: () => import("./objects/objects") },
   { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
+  { id: "fleet", label: "Fleet", key: "f", load: () => import("./fleet/fleet") },
 ];

@@ -141,6 +141,9 @@ async def test_shows_all_pods_and_what_changes(local_server: LocalServer) -> Non
         conversation.say({"locate": "default/none"})
         await settled(local_server, picture)
         assert picture.others["pod"]["index"] is None
+        conversation.say({"names": [2, 77, "x"]})
+        await settled(local_server, picture)
+        assert picture.others["names"]["nodes"] == [[2, ["default/p0", "default/p1", "default/p2", "default/p3", None]]]
         conversation.say({"search": "failing"})
         await settled(local_server, picture)
         assert picture.others["found"]["count"] == 1

@@ -9,12 +9,14 @@ The server sends the layout as JSON, then the states of all Pods and what change
     {"type": "tray", "count": 2, "pods": [[namespace/name, why]]}       Pods without a node
     {"type": "found", "query": "failing", "count": 7, "pods": [[index, namespace/name, node, state]]}
     {"type": "pod", "layout": 3, "index": 17, "name": "default/web", "node": "node-1", "state": 1}
+    {"type": "names", "layout": 3, "nodes": [[position, [namespace/name or null, by slot]]]}
 
 `name` is null if the slot is free, and `index` if no such Pod has a slot. Messages of the tab:
 
     {"search": "failing"}        selects what matches, until the next search; empty: nothing
     {"pick": 17}                 which Pod is at an index
     {"locate": "default/web"}    at which index a Pod is
+    {"names": [4, 5]}            the names of the Pods of nodes by position, at most `MAX_NAMED` nodes
     {"tray": 100}                how many Pods without a node to list, at most `MAX_TRAY`
 """
 
@@ -38,6 +40,7 @@ _LAYOUT_INTERVAL: Final = 0.5
 """Seconds between two layouts at least, while nodes come and go."""
 _NODES_PER_MESSAGE: Final = 1_000
 MAX_TRAY: Final = 1_000
+MAX_NAMED: Final = 64
 _MAX_QUERY: Final = 200
 
 
@@ -149,12 +152,14 @@ class _Tab:
                     await self._conversation.send(
                         self._picked(found) if found is not None else {"type": "pod", "index": None, "name": name}
                     )
+                case {"names": [*positions]} if len(positions) <= MAX_NAMED:
+                    await self._conversation.send(self._named(positions))
                 case {"tray": int(count)} if 0 < count <= MAX_TRAY:
                     self._tray = count
                     self.viewer.tray_changed = True
                     self.viewer.wake.set()
                 case _:
-                    raise BadRequest("the fleet understands search, pick, locate and tray")
+                    raise BadRequest("the fleet understands search, pick, locate, names and tray")
 
     async def _find(self, query: str) -> None:
         self._search = search = Search(query)
@@ -174,6 +179,12 @@ class _Tab:
         known = slot < len(node.names)
         name, value = (node.names[slot], node.states[slot]) if known else (None, 0)
         return {**answer, "name": name, "node": node.name, "state": value}
+
+    def _named(self, positions: list[Any]) -> dict[str, Any]:
+        order = self._state.order
+        known = [each for each in positions if isinstance(each, int) and 0 <= each < len(order)]
+        nodes = [[each, order[each].names] for each in known]
+        return {"type": "names", "layout": self._state.layout, "nodes": nodes}
 
 
 def _node_facts(node: FleetNode) -> tuple[int, bool, int]:
