@@ -44,6 +44,10 @@ class AddressPool:
             if address not in self._holders:
                 return self._assign(holder, address)
 
+    def address_of(self, holder: str) -> str:
+        """Return the address that the holder has; empty if it has none."""
+        return self._addresses.get(holder, "")
+
     def contains(self, address: str) -> bool:
         return ip_address(address) in self._network
 
@@ -167,5 +171,15 @@ class NodeState:
                 network = ip_network(cidr) if cidr else None
                 if network is not None and network.version == 4:
                     self.own_pool = AddressPool(network)
+                    self._move_restored_addresses()
                     break
         return self.own_pool
+
+    def _move_restored_addresses(self) -> None:
+        """Move the addresses of Pods that were restored before the Node was observed to the node's own pool."""
+        assert self.shared_pool is not None and self.own_pool is not None
+        for uid in self.pods:
+            address = self.shared_pool.address_of(uid)
+            if address and self.own_pool.contains(address):
+                self.shared_pool.release(uid)
+                self.own_pool.allocate(uid, address)

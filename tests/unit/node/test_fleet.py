@@ -16,7 +16,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
 from setpoint.meta.objects import Obj
 from setpoint.node.fleet import add_fleet
-from setpoint.node.node_state import AddressPool
+from setpoint.node.node_state import AddressPool, NodeState
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds
@@ -45,6 +45,18 @@ def test_addresses_are_unique_and_reused_late() -> None:
         pool.allocate("too many")
     pool.release("b")
     assert pool.allocate("f") == "10.0.0.2"
+
+
+def test_restored_addresses_are_not_given_away() -> None:
+    """A Pod that is restored before its Node was observed keeps its address when the Pod CIDR is known."""
+    node = NodeState("node-1", "172.30.0.1", AddressPool(IPv4Network("10.244.0.0/14")))
+    restored, new = a_pod(), a_pod()
+    restored["status"], new["metadata"]["uid"] = {"podIP": "10.244.7.1"}, "other"
+    node.allocate_resources("u", {})
+    assert node.address_for(restored) == "10.244.7.1"
+    node.object = {"metadata": {"name": "node-1"}, "spec": {"podCIDRs": ["10.244.7.0/24"]}}
+    assert node.address_for(new) == "10.244.7.2"
+    assert node.address_for(restored) == "10.244.7.1"
 
 
 @asynccontextmanager
