@@ -50,7 +50,8 @@ def test_addresses_are_unique_and_reused_late() -> None:
 def test_restored_addresses_are_not_given_away() -> None:
     """A Pod that is restored before its Node was observed keeps its address when the Pod CIDR is known."""
     node = NodeState("node-1", "172.30.0.1", AddressPool(IPv4Network("10.244.0.0/14")))
-    restored, new = a_pod(), a_pod()
+    restored: Any = a_pod()
+    new: Any = a_pod()
     restored["status"], new["metadata"]["uid"] = {"podIP": "10.244.7.1"}, "other"
     node.allocate_resources("u", {})
     assert node.address_for(restored) == "10.244.7.1"
