@@ -11,7 +11,9 @@ from simulated_shell import process, run
 
 from setpoint.node.runtime.container_behavior import runs_forever, startup_output
 from setpoint.node.runtime.files import Files, Mount, Volume
-from setpoint.node.runtime.shell.syntax import ShellSyntaxError, parse
+from setpoint.node.runtime.shell.interpreter import run_line
+from setpoint.node.runtime.shell.session import Session, Streams
+from setpoint.node.runtime.shell.syntax import ShellSyntaxError, is_incomplete, parse
 
 
 @pytest.mark.parametrize(
@@ -262,3 +264,100 @@ def test_tail_follows_a_file() -> None:
     found = process(["sh", "-c", f"echo a > /log; {writing} & tail -n+1 -F /log"])
     found.advance(20)
     assert [(line.at, line.text) for line in found.output.lines()] == [(0, "a\n"), (6, "b\n"), (11, "c\n")]
+
+
+# -- pipelines whose programs run concurrently --------------------------------------------------------------------------
+
+
+def piped(text: str, files: Files | None = None, seconds: float = 100.0) -> tuple[str, float]:
+    """Return the output of a line whose pipelines run concurrently, and the time when it ended."""
+    time, alarm, out = 0.0, float("inf"), list[str]()
+
+    def wake_after(after: float) -> None:
+        nonlocal alarm
+        alarm = min(alarm, time + after)
+
+    session = Session(
+        dict, files or Files(), "host", lambda: time, lambda run: 0, image_fully_known=True, wake_after=wake_after
+    )
+    running = run_line(session, text, Streams(out.append, out.append))
+    while time < seconds:
+        alarm = float("inf")
+        try:
+            pause = next(running)
+        except StopIteration:
+            break
+        time = time + pause if pause >= 0 else alarm
+    running.close()
+    return "".join(out), time
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("seq 5 | head -2", "1\n2\n"),
+        ("seq 5 | grep -v 3 | tr 1 9 | sort -r", "9\n5\n4\n2\n"),
+        ("printf 'a\\nb' | while read x; do echo got $x; done; echo done", "got a\ngot b\ndone\n"),
+        ("echo a b c | xargs -n 1 echo -", "- a\n- b\n- c\n"),
+        ("seq 3 | sed s/2/two/ | awk '{print NR, $1}'", "1 1\n2 two\n3 3\n"),
+        ("true | cat; echo none | grep x || echo no", "no\n"),
+        ("seq 100000 | wc -l", "100000\n"),
+        ("seq 9 | tee copy | head -1; cat copy | wc -l", "1\n9\n"),
+        ("echo x | cat | cat | cat", "x\n"),
+        ("! echo x | grep -q x; echo $?", "1\n"),
+        ("seq 3 | grep -c .", "3\n"),
+        ("grep x < empty; echo $?", "1\n"),
+        ("cat missing | wc -l", "cat: can't open 'missing': No such file or directory\n0\n"),
+    ],
+)
+def test_pipelines_give_the_same_output_concurrently(line: str, shown: str) -> None:
+    files = Files()
+    files.write("/empty", "")
+    assert piped(line, files)[0] == shown
+
+
+def test_output_arrives_while_the_first_program_runs() -> None:
+    line = "while true; do echo tick; sleep 2; done | head -3"
+    assert piped(line) == ("tick\ntick\ntick\n", 4.0)
+    assert piped("(sleep 3; echo late) | (sleep 1; echo early; cat)") == ("early\nlate\n", 3.0)
+    assert piped("sleep 5 | true")[1] == 5.0, "a program that writes nothing is not ended"
+
+
+def test_wildcards() -> None:
+    files = Files()
+    for name in ("/a.yaml", "/b.yaml", "/c.txt", "/dir/d.yaml", "/.hidden"):
+        files.write(name, name)
+    assert piped("echo *.yaml", files)[0] == "a.yaml b.yaml\n"
+    assert piped("echo '*.yaml' \"*\" \\*.yaml *.none", files)[0] == "*.yaml * *.yaml *.none\n"
+    assert piped("echo */*.yaml /d?r/*", files)[0] == "dir/d.yaml /dir/d.yaml\n"
+    assert piped("for f in [ab].yaml; do cat $f; echo; done", files)[0] == "/a.yaml\n/b.yaml\n"
+    assert piped("x='*.txt'; echo $x \"$x\"", files)[0] == "c.txt *.txt\n"
+    assert piped("echo .h*; [ a = a ] && echo ok; case x.y in *.y) echo y;; esac", files)[0] == ".hidden\nok\ny\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "open_"),
+    [
+        ("echo x", False),
+        ("echo 'x", True),
+        ('echo "x', True),
+        ("for x in a b", True),
+        ("for x in a; do echo $x", True),
+        ("if true; then echo; fi", False),
+        ("cat <<EOF", True),
+        ("cat <<EOF\nx", True),
+        ("cat <<EOF\nx\nEOF", False),
+        ("cat > f <<'EOF'\nEOF\n", False),
+        ("echo a |", True),
+        ("echo a &&", True),
+        ("echo a \\", True),
+        ("echo a \\\\", False),
+        ("echo $(ls", True),
+        ("f() {", True),
+        ("echo )", False),
+        ("fi", False),
+        ("", False),
+    ],
+)
+def test_lines_that_another_line_may_complete(text: str, open_: bool) -> None:
+    assert is_incomplete(text) == open_

@@ -159,10 +159,10 @@ class _Terminal:
             self._screen.message(more=True)
         else:
             self._workspace.add_line(self._clock.now().timestamp(), text)
+            self._keyboard.begin()
             self._line = self._tasks.start(self._run_line(text))
 
     async def _run_line(self, text: str) -> None:
-        self._keyboard.begin()
         try:
             status = await self._shell.run(text)
         except asyncio.CancelledError:

@@ -18,6 +18,7 @@ from setpoint.node.runtime.shell.interpreter import run_line
 from setpoint.node.runtime.shell.session import (
     FOREVER,
     WAIT_FOR_EVENT,
+    Aborted,
     Break,
     Continue,
     Program,
@@ -113,7 +114,7 @@ class TerminalShell:
                 pause = next(running)
             except StopIteration as end:
                 return int(end.value or 0)
-            except Return as end:
+            except (Aborted, Return) as end:
                 return end.code
             except (Break, Continue):
                 return 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from setpoint.node.runtime.files import Files
-from setpoint.node.runtime.shell.session import MAX_TEXT, Exit, ProgramRun, Return, Session, Streams
+from setpoint.node.runtime.shell.session import MAX_TEXT, Aborted, Exit, ProgramRun, Return, Session, Streams
 from setpoint.node.runtime.shell.syntax_tree import Part, Redirection, Script, Word
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|\$?([A-Za-z_]\w*)|(\*\*|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
@@ -209,7 +209,7 @@ def _value(run: RunScript, session: Session, part: Part, streams: Streams) -> Ge
             size += len(text)
             if size > MAX_TEXT:
                 streams.err(f"{session.name}: more than {MAX_TEXT >> 20} MiB of output\n")
-                raise Exit(1)
+                raise Aborted(1)
             captured.append(text)
 
         inner = replace(session, traps={}, _variables=dict(session.variables))
@@ -223,7 +223,7 @@ def _value(run: RunScript, session: Session, part: Part, streams: Streams) -> Ge
             return str(evaluate(part.value, session.variables))
         except ShellArithmeticError as problem:
             streams.err(f"sh: {problem}\n")
-            raise Exit(2) from None
+            raise Aborted(2) from None
     return (yield from _variable(run, session, part, streams))
 
 
@@ -251,12 +251,12 @@ def _variable(run: RunScript, session: Session, part: Part, streams: Streams) ->
         case "?":
             if missing:
                 streams.err(f"sh: {name}: {argument or 'parameter not set'}\n")
-                raise Exit(2)
+                raise Aborted(2)
             return value or ""
         case _:
             if len(value or "") > _MAX_PATTERN_TEXT:
                 streams.err(f"sh: {name}: more than {_MAX_PATTERN_TEXT} characters\n")
-                raise Exit(2)
+                raise Aborted(2)
             return _remove_affix(value or "", part.operator, argument)
 
 

@@ -15,6 +15,7 @@ from setpoint.node.runtime.shell.session import (
     MAX_VALUE,
     WAIT_FOR_INPUT,
     WAIT_FOR_JOBS,
+    Aborted,
     Break,
     Continue,
     Exit,
@@ -282,7 +283,7 @@ def _simple(session: Session, command: Simple, streams: Streams) -> ProgramRun:
         text = " ".join(texts)
         if len(text) > MAX_VALUE:
             streams.err(f"{session.name}: {name}: more than {MAX_VALUE >> 20} MiB\n")
-            raise Exit(2)
+            raise Aborted(2)
         session.variables[name] = text
     if not words:
         return status

@@ -29,7 +29,6 @@ _FULL = 64 * 1024
 _MAX_PIPE = 8 << 20
 """Characters in a pipe above which writing fails: a program has written more at once than the next one reads."""
 _BROKEN_PIPE = 141
-_STEPS_WITHOUT_PAUSE = 64
 
 Stage = Callable[[Session, Streams], ProgramRun]
 """Starts one program of a pipeline."""
@@ -132,19 +131,17 @@ def run_concurrently(session: Session, stages: Sequence[Stage], streams: Streams
 
 
 def _run_all(session: Session, running: list[_Running]) -> ProgramRun:
-    wake_after, resumed, steps = session.wake_after, True, 0
+    wake_after, resumed = session.wake_after, True
     assert wake_after is not None
     while any(each.status is None for each in running):
         now, progressed = session.now(), False
         for each in running:
             if each.is_ready(now, resumed):
                 each.step(now)
-                progressed, steps = True, steps + 1
+                progressed = True
         for each in reversed(running):
             each.end_if_unread()
         resumed = False
-        if progressed and steps % _STEPS_WITHOUT_PAUSE:
-            continue
         if progressed:
             yield 0.0
             continue

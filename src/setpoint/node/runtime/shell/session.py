@@ -41,6 +41,10 @@ class Exit(Exception):
         self.code = code
 
 
+class Aborted(Exit):
+    """Ends a script because of an error; a shell that reads typed lines goes on with the next line."""
+
+
 class Break(Exception):
     pass
 
@@ -207,7 +211,7 @@ def receive_stdin(session: Session, streams: Streams) -> Generator[float, None, 
             break
         if size > MAX_TEXT:
             streams.err(f"{session.name}: more than {MAX_TEXT >> 20} MiB of input\n")
-            raise Exit(1)
+            raise Aborted(1)
         yield WAIT_FOR_INPUT
     streams.stdin = "".join(pieces)
 
