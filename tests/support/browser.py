@@ -97,7 +97,8 @@ class GuardedContext:
         self.problems: list[str] = []
         self.allowed: list[str] = []
         """Parts of problems that the test expects."""
-        self._shift = 0.0
+        self._shifts: dict[Any, float] = {}
+        """The sum of the layout shifts of each page."""
         context.expose_binding("__problem", self._note)
         context.add_init_script(_OBSERVERS)
         context.on("console", self._note_console)
@@ -106,7 +107,7 @@ class GuardedContext:
 
     def _note(self, source: Any, kind: str, text: str) -> None:
         if kind == "layout shift":
-            self._shift += float(text)
+            self._shifts[source["page"]] = self._shifts.get(source["page"], 0.0) + float(text)
         else:
             self._add(f"{kind}: {text}")
 
@@ -131,8 +132,7 @@ class GuardedContext:
     def check(self) -> None:
         """Fail the test if there was a problem."""
         found = [each for each in self.problems if not any(part in each for part in self.allowed)]
-        if self._shift > MAX_LAYOUT_SHIFT:
-            found.append(f"the layout shifted by {self._shift:.3f}")
+        found += [f"the layout shifted by {each:.3f}" for each in self._shifts.values() if each > MAX_LAYOUT_SHIFT]
         if found:
             pytest.fail("the page had problems:\n" + "\n".join(dict.fromkeys(found)))
 

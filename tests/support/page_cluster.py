@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import ssl
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,7 @@ class PageCluster:
         self._flags = flags if "--store" in flags else ("--store", "memory", *flags)
         self._process: subprocess.Popen[str] | None = None
         self._first_link = ""
-        self._server = ""
-        self._tls = ssl.create_default_context()
+        self._connection = http.client.HTTPSConnection("127.0.0.1")
         self._page_port = 0
 
     @property
@@ -89,26 +87,42 @@ class PageCluster:
     def _read_kubeconfig(self) -> None:
         found = yaml.safe_load((self.data_directory / "admin.kubeconfig").read_text())
         cluster, user = found["clusters"][0]["cluster"], found["users"][0]["user"]
-        self._server = cluster["server"]
         authority = b64decode(cluster["certificate-authority-data"]).decode()
-        self._tls = ssl.create_default_context(cadata=authority)
+        tls = ssl.create_default_context(cadata=authority)
         pair = self._directory / "admin.pem"
         pair.write_bytes(b64decode(user["client-certificate-data"]) + b64decode(user["client-key-data"]))
-        self._tls.load_cert_chain(pair)
+        tls.load_cert_chain(pair)
+        server = urlsplit(cluster["server"])
+        self._connection.close()
+        self._connection = http.client.HTTPSConnection(str(server.hostname), server.port, context=tls, timeout=30)
 
     def api(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         """The answer of the API server to the administrator. Raises RuntimeError with its message."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._server + path, data, {"Content-Type": content_type}, method=method)
-        try:
-            with urllib.request.urlopen(request, context=self._tls, timeout=30) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{method} {path}: {error.read().decode(errors='replace')}") from None
+        for last in (False, True):
+            try:
+                self._connection.request(method, path, data, {"Content-Type": content_type})
+                answer = self._connection.getresponse()
+                break
+            except (OSError, http.client.HTTPException):
+                self._connection.close()  # the server has closed an idle connection, or was restarted
+                if last:
+                    raise
+        text = answer.read()
+        if answer.status >= 400:
+            raise RuntimeError(f"{method} {path}: {text.decode(errors='replace')}")
         return json.loads(text) if text else None
 
-    def create(self, path: str, obj: dict[str, Any]) -> Any:
-        return self.api("POST", path, obj)
+    def create(self, path: str, obj: dict[str, Any], *, kind_within: float = 0.0) -> Any:
+        """Create an object. A kind that was defined just now is tried again for so many seconds."""
+        deadline = time.monotonic() + kind_within
+        while True:
+            try:
+                return self.api("POST", path, obj)
+            except RuntimeError as error:
+                if "404 page not found" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def create_deployment(self, name: str, replicas: int, namespace: str = "default", image: str = "nginx") -> None:
         labels = {"app": name}
