@@ -20,6 +20,7 @@ import { Navigation } from "./shell/navigation";
 import { focusSearch } from "./shell/search";
 import { Lazy } from "./ui/lazy";
 import { Notice } from "./ui/notice";
+import { visible } from "./ui/text";
 import { Toasts } from "./ui/toast";
 import { views } from "./views/catalog";
 import { shell } from "./words/shell";
@@ -75,7 +76,7 @@ export function startApp(): void {
   effect(() => {
     const view = views.find((one) => one.id === route.value.view);
     const name = route.value.name;
-    document.title = [name, view?.label, shell.product].filter(Boolean).join(" · ");
+    document.title = [visible(name), view?.label, shell.product].filter(Boolean).join(" · ");
   });
   const { general, go } = shell.keys;
   bindKeys([

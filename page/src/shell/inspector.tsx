@@ -13,6 +13,7 @@ import { Icon } from "../ui/icon";
 import { Lazy } from "../ui/lazy";
 import { Notice } from "../ui/notice";
 import { Splitter } from "../ui/splitter";
+import { visible } from "../ui/text";
 import { Tabs } from "../ui/tabs";
 import { shell } from "../words/shell";
 
@@ -34,10 +35,10 @@ export function Inspector() {
       <header class="inspector-head">
         <div class="inspector-title">
           <p class="faint">
-            {target?.kind ?? kindSlug(kind)}
-            {target?.namespace ? ` · ${target.namespace}` : ""}
+            {target?.kind ?? visible(kindSlug(kind))}
+            {target?.namespace ? ` · ${visible(target.namespace)}` : ""}
           </p>
-          <h2>{name}</h2>
+          <h2>{visible(name)}</h2>
         </div>
         {target ? (
           <Button look="plain" writes aria-label={shell.deleteThis} title={shell.deleteThis} onClick={() => setDeleting(true)}>
@@ -48,7 +49,7 @@ export function Inspector() {
           <Icon name="close" />
         </Button>
       </header>
-      {target ? <Aspects target={target} /> : kinds.value.length > 0 ? <Notice title={shell.inspectorNoKind(kindSlug(kind))} small /> : null}
+      {target ? <Aspects target={target} /> : kinds.value.length > 0 ? <Notice title={shell.inspectorNoKind(visible(kindSlug(kind)))} small /> : null}
       {deleting && target ? <DeleteObjects refs={[target]} close={() => setDeleting(false)} /> : null}
     </aside>
   );

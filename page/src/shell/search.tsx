@@ -132,6 +132,7 @@ export function Search() {
     <div
       class="search"
       role="search"
+      aria-label={shell.searchHint}
       ref={box}
       onFocusOut={(event) => {
         if (!box.current?.contains(event.relatedTarget as Node | null)) setOpen(false);

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { shell } from "../words/shell";
 import { Button } from "./button";
 import { Icon } from "./icon";
@@ -8,7 +8,8 @@ import { Icon } from "./icon";
 export function Dialog(props: { title: string; close(): void; children: ComponentChildren; footer?: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // Before the next key arrives: it may be the answer.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     const element = dialog.current;
     element?.showModal();

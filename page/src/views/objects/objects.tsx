@@ -1,4 +1,5 @@
 /** The objects of a kind: the server's own columns, live, with filter, sort and delete. */
+import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useKeys } from "../../a11y/keyboard";
 import { useFeed } from "../../link/hooks";
@@ -29,15 +30,16 @@ const FIRST_KIND = { group: "", resource: "pods" };
 
 export default function Objects() {
   useCounts();
+  const section = useRef<HTMLElement>(null);
   const chosen = route.value.kind ?? FIRST_KIND;
   const slug = kindSlug(chosen);
   const kind = findKind(chosen.group, chosen.resource);
   return (
     <div class="objects">
       {wide.value ? <KindList current={slug} /> : null}
-      <section class="objects-table" aria-label={kind?.kind ?? slug}>
+      <section class="objects-table" ref={section} aria-label={kind?.kind ?? slug}>
         {kind ? (
-          <ObjectTable key={slug} kind={kind} />
+          <ObjectTable key={slug} kind={kind} section={section} />
         ) : kinds.value.length > 0 ? (
           <Notice title={shell.inspectorNoKind(visible(slug))} />
         ) : (
@@ -53,7 +55,7 @@ function whereText(kind: Kind): string {
   return namespace.value ? words.inNamespace(namespace.value) : words.everywhere;
 }
 
-function ObjectTable({ kind }: { kind: Kind }) {
+function ObjectTable({ kind, section }: { kind: Kind; section: RefObject<HTMLElement | null> }) {
   const { group, version, resource } = kind;
   const place = kind.namespaced ? namespace.value : "";
   const feed = useFeed<ObjectRow | TableColumns>("objects", { group, version, resource, namespace: place, selector: "" });
@@ -114,10 +116,14 @@ function ObjectTable({ kind }: { kind: Kind }) {
           value={filter}
           onInput={(event) => setParam("filter", event.currentTarget.value)}
           onKeyDown={(event) => {
-            if (event.key !== "Escape") return;
-            event.stopPropagation();
-            setParam("filter", "");
-            event.currentTarget.blur();
+            if (event.key === "ArrowDown" || event.key === "Enter") {
+              event.preventDefault();
+              section.current?.querySelector<HTMLElement>(".data-rows > [tabindex='0']")?.focus();
+            } else if (event.key === "Escape") {
+              event.stopPropagation();
+              setParam("filter", "");
+              event.currentTarget.blur();
+            }
           }}
         />
         <div class="objects-actions">
