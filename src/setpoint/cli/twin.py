@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.plan import event_lines, problem_lines
 from setpoint.cli.serving import print_line, ready, serve, server
 from setpoint.cli.simulating import ONLY, SECRETS, SNAPSHOT, copy_of, in_virtual_time
+from setpoint.view.plan import event_lines, problem_lines
 
 if TYPE_CHECKING:
     from setpoint.cluster.cluster_copy import ClusterCopy

@@ -11,6 +11,7 @@ from setpoint.apiserver.api_resources import CacheReader
 from setpoint.apiserver.disturbance import Disturbance
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.cluster.virtual.change import eviction, requests_of
 from setpoint.meta import quantity
 from setpoint.meta.errors import ApiError, BadRequest, Conflict, NotFound
 from setpoint.meta.objects import Obj, ObjView
@@ -32,7 +33,6 @@ _QUOTAS = builtin("resourcequotas")
 _QUOTA_NAME = "injected-fault"
 _HOLDER = "fault-injection"
 _SIMULATED = "simulated:"
-_MIRROR = "kubernetes.io/config.mirror"
 _MAX_EVICTIONS = 500
 
 
@@ -121,17 +121,17 @@ class FaultActions:
         return Effect(undo, holds=holds, about=changed)
 
     async def _drain(self, client: Client, args: Args) -> Effect:
+        _, *evictions = await requests_of(client, {"type": "drain", "node": args["node"]})
         effect = await self._cordon(client, args)
-        pods = (await client.list(PODS, field_selector=f"spec.nodeName={args['node']}")).items
         evicted, refused = 0, ""
-        for pod in [each for each in pods if _can_be_evicted(each)][:_MAX_EVICTIONS]:
+        for each in evictions[:_MAX_EVICTIONS]:
             try:
-                await _evict(client, pod["metadata"]["namespace"], pod["metadata"]["name"])
+                await client.sender.json(each.method, each.path, body=each.body)
                 evicted += 1
             except NotFound:
                 continue
             except ApiError as error:
-                refused = f"; {pod['metadata']['name']} stays: {error.message}"
+                refused = f"; not possible: {each.text}: {error.message}"
         effect.note = f", {evicted} {'Pod is' if evicted == 1 else 'Pods are'} evicted{refused}"
         return effect
 
@@ -147,7 +147,8 @@ class FaultActions:
 
     async def _evict_pod(self, client: Client, args: Args) -> Effect:
         pod = await client.get(PODS, args["pod"], args["namespace"])
-        await _evict(client, args["namespace"], args["pod"])
+        each = eviction(args["namespace"], args["pod"])
+        await client.sender.json(each.method, each.path, body=each.body)
         return Effect(about=pod)
 
     async def _simulated_pod(self, client: Client, args: Args) -> Obj:
@@ -350,27 +351,6 @@ class FaultActions:
             return self._reader.get("", "resourcequotas", namespace, _QUOTA_NAME) is not None
 
         return Effect(undo, holds=holds, about=created)
-
-
-async def _evict(client: Client, namespace: str, name: str) -> None:
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-    }
-    await client.create(body, resource=PODS, namespace=namespace, subresource="eviction", name=name)
-
-
-def _can_be_evicted(pod: ObjView) -> bool:
-    """Return whether draining evicts a Pod: not those of DaemonSets, static Pods, and Pods that have ended."""
-    meta = pod["metadata"]
-    owners = meta.get("ownerReferences") or ()
-    return not (
-        any(each.get("kind") == "DaemonSet" and each.get("controller") for each in owners)
-        or _MIRROR in (meta.get("annotations") or {})
-        or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        or meta.get("deletionTimestamp")
-    )
 
 
 def is_simulated(node: ObjView) -> bool:

@@ -1,4 +1,4 @@
-"""The paths of forks (`cluster/forks.py`), which is loaded when the first of them is requested."""
+"""The paths of forks (`cluster/forks.py`) and plans, which are loaded when the first of them is requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from setpoint.wire.message import Answer
 if TYPE_CHECKING:
     from setpoint.cluster.forks import Forks
 
-PREFIX, MANAGEMENT = "/forks/", "/setpoint/v1/forks"
+PREFIX, MANAGEMENT, PLAN = "/forks/", "/setpoint/v1/forks", "/setpoint/v1/plan"
 
 
 class ForkEndpoints:
@@ -30,6 +30,7 @@ class ForkEndpoints:
             PREFIX: self._answer,
             MANAGEMENT: self._manage,
             f"{MANAGEMENT}/": self._manage,
+            PLAN: self._plan,
         }
         """The handlers by path."""
 
@@ -49,6 +50,11 @@ class ForkEndpoints:
 
     async def _manage(self, ctx: RequestContext) -> Answer:
         return await self._opened().manage(ctx)
+
+    async def _plan(self, ctx: RequestContext) -> Answer:
+        from setpoint.cluster.plan_endpoint import PlanEndpoint  # it loads all components of a cluster
+
+        return await PlanEndpoint(self._opened(), self._resources.clock).answer(ctx)
 
     def _opened(self) -> Forks:
         if self._tasks is None:

@@ -150,7 +150,7 @@ class Forks:
         self._forks: dict[str, Fork] = {}
         self._tasks = tasks
         self._ending = threading.Event()
-        self._advancing = asyncio.Semaphore(1)
+        self.advancing = asyncio.Semaphore(1)
         """Bounds the number of forks that are advanced at once: each needs a processor."""
 
     def names(self) -> list[str]:
@@ -282,6 +282,15 @@ class Forks:
         fresh: FreshStart | None = None,
     ) -> Fork:
         """Start a fork of the state now, or at a moment of the past, or an empty one. Raises ApiError."""
+        self._check(name, fresh)
+        now = now or self._clock.now()
+        copy = await (self.copy(at, now) if fresh is None else self._fresh_starts.copy(fresh, now))
+        if len(copy.objects) > _MAX_OBJECTS:
+            raise Forbidden(f"a fork may have at most {_MAX_OBJECTS:,} objects, not {len(copy.objects):,}")
+        copy = copy.isolated()
+        return await self._add(Fork(name, virtual, now, copy.revision, copy, copy, fresh))
+
+    def _check(self, name: str, fresh: FreshStart | None) -> None:
         if not _NAME.fullmatch(name):
             raise BadRequest("the name of a fork must consist of lower case letters, digits and -, at most 63")
         if name in self._forks:
@@ -290,14 +299,12 @@ class Forks:
             raise Forbidden(
                 f"there are {self.limits.most} {'' if fresh is None else 'empty '}forks already; remove one first"
             )
-        now = now or self._clock.now()
-        copy = await (self._copy(at, now) if fresh is None else self._fresh_starts.copy(fresh, now))
-        if len(copy.objects) > _MAX_OBJECTS:
-            raise Forbidden(f"a fork may have at most {_MAX_OBJECTS:,} objects, not {len(copy.objects):,}")
-        copy = copy.isolated()
+
+    async def _add(self, fork: Fork) -> Fork:
+        name = fork.name
         if name in self._forks:
             raise AlreadyExists(f"there is a fork {name} already")
-        fork = self._forks[name] = Fork(name, virtual, now, copy.revision, copy, copy, fresh)
+        self._forks[name] = fork
         try:
             async with fork.lock:
                 await self._start(fork)
@@ -306,7 +313,32 @@ class Forks:
             raise
         return fork
 
-    async def _copy(self, at: str, now: datetime) -> ClusterCopy:
+    async def put(self, name: str, copy: ClusterCopy, revision: int, now: datetime) -> Fork:
+        """Start a virtual fork with this state, instead of one that has the name. `revision` is where the original
+        branched off. Raises ApiError."""
+        if name in self._forks:
+            if not self._forks[name].virtual:
+                raise AlreadyExists(f"there is a fork {name} already, and its time does not stand still")
+            await self.remove(name)
+        self._check(name, None)
+        return await self._add(Fork(name, True, now, revision, copy, copy))
+
+    def state_of(self, name: str) -> ClusterCopy:
+        """Return the present state of a virtual fork. Raises ApiError."""
+        fork = self.find(name)
+        if not fork.virtual:
+            raise BadRequest(f"the time of fork {name} does not stand still")
+        if fork.cluster is None or fork.clock is None:
+            raise ServiceUnavailable(f"fork {name} is being started or advanced", details={"retryAfterSeconds": 1})
+        return _state_of(fork.cluster, fork.clock.now(), fork.copy)
+
+    @property
+    def is_ending(self) -> Callable[[], bool]:
+        """A function for threads that returns whether the server stops."""
+        return self._ending.is_set
+
+    async def copy(self, at: str, now: datetime) -> ClusterCopy:
+        """Return a copy of the cluster now, or at a moment of the past. Raises ApiError."""
         if not at:
             return await copied_store(self._store, now)
         moment = await self._moments.find(at, now)
@@ -406,7 +438,7 @@ class Forks:
 
         The loops run in a thread meanwhile; afterwards the fork continues from there, standing still if it is virtual
         and in real time otherwise. Raises ApiError."""
-        async with fork.lock, self._advancing:
+        async with fork.lock, self.advancing:
             await self._end(fork)
             if fork.failure:
                 raise ServiceUnavailable(f"fork {fork.name} has ended: {fork.failure}")

@@ -11,11 +11,11 @@ from setpoint.cluster.apiserver import RunningApiServer, apiserver
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.components import Components
 from setpoint.cluster.config import ApiServerConfig
-from setpoint.cluster.virtual.conditions import Unfinished
-from setpoint.cluster.virtual.plan import PlannedEvent, events_of
+from setpoint.cluster.virtual.plan import events_of
 from setpoint.cluster.virtual.simulation import SERVER, simulation
 from setpoint.store.history import History
 from setpoint.store.memory import MemoryStore
+from setpoint.view.plan import PlannedEvent, Unfinished
 
 _FIRST_LOOK = 600.0
 

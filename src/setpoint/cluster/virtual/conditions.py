@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from setpoint.meta.objects import ObjView
+from setpoint.view.plan import Unfinished
 
 _SLICES, _SERVICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "core/services/", "policy/poddisruptionbudgets/"
 _SERVICE_NAME = "kubernetes.io/service-name"
-
-
-class Unfinished(NamedTuple):
-    """An object that is not as its spec asks for."""
-
-    kind: str
-    namespace: str
-    name: str
-    problem: str
-    """The difference, with the reason if the object has one."""
-    node: str = ""
-    """The node that the object is, or is on; empty if it does not belong to one."""
-    owner: str = ""
-    """The controlling owner as `Kind/name`; empty if there is none."""
 
 
 def unfinished(state: Mapping[str, bytes]) -> list[Unfinished]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from setpoint.cluster.cluster_copy import ClusterCopy
-from setpoint.cluster.virtual.conditions import Unfinished, owner_of, ready_endpoints, slice_endpoints
+from setpoint.cluster.virtual.comparison import compared, moved_pods
+from setpoint.cluster.virtual.conditions import owner_of, ready_endpoints, slice_endpoints
 from setpoint.cluster.virtual.simulation import Livelock, SimulatedWrite, Simulation, simulation
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.objects import Obj
 from setpoint.node.pace import REAL, Pace
 from setpoint.view.actors import actor_of
-from setpoint.view.changes import FieldChange, changes, path_text, summary
+from setpoint.view.changes import FieldChange, changes, summary
+from setpoint.view.plan import EndpointDip, Interruption, ObjectChange, PlannedEvent, PlanResult
 
 _FIRST_LOOK = 600.0
 """Seconds within which the copy must be quiet before the change is made to it."""
@@ -30,83 +31,6 @@ _REPORTED_STATUS = ("Node", "Namespace", "PersistentVolumeClaim")
 """Kinds of which changes of the status are events."""
 
 
-class ObjectChange(NamedTuple):
-    """The difference of one object between the beginning and the end."""
-
-    action: str
-    """`created`, `changed` or `deleted`."""
-    kind: str
-    namespace: str
-    name: str
-    owner: str
-    """The controlling owner as `Kind/name`; empty if there is none."""
-    fields: Sequence[FieldChange]
-    """The changed fields; of a created or deleted object, none."""
-
-
-class PlannedEvent(NamedTuple):
-    """A write, described for people."""
-
-    at: float
-    """Seconds after the change."""
-    actor: str
-    action: str
-    kind: str
-    namespace: str
-    name: str
-    owner: str
-    text: str
-    """The changed fields, in short; empty for a creation or deletion."""
-
-
-class Interruption(NamedTuple):
-    """A time in which a Service had no ready endpoints, or a disruption budget was violated."""
-
-    kind: str
-    namespace: str
-    name: str
-    since: float
-    """Seconds after the change."""
-    seconds: float | None
-    """The duration; None if it does not end."""
-
-
-@dataclass(slots=True)
-class PlanResult:
-    """The outcome of a simulation."""
-
-    settled: bool = True
-    """Whether the loops were quiet at the end."""
-    seconds: float = 0.0
-    """The virtual time from the change to the last write."""
-    refused: list[str] = field(default_factory=list)
-    """The error messages of changes that were refused."""
-    changes: list[ObjectChange] = field(default_factory=list)
-    events: list[PlannedEvent] = field(default_factory=list)
-    interruptions: list[Interruption] = field(default_factory=list)
-    problems: list[Unfinished] = field(default_factory=list)
-    """The objects that are not as desired at the end, and were before the change."""
-    expected: list[Unfinished] = field(default_factory=list)
-    """The objects that are not as desired because they are on a node that the change stops."""
-    earlier: list[Unfinished] = field(default_factory=list)
-    """The objects that were not as desired before the change either."""
-    first_look: list[PlannedEvent] = field(default_factory=list)
-    """The writes of the loops before the change was made: the cluster was not at rest, or its loops differ."""
-    left_out: list[str] = field(default_factory=list)
-    """Descriptions of missing content of the copy, one sentence each."""
-
-    @property
-    def converges(self) -> bool:
-        return self.settled and not self.refused and not self.problems
-
-    @property
-    def exit_code(self) -> int:
-        """0: nothing would change; 2: something would; 1: it would not converge, or was refused."""
-        if not self.converges:
-            return 1
-        return 2 if self.changes else 0
-
-
 async def plan(
     copy: ClusterCopy,
     change: Callable[[Simulation], Awaitable[Sequence[str]]],
@@ -116,11 +40,13 @@ async def plan(
     stopped: Collection[str] = (),
     pace: Pace = REAL,
     interrupted: Callable[[], bool] = lambda: False,
+    keep: Callable[[ClusterCopy], None] | None = None,
 ) -> PlanResult:
     """Run the simulation; requires a virtual loop.
 
     `change` makes the change and returns the messages of what was refused. The simulation ends when the loops are
-    quiet, or after `until` seconds. `stopped` names nodes that the change stops. Raises Interrupted."""
+    quiet, or after `until` seconds. `stopped` names nodes that the change stops. `keep` is called with the state at
+    the end. Raises Interrupted."""
     copy = copy.isolated()
     result = PlanResult(left_out=[*copy.left_out])
     async with simulation(copy, pace=pace, interrupted=interrupted) as running:
@@ -149,6 +75,12 @@ async def plan(
         result.changes = differences(before, after, running.belongs_to_cron_job)
         result.events = events_of(writes, begin)
         result.interruptions = [*_service_gaps(before, writes, begin), *_budget_gaps(before, writes, begin)]
+        result.dips = _endpoint_dips(before, writes, begin)
+        result.moved = moved_pods(before, after)
+        result.compared = compared(before, after, result.moved, result.dips)
+        result.passed = running.elapsed - begin
+        if keep is not None:
+            keep(running.copy())
         for each in running.unfinished():
             if each[:3] in known:
                 result.earlier.append(each)
@@ -314,6 +246,30 @@ def _service_gaps(before: Mapping[str, bytes], writes: Iterable[SimulatedWrite],
     return [each for each in found if each.seconds != 0]
 
 
+def _endpoint_dips(before: Mapping[str, bytes], writes: Iterable[SimulatedWrite], begin: float) -> list[EndpointDip]:
+    """Return when Services had fewer ready endpoints than at the beginning, from the first such moment to the last."""
+    first = ready_endpoints(before)
+    counts: Counter[str] = Counter(first)
+    found: dict[str, EndpointDip] = {}
+    for write in writes:
+        if not write.key.startswith(_SLICES):
+            continue
+        for value, sign in ((write.before, -1), (write.now, 1)):
+            if value is not None:
+                service, count = slice_endpoints(orjson.loads(value))
+                counts[service] += sign * count
+        at = round(write.at - begin, 3)
+        for service, usual in first.items():
+            dip, now = found.get(service), counts[service]
+            if now < usual:
+                namespace, _, name = service.partition("/")
+                dip = dip or EndpointDip(namespace, name, usual, now, at, None)
+                found[service] = dip._replace(least=min(dip.least, now), until=None)
+            elif dip is not None and dip.until is None:
+                found[service] = dip._replace(until=at)
+    return [dip for dip in found.values() if dip.until != dip.since]
+
+
 def _budget_gaps(before: Mapping[str, bytes], writes: Iterable[SimulatedWrite], begin: float) -> list[Interruption]:
     """Return when disruption budgets that were kept were violated."""
     open_since: dict[str, float] = {}
@@ -334,30 +290,3 @@ def _budget_gaps(before: Mapping[str, bytes], writes: Iterable[SimulatedWrite], 
 def _interruption(kind: str, name: str, since: float, until: float | None) -> Interruption:
     namespace, _, name = name.partition("/")
     return Interruption(kind, namespace, name, round(since, 3), None if until is None else round(until - since, 3))
-
-
-def as_json(result: PlanResult) -> dict[str, Any]:
-    """Return the result as plain values."""
-
-    def changed(each: ObjectChange) -> dict[str, Any]:
-        fields = [{"path": path_text(one.path), "old": _plain(one.old), "new": _plain(one.new)} for one in each.fields]
-        return {**each._asdict(), "fields": fields}
-
-    return {
-        "settled": result.settled,
-        "converges": result.converges,
-        "seconds": round(result.seconds, 3),
-        "refused": result.refused,
-        "changes": [changed(each) for each in result.changes],
-        "events": [each._asdict() for each in result.events],
-        "interruptions": [each._asdict() for each in result.interruptions],
-        "problems": [each._asdict() for each in result.problems],
-        "expected": [each._asdict() for each in result.expected],
-        "earlier": [each._asdict() for each in result.earlier],
-        "firstLook": [each._asdict() for each in result.first_look],
-        "leftOut": result.left_out,
-    }
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (str, int, float, bool, list, dict)) else None

@@ -12,7 +12,7 @@ import orjson
 from setpoint.client import Client
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
 from setpoint.cluster.embedded import EmbeddedCluster, embedded_cluster
-from setpoint.cluster.virtual.conditions import Unfinished, unfinished
+from setpoint.cluster.virtual.conditions import unfinished
 from setpoint.cluster.virtual.time import VirtualClock, VirtualLoop
 from setpoint.meta.cause import WriteCause, decode
 from setpoint.meta.objects import Obj
@@ -20,6 +20,7 @@ from setpoint.node.pace import REAL, Pace
 from setpoint.store.interface import Event
 from setpoint.system import RandomIds
 from setpoint.view.changes import changes
+from setpoint.view.plan import Unfinished
 
 HEARTBEATS = ("coordination.k8s.io/leases/", "core/events/", "events.k8s.io/events/", "ranges/")
 """Prefixes of keys whose writes are not changes of the cluster."""
