@@ -17,24 +17,17 @@ from setpoint.kinds.catalog import Resource
 from setpoint.meta.body import dump_yaml
 from setpoint.meta.errors import NotFound
 from setpoint.meta.objects import Obj
-from setpoint.view.changes import changes, path_text, summary
+from setpoint.view.differences import SIGNS, Difference, ObjectName, compared, difference_text, differences
 
 _LEFT_OUT = frozenset({"events", "leases", "endpoints", "componentstatuses"})
 """Resources that a comparison of all kinds leaves out: they change all the time, or repeat
 others."""
 _COMPUTED_GROUPS = frozenset({"metrics.k8s.io"})
-_IGNORED_METADATA = ("managedFields", "resourceVersion", "generation")
-_SIGNS = {"+": "created", "~": "changed", "-": "deleted"}
 
 
-class _Difference(NamedTuple):
-    sign: str
-    """`+`, `~` or `-`."""
+class _Found(NamedTuple):
     resource: Resource
-    namespace: str
-    name: str
-    before: Obj | None
-    now: Obj | None
+    difference: Difference
 
 
 async def compare(invocation: Invocation) -> None:
@@ -48,7 +41,7 @@ async def compare(invocation: Invocation) -> None:
     if chosen.single and chosen.targets:
         await _compare_one(invocation, chosen, old, new)
         return
-    found: list[_Difference] = []
+    found: list[_Found] = []
     for target in chosen.targets:
         before, now = [await _get(client, target.resource, target.name, target.namespace) for client in (old, new)]
         found += _differences(invocation, target.resource, _by_name([before]), _by_name([now]))
@@ -57,8 +50,8 @@ async def compare(invocation: Invocation) -> None:
         found += _differences(invocation, selection.resource, before_all, now_all)
     for each in found:
         invocation.print(_line(invocation, each))
-    counts = Counter(each.sign for each in found)
-    shown = ", ".join(f"{counts[sign]} {what}" for sign, what in _SIGNS.items() if counts[sign])
+    counts = Counter(each.difference.sign for each in found)
+    shown = ", ".join(f"{counts[sign]} {what}" for sign, what in SIGNS.items() if counts[sign])
     invocation.print_err(shown or "nothing has changed")
     if found:
         raise Exit(1)
@@ -112,47 +105,25 @@ async def _list(client: Client, selection: Selection) -> list[Obj | None]:
     return [*page.items]
 
 
-def _by_name(objects: Iterable[Obj | None]) -> dict[tuple[str, str], Obj]:
+def _by_name(objects: Iterable[Obj | None]) -> dict[ObjectName, Obj]:
     found = [each for each in objects if each is not None]
     return {(each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in found}
 
 
 def _differences(
-    invocation: Invocation,
-    resource: Resource,
-    before: dict[tuple[str, str], Obj],
-    now: dict[tuple[str, str], Obj],
-) -> list[_Difference]:
-    found = []
-    for key in sorted({*before, *now}):
-        old, new = (_compared(invocation, each.get(key)) for each in (before, now))
-        if old != new:
-            sign = "+" if old is None else "-" if new is None else "~"
-            found.append(_Difference(sign, resource, *key, old, new))
-    return found
+    invocation: Invocation, resource: Resource, before: dict[ObjectName, Obj], now: dict[ObjectName, Obj]
+) -> list[_Found]:
+    return [_Found(resource, each) for each in differences(before, now, status=invocation.flags.status)]
 
 
-def _compared(invocation: Invocation, obj: Obj | None) -> Obj | None:
-    """Return an object without what is not compared."""
-    if obj is None:
-        return None
-    meta = {name: value for name, value in obj["metadata"].items() if name not in _IGNORED_METADATA}
-    left_out = () if invocation.flags.status else ("status",)
-    return {**{name: value for name, value in obj.items() if name not in left_out}, "metadata": meta}
-
-
-def _line(invocation: Invocation, found: _Difference) -> str:
-    name = f"{shown_kind(found.resource)}/{found.name}"
-    if found.namespace and invocation.flags.all_namespaces:
-        name += f" ({found.namespace})"
-    text = ""
-    if found.before is not None and found.now is not None:
-        changed = changes(found.before, found.now)
-        if _is_secret(found.resource) and not invocation.flags.show_secrets:
-            text = "  " + ", ".join(path_text(each.path) for each in changed)
-        else:
-            text = "  " + summary(changed)
-    return escaped(f"{found.sign} {name}{text}")
+def _line(invocation: Invocation, found: _Found) -> str:
+    resource, difference = found
+    name = f"{shown_kind(resource)}/{difference.name}"
+    if difference.namespace and invocation.flags.all_namespaces:
+        name += f" ({difference.namespace})"
+    hide_values = _is_secret(resource) and not invocation.flags.show_secrets
+    text = difference_text(difference, hide_values=hide_values)
+    return escaped(f"{difference.sign} {name}" + (f"  {text}" if text else ""))
 
 
 def _is_secret(resource: Resource) -> bool:
@@ -165,7 +136,7 @@ async def _compare_one(invocation: Invocation, chosen: Chosen, old: Client, new:
     before, now = [await _get(client, target.resource, target.name, target.namespace) for client in (old, new)]
     if before is None and now is None:
         raise Failed(f"{target.shown} exists at neither moment")
-    before, now = _compared(invocation, before), _compared(invocation, now)
+    before, now = (compared(each, status=flags.status) for each in (before, now))
     if _is_secret(target.resource) and not flags.show_secrets:
         # Imported here because it loads what apply needs.
         from setpoint.cli.verbs.diff import masked

@@ -15,6 +15,8 @@ _FEEDS: Final[dict[str, str]] = {
     "writes": "setpoint.web.feeds.writes",
     "chain": "setpoint.web.feeds.chain",
     "object": "setpoint.web.feeds.object",
+    "timeline": "setpoint.web.feeds.timeline",
+    "differences": "setpoint.web.feeds.differences",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
