@@ -44,8 +44,12 @@ class TabClient:
         self.connection = connection
         self.socket = WebSocket(connection, is_client=True, max_message=1 << 30)
 
-    async def send(self, channel: int, op: str, **fields: Any) -> None:
+    def send_at_once(self, channel: int, op: str, **fields: Any) -> None:
         self.socket.send(json.dumps({"id": channel, "op": op, **fields}).encode(), text=True)
+
+    async def send(self, channel: int, op: str, **fields: Any) -> None:
+        """Send a message; the server has handled it when this returns, unless it has to wait."""
+        self.send_at_once(channel, op, **fields)
         await settle()
 
     async def open(self, channel: int, feed: str, credit: int = 100, **fields: Any) -> None:

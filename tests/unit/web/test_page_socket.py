@@ -448,6 +448,18 @@ async def test_a_tab_has_64_channels(harness: PageHarness, feed: Feed) -> None:
         assert feed.running == 32
 
 
+async def test_ten_thousand_channels_cost_no_more_than_64(harness: PageHarness, feed: Feed) -> None:
+    async with harness.tab() as tab:
+        for number in range(1, 10_001):
+            tab.send_at_once(number, "open", feed="test", args={"kind": str(number)})
+        refused = 0
+        for _ in range(60):
+            await harness.clock.advance(1)
+            while not await tab.is_silent():
+                refused += (await tab.receive())["error"]["code"] == 429
+        assert refused == 10_000 - 64 and feed.running == 64
+
+
 async def test_a_session_has_16_tabs(harness: PageHarness) -> None:
     key = await harness.enter()
     tabs = [await harness.open_tab(key) for _ in range(MAX_TABS)]
