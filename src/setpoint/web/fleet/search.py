@@ -25,7 +25,7 @@ class FoundPod(NamedTuple):
     place: int
     """Its index."""
     name: str
-    """As `namespace/name`."""
+    """The Pod, as `namespace/name`."""
     node: str
     state: int
 

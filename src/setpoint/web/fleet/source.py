@@ -40,7 +40,7 @@ class FleetSource:
     """Fills a state. Only one of the clients that share a state runs at a time; the next resumes where it ended."""
 
     def __init__(self, state: FleetState, namespace: str = "") -> None:
-        """With a namespace, only the Pods in it are shown."""
+        """Create a source of the Pods in a namespace, or of all if it is empty."""
         self.state = state
         self._namespace = namespace
         self._revisions: dict[_What, str] = {"nodes": "", "pods": ""}

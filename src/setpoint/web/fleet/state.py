@@ -54,7 +54,7 @@ class FleetNode:
 
 
 class FleetViewer:
-    """What has changed since a tab was last sent something."""
+    """The changes that a tab was not sent yet."""
 
     __slots__ = ("changed", "is_stale", "nodes", "tray_changed", "wake")
 
