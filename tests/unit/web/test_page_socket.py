@@ -448,16 +448,14 @@ async def test_a_tab_has_64_channels(harness: PageHarness, feed: Feed) -> None:
         assert feed.running == 32
 
 
-async def test_ten_thousand_channels_cost_no_more_than_64(harness: PageHarness, feed: Feed) -> None:
+async def test_a_thousand_channels_cost_no_more_than_64(harness: PageHarness, feed: Feed) -> None:
     async with harness.tab() as tab:
-        for number in range(1, 10_001):
+        for number in range(1, 1_001):
             tab.send_at_once(number, "open", feed="test", args={"kind": str(number)})
-        refused = 0
-        for _ in range(60):
-            await harness.clock.advance(1)
-            while not await tab.is_silent():
-                refused += (await tab.receive())["error"]["code"] == 429
-        assert refused == 10_000 - 64 and feed.running == 64
+        await harness.clock.advance(5)
+        for _ in range(1_000 - 64):
+            assert (await tab.receive())["error"]["code"] == 429
+        assert feed.running == 64
 
 
 async def test_a_session_has_16_tabs(harness: PageHarness) -> None:
