@@ -16,6 +16,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "status": _of("status", "Tell how a cluster is: components, nodes, Pods, store, loops"),
         "list": _of("list", "List the clusters of this machine: name, directory, address, state, nodes, age", "ls"),
         "page": _of("page", "See a cluster in a browser: print a link to the page, or serve it for any cluster"),
+        "class": _of("classroom", "Teach a class: every learner gets clusters and a page of their own"),
+        "__class-worker": _of("classroom", "Serve the seats of a class", hidden=True, constant="WORKER"),
         "watch": _of("watch", "Watch a cluster live, on the whole screen"),
         "loops": _of("loops", "Show the control loops: queues, back-offs, rates; or pause, step and slow them down"),
         "fault": _of("fault", "Inject a fault: a node, container, image, component or the API server fails"),

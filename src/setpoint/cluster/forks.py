@@ -153,6 +153,10 @@ class Forks:
         self.advancing = asyncio.Semaphore(1)
         """Bounds the number of forks that are advanced at once: each needs a processor."""
 
+    async def prepare(self, fresh: FreshStart) -> None:
+        """Make the start state of an empty fork now, so that forks which start from it later need not wait."""
+        await self._fresh_starts.copy(fresh, self._clock.now())
+
     def names(self) -> list[str]:
         return [*self._forks]
 

@@ -153,12 +153,12 @@ async def page(
     """Serve the page while the block runs. `client` returns a client with the rights of a user. Sessions outlive the
     process if there is a data directory. Raises ConfigError."""
     config.check()
-    tls = _tls(config)
-    sockets = await _listen(config)
+    tls = page_tls(config)
+    sockets = await listening(config)
     port = sockets[0].getsockname()[1]
     file = _SessionFile(data_dir / _SESSIONS_FILE) if data_dir is not None else None
     sessions = Sessions(clock, os.urandom, file, lambda user: user == config.user)
-    hosts = _hosts(config, port)
+    hosts = page_hosts(config, port)
 
     def build() -> PageServer:
         from setpoint.web.server import PageExtensions, PageOptions, PageServer  # no browser may ever come
@@ -235,7 +235,7 @@ def _check(ctx: RequestContext, method: str) -> None:
         raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
 
 
-def _tls(config: PageConfig) -> ssl.SSLContext | None:
+def page_tls(config: PageConfig) -> ssl.SSLContext | None:
     """Return the TLS side of the server; None without TLS. Raises ConfigError."""
     if not config.is_tls:
         return None
@@ -254,7 +254,7 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-async def _listen(config: PageConfig) -> list[socket.socket]:
+async def listening(config: PageConfig) -> list[socket.socket]:
     """Return the listening sockets. Raises ConfigError."""
     try:
         if config.address:
@@ -275,7 +275,7 @@ async def _listen(config: PageConfig) -> list[socket.socket]:
         raise ConfigError(f"the page cannot listen on {where}: {error.strerror or error}") from None
 
 
-def _hosts(config: PageConfig, port: int) -> list[str]:
+def page_hosts(config: PageConfig, port: int) -> list[str]:
     """Return the values that the Host header may have, the one for links first."""
     names = ["127.0.0.1", "localhost", "[::1]"]
     if config.address:

@@ -20,3 +20,13 @@ class TokenBucket:
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - 1
         self._at = now
         return max(0.0, -self._tokens / self._rate)
+
+    def try_take(self) -> bool:
+        """Take one token if there is one, and return whether there was."""
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

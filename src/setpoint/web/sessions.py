@@ -89,9 +89,11 @@ class Sessions:
         entropy: Callable[[int], bytes],
         file: SessionFile | None = None,
         may_continue: Callable[[PageUser], bool] = lambda user: True,
+        most: int = _MAX_SESSIONS,
     ) -> None:
         """`entropy` returns so many unguessable bytes. A session from the file continues if `may_continue` returns True
-        for its user: the settings of the server may have changed."""
+        for its user: the settings of the server may have changed. `most` is the number of sessions."""
+        self._most = most
         self._clock = clock
         self._entropy = entropy
         self._file = file
@@ -131,10 +133,16 @@ class Sessions:
             raise CodeRefused("This link has expired. `setpoint page` prints a new one.")
         self._wrong = 0
         self._used = [*self._used, digest][-_MAX_USED:]
+        return self.begin(found.user)
+
+    def begin(self, user: PageUser) -> tuple[str, Session]:
+        """Return the key of a new session of a user who was let in. The session that was idle for longest ends if there
+        are too many."""
+        now = self._clock.now()
         key = urlsafe_b64encode(self._entropy(_KEY_BYTES)).decode().rstrip("=")
-        session = Session(self._entropy(_ID_BYTES).hex(), found.user, _digest(key), now, now)
+        session = Session(self._entropy(_ID_BYTES).hex(), user, _digest(key), now, now)
         sessions = self._current()
-        if len(sessions) >= _MAX_SESSIONS:
+        if len(sessions) >= self._most:
             self.end(min(sessions, key=lambda each: (bool(each.tabs), each.used)))
         sessions.append(session)
         self._save()
@@ -167,6 +175,11 @@ class Sessions:
         for close in tuple(session.tabs):
             close()
 
+    def end_of(self, user: PageUser) -> None:
+        """End all sessions of a user."""
+        for session in [each for each in self._current() if each.user == user]:
+            self.end(session)
+
     def revoke(self) -> int:
         """End all sessions, close all tabs, and forget all codes. Return the number of sessions."""
         sessions = self._current()
@@ -198,7 +211,7 @@ class Sessions:
 
     def _loaded(self) -> list[Session]:
         if self._sessions is None:
-            self._sessions = _decoded(self._file.read() if self._file is not None else b"")[-_MAX_SESSIONS:]
+            self._sessions = _decoded(self._file.read() if self._file is not None else b"")[-self._most :]
             self._sessions = [each for each in self._sessions if self._may_continue(each.user)]
         return self._sessions
 

@@ -74,6 +74,10 @@ class Workspaces:
         self._found.move_to_end(key)
         return found
 
+    def typed_by(self, user: str) -> list[Sequence[TypedLine]]:
+        """Return the lines that a user has typed, for each logical cluster."""
+        return [found.typed for (name, _), found in self._found.items() if name == user]
+
 
 def workspace_of(context: PageContext) -> Workspace:
     """Return the workspace of the context's user and logical cluster. Raises NotFound if the page has none."""

@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from ssl import SSLContext, SSLError
 from typing import Any, Final
 
@@ -75,6 +76,20 @@ def _listening(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
             listener.close()
         raise
     return listeners
+
+
+def listen_on_path(path: Path) -> socket.socket:
+    """Return a listening Unix socket, which replaces a file of an earlier process. Raise OSError."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
 
 
 class Listener:

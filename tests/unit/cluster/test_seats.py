@@ -1,0 +1,131 @@
+"""Seats of a class: isolated clusters that sleep when they are idle, and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from setpoint.cluster.classroom.seats import SeatLimits, Seats
+from setpoint.meta.errors import ApiError, BadRequest, Forbidden
+from setpoint.system import RandomIds
+from setpoint.testing import VirtualCluster, virtual
+from setpoint.wire.message import Request, Response, StreamResponse
+
+ANN, BOB = "s00000001", "s00000002"
+PODS = "/api/v1/namespaces/default/pods"
+FORKS = "/setpoint/v1/forks"
+POD = {"metadata": {"name": "mine"}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
+
+
+@asynccontextmanager
+async def seats_for(cluster: VirtualCluster, *ids: str, **limits: float) -> AsyncIterator[Seats]:
+    async with asyncio.TaskGroup() as tasks:
+        seats = Seats(cluster.clock, RandomIds(7), tasks, 2, SeatLimits(**limits))  # type: ignore[arg-type]
+        for each in ids:
+            seats.add(each)
+        yield seats
+        for each in seats.ids:
+            await seats.remove(each)
+
+
+async def ask(seats: Seats, seat: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    path, _, query = path.partition("?")
+    data = b"" if body is None else orjson.dumps(body)
+    request = Request(method, path, query, {"content-type": "application/json"}, data, seats.peer(seat))
+    answer = await seats.handle(request)
+    assert isinstance(answer, Response)
+    content = answer.whole_body
+    return answer.status, orjson.loads(content) if content.startswith(b"{") else content.decode()
+
+
+async def names(seats: Seats, seat: str, path: str = PODS) -> list[str]:
+    return [each["metadata"]["name"] for each in (await ask(seats, seat, "GET", path))[1]["items"]]
+
+
+@virtual(nodes=0)
+async def test_each_seat_has_clusters_of_its_own(cluster: VirtualCluster) -> None:
+    async with seats_for(cluster, ANN, BOB) as seats:
+        assert [seats.state(each) for each in (ANN, BOB)] == ["new", "new"]
+        assert (await ask(seats, ANN, "POST", PODS, POD))[0] == 201
+        assert (await names(seats, ANN), await names(seats, BOB)) == (["mine"], [])
+
+        status, made = await ask(seats, ANN, "POST", FORKS, {"name": "lesson-loop", "empty": True, "nodes": 1})
+        assert (status, made["name"], made["path"]) == (201, "lesson-loop", "/forks/lesson-loop")
+        assert await names(seats, ANN, "/forks/lesson-loop/api/v1/nodes") == ["node-1"]
+        assert await names(seats, ANN, f"/forks/lesson-loop{PODS}") == []
+        _, listed = await ask(seats, ANN, "GET", FORKS)
+        assert [each["name"] for each in listed["forks"]] == ["lesson-loop"]
+        assert (await ask(seats, BOB, "GET", FORKS))[1] == {"forks": []}
+        assert (await ask(seats, BOB, "GET", "/forks/lesson-loop/api/v1/nodes"))[0] == 404
+
+        for path in (f"/forks/{ANN}/api", f"/forks/../{ANN}/api", f"/forks/lesson-loop/../../{ANN}/api", "/../api"):
+            assert (await ask(seats, BOB, "GET", f"{path}/v1/pods"))[0] in (301, 400, 404), path
+        assert (await ask(seats, ANN, "DELETE", f"{FORKS}/lesson-loop"))[0] == 200
+        assert (await ask(seats, ANN, "GET", f"{FORKS}/lesson-loop"))[0] == 404
+        await seats.remove(BOB)
+        with pytest.raises(ApiError, match="there is no such seat"):
+            seats.peer(BOB)
+
+
+@virtual(nodes=0)
+async def test_idle_clusters_sleep(cluster: VirtualCluster) -> None:
+    async with seats_for(cluster, ANN, BOB, idle=300.0) as seats:
+        await ask(seats, ANN, "POST", PODS, POD)
+        await ask(seats, BOB, "GET", PODS)
+        watching = Request("GET", PODS, "watch=true", {}, b"", seats.peer(BOB))
+        answer = await seats.handle(watching)
+        assert isinstance(answer, StreamResponse)
+        closed = asyncio.Event()
+
+        class Reader:
+            buffered = 0
+
+            def write(self, data: bytes) -> None: ...
+
+            def write_chunks(self, chunks: bytes) -> None: ...
+
+            async def drained(self) -> None: ...
+
+            async def closed(self) -> None:
+                await closed.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            stream = tasks.create_task(asyncio.wait_for(answer.run(Reader()), None))  # type: ignore[arg-type]
+            await cluster.sleep(400)
+            await seats.sleep_idle(cluster.clock.now())
+            assert [seats.state(each) for each in (ANN, BOB)] == ["asleep", "live"], "Bob's page is open"
+            stream.cancel()
+        await seats.sleep_idle(cluster.clock.now())
+        assert seats.state(BOB) == "live", "it was used a moment ago"
+        await cluster.sleep(301)
+        await seats.sleep_idle(cluster.clock.now())
+        assert (seats.state(BOB), seats.live()) == ("asleep", 0)
+        assert await names(seats, ANN) == ["mine"]
+        assert (seats.state(ANN), seats.live()) == ("live", 1)
+
+
+@virtual(nodes=0)
+async def test_limits(cluster: VirtualCluster) -> None:
+    async with seats_for(cluster, ANN, BOB, requests=10.0, burst=20, lessons=2) as seats:
+        with pytest.raises(Forbidden, match="all 2 seats of this process are taken"):
+            seats.add("s00000003")
+        with pytest.raises(BadRequest):
+            seats.add("../../etc")
+        for number in (1, 2, 3):
+            await ask(seats, ANN, "POST", FORKS, {"name": f"lesson-{number}", "empty": True, "nodes": 0})
+            await cluster.sleep(1)
+        _, listed = await ask(seats, ANN, "GET", FORKS)
+        assert [each["name"] for each in listed["forks"]] == ["lesson-2", "lesson-3"], "the oldest is gone"
+        refused = [({"name": "x"}, 400), ({"name": "x", "empty": True, "virtual": True}, 400), ({"empty": True}, 400)]
+        assert [(await ask(seats, ANN, "POST", FORKS, body))[0] for body, _ in refused] == [code for _, code in refused]
+
+        answers = [(await ask(seats, BOB, "GET", "/version"))[0] for _ in range(25)]
+        assert (answers[:18], answers[-1]) == ([200] * 18, 429)
+        assert (await ask(seats, ANN, "GET", FORKS))[0] == 200, "others do not notice"
+        await cluster.sleep(5)
+        assert (await ask(seats, BOB, "GET", "/version"))[0] == 200
