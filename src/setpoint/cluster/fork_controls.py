@@ -11,6 +11,7 @@ from typing import Any
 from setpoint.cluster.embedded import EmbeddedCluster
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import BadRequest
+from setpoint.view.course.facts import LESSON_AGENT
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -107,9 +108,8 @@ class ForkControls:
         assert self._clock is not None and self._ids is not None
         try:
             operator = OPERATORS[name]()
-            client = cluster.client.named(operator.name)
-            await operator.install(client, self._clock)
-            async with operator.running(client, self._clock, self._ids):
+            await operator.install(cluster.client.named(LESSON_AGENT), self._clock)
+            async with operator.running(cluster.client.named(operator.name), self._clock, self._ids):
                 ready.set()
                 await asyncio.Event().wait()
         except Exception as error:

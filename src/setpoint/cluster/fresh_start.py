@@ -18,15 +18,15 @@ from setpoint.cluster.allinone import controller_options, faster_controllers, fa
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig
-from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, State, bootstrapped, embedded_cluster
+from setpoint.cluster.embedded import EmbeddedOptions, State, bootstrapped, embedded_cluster
 from setpoint.cluster.virtual.time import VirtualClock, run_virtual
 from setpoint.meta.clock import Ids
-from setpoint.meta.errors import ApiError, BadRequest, NotFound
+from setpoint.meta.errors import BadRequest
 from setpoint.meta.objects import Obj
 from setpoint.node.options import FleetOptions
 from setpoint.node.pace import PACES
 from setpoint.system import RandomIds
-from setpoint.view.course.facts import LESSON_AGENT
+from setpoint.web.lessons.actions import create_objects
 
 MAX_NODES = 100
 MAX_OBJECTS = 200
@@ -34,8 +34,6 @@ _SERVICES = "10.96.0.0/12"
 _PASSED = 30.0
 """Seconds of virtual time between the start of the cluster and its start state."""
 _MAX_KEPT = 32
-_SERVED_WITHIN = 10.0
-"""Seconds until a kind whose definition was just created must be served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ async def _made(wanted: FreshStart, begin: datetime, seed: int, base: State | No
     problem: BadRequest | None = None
     async with embedded_cluster(clock, ids, wanted.embedded_options(), base) as cluster:
         try:
-            await create_objects(cluster, wanted.objects, clock)
+            await create_objects(cluster.client, clock, wanted.objects)
         except BadRequest as error:  # raised below, because task groups would wrap it
             problem = error
         left = _PASSED - (clock.now() - begin).total_seconds()
@@ -124,25 +122,3 @@ async def _made(wanted: FreshStart, begin: datetime, seed: int, base: State | No
     if problem is not None:
         raise problem
     return copy, base
-
-
-async def create_objects(cluster: EmbeddedCluster, objects: tuple[Obj, ...], clock: VirtualClock) -> None:
-    """Create objects in their order; one of a kind that was just defined waits until it is served. Raises ApiError."""
-    client = cluster.client.named(LESSON_AGENT)
-    client.default_namespace = "default"
-    for obj in objects:
-        deadline = clock.monotonic() + _SERVED_WITHIN
-        while True:
-            try:
-                await client.create(obj)
-                break
-            except NotFound as error:
-                if clock.monotonic() > deadline:
-                    raise BadRequest(f"{_named(obj)}: {error.message}") from None
-                await clock.sleep(0.1)
-            except ApiError as error:
-                raise BadRequest(f"{_named(obj)}: {error.message}") from None
-
-
-def _named(obj: Obj) -> str:
-    return f"{obj.get('kind', '')} {(obj.get('metadata') or {}).get('name', '')}"

@@ -136,10 +136,8 @@ def _backup(cluster: Cluster, image: str) -> dict[str, Any]:
 
 
 def postgres_operator() -> Operator:
-    return Operator(
-        "postgres-operator",
-        Controller(PostgresCluster, reconcile, owns=(StatefulSet, Service, ConfigMap, CronJob)),
-    )
+    name, owned = "postgres-operator", (StatefulSet, Service, ConfigMap, CronJob)
+    return Operator(name, Controller(PostgresCluster, reconcile, owns=owned, name=name))
 
 
 OPERATORS: Final[Mapping[str, Callable[[], Operator]]] = {"postgres": postgres_operator}

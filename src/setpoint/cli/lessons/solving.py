@@ -84,8 +84,9 @@ class Solver:
             case "type":
                 await self._type(step.text, step.line)
             case "run":
-                for command in self.lesson.runs[self._press("run")]:
-                    await self._type(command, step.line)
+                run = self.lesson.runs[self._press("run")]
+                for at, command in enumerate(run.commands, 1):
+                    await self._type(command, step.line, fails=run.fails and at == len(run.commands))
             case "fault":
                 faults = (read_fault(step.text),) if step.text else self.lesson.faults[self._press("fault")]
                 for fault in faults:
@@ -105,9 +106,11 @@ class Solver:
         self._pressed[kind] = at + 1
         return at
 
-    async def _type(self, command: str, line: int) -> None:
+    async def _type(self, command: str, line: int, *, fails: bool = False) -> None:
         typed = await self.terminal.type(command)
-        if typed.status:
+        if fails and not typed.status:
+            raise Unsolved(line, f"`{command}` was to fail and did not")
+        if typed.status and not fails:
             output = typed.output.strip()[-_MAX_OUTPUT:]
             raise Unsolved(line, f"`{command}` ended with {typed.status}: {output}")
 
@@ -115,7 +118,7 @@ class Solver:
         name, _, text = step.text.partition(" ")
         quiz = next(each for each in self.lesson.quizzes if each.id == name)
         try:
-            self.right[name] = quiz.is_right(quiz.answer_of(text))
+            self.right[name] = text == "right" or quiz.is_right(quiz.answer_of(text))
         except ValueError as error:
             raise Unsolved(step.line, f"@answer {name}: {error}") from None
         if not self.right[name]:
@@ -142,7 +145,7 @@ async def solve_in_virtual_time(lesson: Lesson, start: FreshStart, copy: Cluster
     async with embedded_cluster(clock, ids, start.embedded_options(), copy.state()) as cluster:
         controls = ForkControls()
         async with controls.serving(cluster, clock, ids):
-            actions = LessonActions(cluster.client, lambda wanted: controls.change(cluster, dict(wanted)))
+            actions = LessonActions(cluster.client, clock, lambda wanted: controls.change(cluster, dict(wanted)))
             try:
                 await _solve(lesson, cluster.client, actions, clock, ids, began)
             except Unsolved as error:  # raised below, because task groups would wrap it
@@ -165,6 +168,7 @@ async def _solve(
             lambda name: workspace.files.read(f"{HOME}/{name}"),
             lambda: right,
         )
+        await actions.begin(lesson)
         observer = Observer(client, clock, lesson, await Observer.newest(client), desk)
         solver = Solver(lesson, terminal, observer, actions, clock, right)
         await clock.sleep(_AT_START)

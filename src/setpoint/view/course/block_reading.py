@@ -8,6 +8,7 @@ from typing import Any
 
 from setpoint.meta.body import BodyError, parse_yaml
 from setpoint.meta.manifests import ManifestProblem, manifests
+from setpoint.meta.objects import Obj
 from setpoint.view.course.blocks import (
     OPERATORS,
     VIEWS,
@@ -67,14 +68,16 @@ def read_yaml(lines: Sequence[Line], problems: ProblemList) -> Any:
 def read_block(raw: RawBlock, count: int, problems: ProblemList) -> Part | None:
     """Return the part of a block, or None after a problem was added. `count` is how many of its name there were."""
     text = "\n".join(each.text for each in raw.lines).strip("\n")
-    if raw.name in ("run", "hint", "fault") and raw.argument:
+    if raw.name in ("hint", "fault", "show") and raw.argument:
         problems.add(raw.line, f":::{raw.name} has no argument")
     match raw.name:
         case "run":
             commands = tuple(each.text for each in command_lines(raw.lines, problems))
             if not commands:
                 problems.add(raw.line, "there is no command")
-            return Run(text, commands)
+            if raw.argument not in ("", "fails"):
+                problems.add(raw.line, ":::run may have the argument fails, and no other")
+            return Run(text, commands, raw.argument == "fails")
         case "file":
             return _file(raw, text, problems)
         case "check":
@@ -146,15 +149,17 @@ def read_show(text: Any, line: int, problems: ProblemList) -> Show:
     return Show(words[0], words[1] if len(words) == 2 else "")
 
 
-def read_break(raw: RawBlock, problems: ProblemList) -> str:
-    """Return the manifests of a block."""
+def read_break(raw: RawBlock, problems: ProblemList) -> list[Obj]:
+    """Return the objects of a block."""
     text = "\n".join(each.text for each in raw.lines)
     try:
-        if not manifests(b"\n" * raw.line + text.encode()):
-            problems.add(raw.line, "there are no manifests")
+        found = manifests(b"\n" * raw.line + text.encode())
     except (ManifestProblem, BodyError) as error:
         problems.add(raw.line, str(error))
-    return text
+        return []
+    if not found:
+        problems.add(raw.line, "there are no manifests")
+    return found
 
 
 def read_solution(raw: RawBlock, problems: ProblemList) -> list[Step]:
@@ -240,7 +245,7 @@ def _check(raw: RawBlock, problems: ProblemList) -> CheckBlock | None:
             problems.add(
                 lines.get(name, raw.line), f"unknown field {str(name)[:60]}; known are {', '.join(_CHECK_FIELDS)}"
             )
-    let = _let(found.get("let", {}), lines.get("let", raw.line), problems)
+    let = _let(found.get("let", {}), raw, lines.get("let", raw.line), problems)
     when = compile_expression(found.get("when"), lines.get("when", raw.line), problems, [*let])
     message = _sentence(found.get("say"), [*let], lines.get("say", raw.line), problems)
     otherwise = _otherwise(found.get("else", []), [*let], lines.get("else", raw.line), problems)
@@ -268,12 +273,14 @@ def _field_lines(raw: RawBlock) -> dict[str, int]:
     return found
 
 
-def _let(found: Any, line: int, problems: ProblemList) -> dict[str, Expression]:
+def _let(found: Any, raw: RawBlock, line: int, problems: ProblemList) -> dict[str, Expression]:
+    """Return the variables in the order of the text: each may use those before it."""
     if not isinstance(found, dict) or len(found) > _MAX_LET:
         problems.add(line, f"let: must map names to expressions, at most {_MAX_LET}")
         return {}
+    text_of_let = "\n".join(each.text for each in raw.lines if each.number >= line)
     let: dict[str, Expression] = {}
-    for name, text in found.items():
+    for name, text in sorted(found.items(), key=lambda each: text_of_let.find(f"{each[0]}:")):
         if not isinstance(name, str) or not NAME.fullmatch(name):
             problems.add(line, f"let: {str(name)[:60]!r} is not a name")
         elif (expression := compile_expression(text, line, problems, [*let], result="any")) is not None:

@@ -2,7 +2,7 @@
 
 | block | content |
 |---|---|
-| `run` | lines to type into the terminal; a button types them, and only the learner runs them |
+| `run [fails]` | lines to type into the terminal; a button types them, and only the learner runs them |
 | `file NAME` | a starter file of the learner's folder |
 | `check ID` | a condition to bring about, in YAML: `say`, `let`, `when`, `else`, `hint`, `hold` |
 | `quiz [ID]` | a question (`quiz.py`) |
@@ -12,7 +12,7 @@
 | `fault` | lines such as `node stop node-2`, which a button executes |
 | `operator NAME` | an operator that is shipped with the lessons, with buttons to start and stop it |
 | `show` | what the page turns to: `chain deployment/web`, `loops`, `timeline`, `fleet`, `objects` |
-| `break` | manifests of a broken state that belongs to the start of the lesson; they are not shown |
+| `break` | manifests of a broken state, which are created when the lesson begins and are not shown |
 | `solution` | lines that solve the lesson, for `setpoint lesson test` and as the last hint |
 """
 
@@ -70,9 +70,11 @@ class Run:
     """The text as it is shown, with comments."""
     commands: tuple[str, ...]
     """The commands, each of one line unless it goes on."""
+    fails: bool = False
+    """Whether the last command is expected to fail."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "run", "text": self.text, "commands": list(self.commands)}
+        return {"type": "run", "text": self.text, "commands": list(self.commands), "fails": self.fails}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,8 @@ class Step(NamedTuple):
     """One line of a solution: a command, or a directive that begins with `@`.
 
     `@run` types the next `run` block, and `@fault` executes the next `fault` block or the fault that follows.
-    `@operator start` and `@operator stop` are its buttons. `@answer ID b` answers a question, `@wait ID` waits until a
-    check is met, and `@sleep 30` lets seconds pass."""
+    `@operator start` and `@operator stop` are its buttons. `@answer ID b` answers a question; `right` is the right
+    answer. `@wait ID` waits until a check is met, and `@sleep 30` lets seconds pass."""
 
     line: int
     kind: str

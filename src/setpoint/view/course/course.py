@@ -45,9 +45,8 @@ class Course:
         return None
 
     def start_objects(self, lesson: Lesson) -> list[Obj]:
-        """Return the objects with which a lesson begins, in their order."""
-        texts = [self.files[name] for name in lesson.start.apply]
-        return [obj for data in (*texts, lesson.start.broken.encode()) for obj in manifests(data)]
+        """Return the objects that exist before a lesson begins, in their order."""
+        return [obj for name in lesson.start.apply for obj in manifests(self.files[name])]
 
     def to_json(self) -> dict[str, Any]:
         return {

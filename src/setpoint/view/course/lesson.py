@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from setpoint.meta.objects import Obj
 from setpoint.view.course import block_reading as reading
 from setpoint.view.course.blocks import (
     NAMES,
@@ -60,8 +61,8 @@ class Start:
     """The pace of its simulated nodes (`node/pace.py`)."""
     apply: tuple[str, ...] = ()
     """The names of files with manifests in the folder of the course."""
-    broken: str = ""
-    """Manifests of the lesson's `break` blocks."""
+    broken: tuple[Obj, ...] = ()
+    """The objects of the lesson's `break` blocks, which are created when it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,14 @@ class Lesson:
         return [each.operator for each in self.parts if isinstance(each, OperatorBlock)]
 
     @property
-    def runs(self) -> list[tuple[str, ...]]:
+    def runs(self) -> list[Run]:
         """The commands of each button that types some, in the order of the text."""
-        found = []
+        found: list[Run] = []
         for part in self.parts:
             if isinstance(part, Run):
-                found.append(part.commands)
+                found.append(part)
             elif isinstance(part, Predict) and part.run:
-                found.append((part.run,))
+                found.append(Run(part.run, (part.run,)))
         return found
 
     @property
@@ -201,7 +202,7 @@ def read_lesson(name: str, file: str, data: bytes, digest: str = "") -> Lesson:
     head, body = _front_matter(lines, problems)
     parts: list[Part] = []
     solution: list[Step] = []
-    broken: list[str] = []
+    broken: list[Obj] = []
     counts: dict[str, int] = {}
     for each in _pieces(body, problems):
         if isinstance(each, RawBlock):
@@ -209,7 +210,7 @@ def read_lesson(name: str, file: str, data: bytes, digest: str = "") -> Lesson:
             if each.name == "solution":
                 solution += reading.read_solution(each, problems)
             elif each.name == "break":
-                broken.append(reading.read_break(each, problems))
+                broken += reading.read_break(each, problems)
             elif (part := reading.read_block(each, counts[each.name], problems)) is not None:
                 parts.append(part)
         elif blocks := read_markdown(each, problems):
@@ -217,7 +218,7 @@ def read_lesson(name: str, file: str, data: bytes, digest: str = "") -> Lesson:
         if len(parts) > MAX_PARTS:
             problems.add(0, f"a lesson has {MAX_PARTS} parts at most")
             break
-    lesson = _lesson(name, head, tuple(parts), tuple(solution), "\n---\n".join(broken), digest, problems)
+    lesson = _lesson(name, head, tuple(parts), tuple(solution), tuple(broken), digest, problems)
     _check_names(lesson, problems)
     problems.raise_any()
     return lesson
@@ -284,7 +285,7 @@ def _lesson(
     head: dict[str, Any],
     parts: tuple[Part, ...],
     solution: tuple[Step, ...],
-    broken: str,
+    broken: tuple[Obj, ...],
     digest: str,
     problems: ProblemList,
 ) -> Lesson:
@@ -314,7 +315,7 @@ def _lesson(
     )
 
 
-def _start(found: Any, broken: str, problems: ProblemList) -> Start:
+def _start(found: Any, broken: tuple[Obj, ...], problems: ProblemList) -> Start:
     if not isinstance(found, dict):
         problems.add(1, "start: must be a mapping")
         return Start()
