@@ -95,7 +95,7 @@ async def test_idle_clusters_sleep(cluster: VirtualCluster) -> None:
                 await closed.wait()
 
         async with asyncio.TaskGroup() as tasks:
-            stream = tasks.create_task(asyncio.wait_for(answer.run(Reader()), None))  # type: ignore[arg-type]
+            stream = tasks.create_task(asyncio.wait_for(answer.run(Reader()), None))
             await cluster.sleep(400)
             await seats.sleep_idle(cluster.clock.now())
             assert [seats.state(each) for each in (ANN, BOB)] == ["asleep", "live"], "Bob's page is open"

@@ -1,0 +1,199 @@
+"""A class: learners join with a code, each works in a seat, the teacher watches and commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_harness import HOST, ORIGIN, CountingEntropy, TabClient
+
+from setpoint.cli.page_extensions import page_extensions
+from setpoint.cluster.classroom.front import TEACHER, ClassFront
+from setpoint.cluster.classroom.worker import WorkerConfig, worker
+from setpoint.cluster.classroom.worker_link import WorkerLink
+from setpoint.system import RandomIds, SystemClock
+from setpoint.tasks import TaskRegistry
+from setpoint.web.sessions import Sessions
+from setpoint.wire.memory_connection import connected_pair
+from setpoint.wire.message import Peer, Request, Response, StreamResponse, UpgradeResponse
+
+CLOCK = SystemClock()
+
+
+class Class:
+    def __init__(self, front: ClassFront, sessions: Sessions) -> None:
+        self.front = front
+        self.sessions = sessions
+        self._tasks = TaskRegistry()
+
+    async def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        sent = {"host": HOST, "origin": ORIGIN, "content-type": "application/json", **(headers or {})}
+        data = b"" if body is None else json.dumps(body).encode()
+        path, _, query = path.partition("?")
+        answer = await self.front.handle(Request(method, path, query, sent, data, Peer()))
+        if isinstance(answer, StreamResponse):
+            content = bytearray()
+
+            class Writer:
+                buffered = 0
+
+                def write(self, data: bytes) -> None:
+                    content.extend(data)
+
+                def write_chunks(self, chunks: bytes) -> None: ...
+
+                async def drained(self) -> None: ...
+
+                async def closed(self) -> None:
+                    await asyncio.Event().wait()
+
+            await answer.run(Writer())
+            return answer.status, json.loads(bytes(content))
+        assert isinstance(answer, Response)
+        content_of = answer.whole_body
+        return answer.status, json.loads(content_of) if content_of.startswith(b"{") else content_of
+
+    async def join(self, nickname: str, code: str | None = None) -> tuple[int, Any]:
+        return await self.request("POST", "/class/v1/join", {"code": code or self.front.code, "nickname": nickname})
+
+    async def tab(self, key: str) -> TabClient:
+        """Open a tab and return it after its first message."""
+        headers = {
+            "host": HOST,
+            "origin": ORIGIN,
+            "upgrade": "websocket",
+            "connection": "Upgrade",
+            "sec-websocket-version": "13",
+            "sec-websocket-key": b64encode(bytes(16)).decode(),
+            "sec-websocket-protocol": f"setpoint.page.v1, key.{key}",
+        }
+        answer = await self.front.handle(Request("GET", "/page/v1/socket", "", headers, b"", Peer()))
+        assert isinstance(answer, UpgradeResponse), answer
+        ours, theirs = connected_pair()
+
+        async def run() -> None:
+            try:
+                await answer.run(theirs)
+            finally:
+                theirs.close()
+
+        self._tasks.start(run())
+        return TabClient(ours)
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+
+@asynccontextmanager
+async def a_class(directory: Path, seats: int = 3) -> AsyncIterator[Class]:
+    config = WorkerConfig(socket=directory / "worker", seats=seats, hosts=(HOST,), tls=False)
+    sessions = Sessions(CLOCK, CountingEntropy(), most=seats + 2)
+    link = WorkerLink(config.socket, CLOCK)
+    front = ClassFront(
+        clock=CLOCK,
+        entropy=CountingEntropy(),
+        hosts=(HOST,),
+        tls=False,
+        seats=seats,
+        workers=[link],
+        sessions=sessions,
+    )
+    async with worker(config, CLOCK, RandomIds(), page_extensions), front.entrance:
+        found = Class(front, sessions)
+        try:
+            yield found
+        finally:
+            await found.stop()
+            await front.page.stop()
+
+
+async def update_with(tab: TabClient, channel: int, key: str) -> Any:
+    """Return an item of a feed when it arrives."""
+    while True:
+        message = await tab.receive()
+        assert message.get("type") != "end" or message["id"] != channel, message
+        if message["id"] == channel and key in message.get("set", {}):
+            return message["set"][key]
+
+
+@pytest.mark.slow
+async def test_a_class(tmp_path: Path) -> None:
+    async with a_class(tmp_path) as class_:
+        assert (await class_.join("Ann", "wrong"))[0] == 401
+        assert (await class_.join("  "))[0] == 400
+        status, _ = await class_.request("POST", "/class/v1/join", {}, {"origin": "http://evil.example"})
+        assert status == 403
+        status, ann = await class_.join("Ann")
+        assert (status, ann["user"]) == (201, "Ann")
+        assert (await class_.join("ann"))[1]["message"] == (
+            "Another learner is called ann already. Choose another name."
+        )
+        _, bob = await class_.join("Bob")
+        await class_.join("Eve")
+        assert (await class_.join("Zoe"))[1]["message"] == "All 3 seats of this class are taken."
+
+        # A tab is served by the seat's worker, and its terminal works in the seat's cluster.
+        tab = await class_.tab(ann["key"])
+        hello = await tab.receive()
+        assert (hello["type"], hello["user"], "class-seat" in hello["features"]) == ("hello", "Ann", True)
+        tab.send_at_once(
+            1,
+            "request",
+            cluster="",
+            method="POST",
+            path="/api/v1/namespaces/default/configmaps",
+            body={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}},
+        )
+        while (answer := await tab.receive())["id"] != 1:
+            pass
+        assert answer["status"] == 201
+        tab.send_at_once(9, "open", feed="class-notices", cluster="", args={})
+        tab.send_at_once(9, "credit", n=10)
+
+        # The API of a seat is for its learner alone.
+        path = f"/seats/{ann['seat']}/api/v1/namespaces/default/configmaps/mine"
+        assert (await class_.request("GET", path, headers={"authorization": f"Bearer {ann['key']}"}))[0] == 200
+        assert (await class_.request("GET", path, headers={"authorization": f"Bearer {bob['key']}"}))[0] == 401
+        assert (await class_.request("GET", path))[0] == 401
+        other = path.replace(ann["seat"], bob["seat"])
+        assert (await class_.request("GET", other, headers={"authorization": f"Bearer {bob['key']}"}))[0] == 404
+
+        # The teacher sees the seats, looks into one without changing it, and sends a message.
+        key, _ = class_.sessions.begin(TEACHER)
+        board = await class_.tab(key)
+        hello = await board.receive()
+        assert "class-teacher" in hello["features"]
+        board.send_at_once(1, "open", feed="class", cluster="", args={})
+        board.send_at_once(1, "credit", n=100)
+        seat = await update_with(board, 1, ann["seat"])
+        assert (seat["nickname"], seat["state"], seat["tabs"]) == ("Ann", "live", 1)
+        for method, status in (("GET", 200), ("DELETE", 403)):
+            inner = path.removeprefix(f"/seats/{ann['seat']}")
+            board.send_at_once(2, "request", cluster=f"/seats/{ann['seat']}", method=method, path=inner)
+            while (answer := await board.receive())["id"] != 2:
+                pass
+            assert answer["status"] == status, answer
+        board.send_at_once(3, "open", feed="class-control", cluster="", args={})
+        board.send_at_once(3, "credit", n=10)
+        board.send_at_once(3, "say", data={"do": "notice", "notice": {"lesson": "loop"}})
+        while (answer := await board.receive())["id"] != 3:
+            pass
+        assert answer["data"] == {"done": "All seats were notified."}
+        while not (notice := await tab.receive()).get("log"):
+            pass
+        assert notice["log"] == [{"lesson": "loop"}]
+
+        board.send_at_once(3, "say", data={"do": "remove", "seat": ann["seat"]})
+        while (answer := await board.receive())["id"] != 3:
+            pass
+        assert answer["data"] == {"done": "Ann has left the class."}
+        assert await tab.close_code() == 4401
+        assert (await class_.request("GET", path, headers={"authorization": f"Bearer {ann['key']}"}))[0] == 401
