@@ -76,7 +76,7 @@ async def _show(invocation: Invocation) -> None:
     if found["active"]:
         rows = [["ID", "SINCE", "ENDS IN", "IN EFFECT"]]
         for each in found["active"]:
-            since = human_duration((found["now"] - each["since"]) / 1000)
+            since = human_duration((found["now"] - each["since"]) / 1000) if each["since"] else "-"
             ends = human_duration((each["until"] - found["now"]) / 1000) if each["until"] else "-"
             rows.append([each["id"], since, ends, f"{each['by'] or 'a user'} {each['text']}"])
         invocation.print("\n" + escaped(align("\n".join("\t".join(row) for row in rows), padding=3)))

@@ -70,12 +70,15 @@ class ActiveFault:
     fault: str
     args: dict[str, Any]
     by: str
-    since: datetime
+    since: datetime | None
+    """When it was injected; None if that is not known."""
     effect: Effect
 
     @property
     def until(self) -> datetime | None:
-        return self.since + timedelta(seconds=self.effect.seconds) if self.effect.seconds else None
+        if self.since is None or not self.effect.seconds:
+            return None
+        return self.since + timedelta(seconds=self.effect.seconds)
 
     @property
     def target(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class ActiveFault:
             "args": self.args,
             "by": self.by,
             "text": f"{fault_sentence(self.fault, self.args)}{self.effect.note}",
-            "since": unix_milliseconds(self.since),
+            "since": 0 if self.since is None else unix_milliseconds(self.since),
             "until": 0 if self.until is None else unix_milliseconds(self.until),
             "undo": self.effect.undo is not None,
         }
@@ -159,7 +162,7 @@ class FaultEndpoints:
             fault = _NODE_STATES.get((node["metadata"].get("annotations") or {}).get(STATE, ""))
             if fault is not None and name not in known:
                 effect = Effect(self._actions.node_started(name))
-                found.append(ActiveFault(f"node:{name}", fault, {"node": name}, "", self._clock.now(), effect))
+                found.append(ActiveFault(f"node:{name}", fault, {"node": name}, "", None, effect))
         return found
 
     # -- commands ------------------------------------------------------------------------------------------------------

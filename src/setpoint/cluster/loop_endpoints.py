@@ -96,7 +96,7 @@ class LoopEndpoints:
     async def _send(self, writer: StreamWriter, runs_of: str) -> None:
         """Send everything first, and then the parts that have changed."""
         sent: dict[str, bytes] = {}
-        loops: dict[str, bytes] = {}
+        loops: dict[str, dict[str, Any]] = {}
         board = self._board
         while True:
             changed: dict[str, Any] = {}
@@ -107,8 +107,8 @@ class LoopEndpoints:
                 encoded = orjson.dumps(part)
                 if sent.get(name) != encoded:
                     sent[name], changed[name] = encoded, orjson.Fragment(encoded)
-            now = {name: orjson.dumps(loop) for name, loop in board.loops().items()}
-            rows = [orjson.Fragment(encoded) for name, encoded in now.items() if loops.get(name) != encoded]
+            now = board.loops()
+            rows = [loop for name, loop in now.items() if loops.get(name) is not loop and loops.get(name) != loop]
             removed = [name for name in loops if name not in now]
             if rows or not loops:
                 changed["loops"] = rows

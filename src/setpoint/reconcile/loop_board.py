@@ -17,6 +17,7 @@ MAX_KEYS, MAX_RUNS = 20, 50
 """The number of keys of each list, and of runs, that are described."""
 _RATE_SECONDS = 10.0
 _MAX_REASON_LENGTH = 300
+_CLOCK_TOLERANCE = 0.05
 
 
 class ComponentState(NamedTuple):
@@ -35,18 +36,19 @@ class ComponentState(NamedTuple):
 class Times:
     """Converts times of the monotonic clock, as of one moment."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.monotonic = clock.monotonic()
-        self._now = clock.now().timestamp()
+    def __init__(self, monotonic: float, epoch: float) -> None:
+        """`epoch` is the time of the wall clock at which the monotonic clock was 0, in seconds."""
+        self.monotonic = monotonic
+        self._epoch = epoch
 
     @property
     def now(self) -> int:
         """The moment in milliseconds since the epoch."""
-        return int(self._now * 1000)
+        return self.at(self.monotonic)
 
     def at(self, monotonic: float) -> int:
         """Return a time in milliseconds since the epoch."""
-        return int((self._now + monotonic - self.monotonic) * 1000)
+        return int((self._epoch + monotonic) * 1000)
 
 
 class LoopBoard:
@@ -64,25 +66,51 @@ class LoopBoard:
         self.gates = gates
         self._components = components
         self._others = others
+        self._epoch = 0.0
+        self._idle: dict[str, tuple[int, Mode, dict[str, Any]]] = {}
+        """The loops that had nothing to do when they were last described, by name: reconciles, mode and JSON."""
+
+    def _times(self) -> Times:
+        monotonic = self._clock.monotonic()
+        epoch = self._clock.now().timestamp() - monotonic
+        if abs(epoch - self._epoch) > _CLOCK_TOLERANCE:
+            self._epoch = epoch  # the same time is otherwise always shown as the same number
+        return Times(monotonic, self._epoch)
 
     def names(self) -> list[str]:
         """Return the names of the loops that run."""
         controllers = (each.name for component in self._components() for each in component.controllers)
-        return [*dict.fromkeys((*controllers, *(row.name for row, _ in self._others(Times(self._clock)))))]
+        return [*dict.fromkeys((*controllers, *(row.name for row, _ in self._others(self._times()))))]
 
     def loops(self) -> dict[str, dict[str, Any]]:
         """Return each loop by its name, as JSON."""
-        times = Times(self._clock)
+        times = self._times()
         found: dict[str, dict[str, Any]] = {}
         for component in self._components():
             for controller in component.controllers:
-                row = self._row(component.name, controller, times)
+                row = self._known(controller) or self._described(component.name, controller, times)
                 # Two loops of one name have one gate; the numbers of the busier one are shown.
-                if row.name not in found or found[row.name]["done"] < row.done:
-                    found[row.name] = row.to_json()
-        for row, _ in self._others(times):
-            found[row.name] = row.to_json()
+                if controller.name not in found or found[controller.name]["done"] < row["done"]:
+                    found[controller.name] = row
+        for other, _ in self._others(times):
+            found[other.name] = other.to_json()
         return dict(sorted(found.items()))
+
+    def _known(self, controller: Controller) -> dict[str, Any] | None:
+        """Return the description of a loop that had nothing to do and has done nothing since; None if it may differ."""
+        done, mode, row = self._idle.get(controller.name, (-1, Mode.RUN, None))
+        if row is None or done != controller.counts.done or mode is not self.gates.gate(controller.name).mode:
+            return None
+        return None if controller.queue.is_busy else row
+
+    def _described(self, component: str, controller: Controller, times: Times) -> dict[str, Any]:
+        row = self._row(component, controller, times)
+        described = row.to_json()
+        if row.rate or controller.queue.is_busy:
+            self._idle.pop(row.name, None)
+        else:
+            self._idle[row.name] = (row.done, Mode(row.mode), described)
+        return described
 
     def _row(self, component: str, controller: Controller, times: Times) -> LoopRow:
         queue, counts, gate = controller.queue, controller.counts, self.gates.gate(controller.name)
@@ -115,7 +143,7 @@ class LoopBoard:
 
     def gate(self) -> dict[str, Any]:
         """Return the state of the gates that applies to several loops, as JSON."""
-        gates, times = self.gates, Times(self._clock)
+        gates, times = self.gates, self._times()
         stopped = gates.stopped
         return {
             "mode": gates.mode,
@@ -140,7 +168,7 @@ class LoopBoard:
 
     def runs(self, name: str) -> list[dict[str, Any]]:
         """Return the latest reconciles of the loops with this name as JSON, the newest first."""
-        times = Times(self._clock)
+        times = self._times()
         rings = [each.recent for component in self._components() for each in component.controllers if each.name == name]
         rings += [recent for row, recent in self._others(times) if row.name == name]
         runs = sorted((run for ring in rings for run in ring), key=lambda run: run.began, reverse=True)

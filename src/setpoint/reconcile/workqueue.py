@@ -279,6 +279,11 @@ class DelayingQueue(WorkQueue):
         return [(key, max(0.0, at - now)) for key, at in nsmallest(most, self._due.items(), key=itemgetter(1))]
 
     @property
+    def is_busy(self) -> bool:
+        """Whether there are keys: queued, being processed or delayed."""
+        return bool(self._dirty or self._processing or self._due)
+
+    @property
     def delayed(self) -> int:
         """The number of delayed keys."""
         return len(self._due)

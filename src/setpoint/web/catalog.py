@@ -17,6 +17,8 @@ _FEEDS: Final[dict[str, str]] = {
     "object": "setpoint.web.feeds.object",
     "timeline": "setpoint.web.feeds.timeline",
     "differences": "setpoint.web.feeds.differences",
+    "loops": "setpoint.web.feeds.loops",
+    "faults": "setpoint.web.feeds.faults",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {

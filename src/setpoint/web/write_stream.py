@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-import orjson
-
 from setpoint.client import Client, Unreachable
-from setpoint.client.failures import failure, failure_of
+from setpoint.client.failures import failure_of
 from setpoint.client.resources import query_of
-from setpoint.client.transport import Reply
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Expired, NotFound
 from setpoint.view.timeline import is_routine
 from setpoint.view.writes import HEARTBEATS
+from setpoint.web.json_lines import json_lines
 
 PATH: Final = "/setpoint/v1/writes"
 _FUTURE: Final = 2**53
-_MAX_LINE: Final = 4 * 1024 * 1024
-_MAX_ERROR: Final = 64 * 1024
 _PAUSE, _MAX_PAUSE = 0.2, 10.0
 MISSING: Final = "this server does not record who writes what; only a Setpoint API server does"
 
@@ -83,32 +79,10 @@ def _revision(line: dict[str, Any]) -> int:
 
 
 async def _lines(client: Client, after: int) -> AsyncGenerator[dict[str, Any], None]:
-    query = query_of({"watch": True, "after": after or None})
-    stream = await client.sender.stream("GET", PATH, query)
-    try:
-        if stream.status != 200:
-            body = b""
-            async for chunk in stream:
-                body += chunk
-                if len(body) > _MAX_ERROR:
-                    break
-            raise failure(Reply(stream.status, stream.headers, body))
-        partial = b""
-        async for chunk in stream:
-            *lines, partial = (partial + chunk).split(b"\n")
-            for line in lines:
-                yield _decoded(line)
-            if len(partial) > _MAX_LINE:
-                raise Unreachable("the server sent a line that is too long to be a write")
-    finally:
-        stream.close()
-
-
-def _decoded(line: bytes) -> dict[str, Any]:
-    try:
-        found = orjson.loads(line)
-        if found["type"] == "write":
-            found["write"]["objects"][0]["part"]
-        return dict(found)
-    except (ValueError, LookupError, TypeError):
-        raise Unreachable("the server sent something that is not a line about writes") from None
+    async for line in json_lines(client, PATH, query_of({"watch": True, "after": after or None})):
+        try:
+            if line["type"] == "write":
+                line["write"]["objects"][0]["part"]
+        except (LookupError, TypeError):
+            raise Unreachable("the server sent something that is not a line about writes") from None
+        yield line
