@@ -10,7 +10,7 @@ Arguments: `runs`, the name of a loop whose latest reconciles are wanted; empty 
     "runs":       {"list": [...]}                    the latest reconciles of the loop in `runs`
     "loop:NAME":  {"name": ..., "mode": ..., "depth": ..., "queued": [...], "working": [...], ...}
 
-While somebody watches, the hold on paused loops is renewed, if the user may do that.
+While a tab watches, the hold on paused loops is renewed, if the user may do that.
 """
 
 from __future__ import annotations
@@ -91,5 +91,5 @@ async def _renew(client: Client, clock: Clock, held: _Hold) -> None:
     while True:
         await clock.sleep(_RENEW_EVERY)
         if held.until:
-            with suppress(ApiError, Unreachable):  # not everybody may, and the loops then run again some time
+            with suppress(ApiError, Unreachable):  # without the right, the loops run again after a while
                 await client.sender.json("POST", PATH, body={"action": "renew"})
