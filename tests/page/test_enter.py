@@ -1,4 +1,4 @@
-"""How a browser gets in: by a link, once, and until the session ends."""
+"""How a browser gets in: by a link, once, and until the session ends. It needs nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from browser import GuardedContext
 from page_cluster import PageCluster
+from playwright.sync_api import Route
 
 NewContext = Callable[..., GuardedContext]
 
@@ -78,3 +79,45 @@ def test_a_session_can_be_ended_in_the_browser(cluster: PageCluster, new_context
     page.press("?")
     page.get_by_role("button", name="End this session").click()
     page.until_text("This session has ended")
+
+
+def test_no_request_leaves_the_origin(cluster: PageCluster, new_context: NewContext) -> None:
+    """Requests elsewhere would be a problem that fails the test; here they could not even be answered."""
+    context = new_context()
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        if route.request.url.startswith(cluster.origin + "/"):
+            route.continue_()
+        else:
+            route.abort()
+
+    context.context.route("**/*", answer)
+    page = context.new_page().enter()
+    views = page.get_by_role("navigation", name="Views").get_by_role("link")
+    assert views.count() >= 2
+    for number in range(views.count()):
+        views.nth(number).click()
+        page.page.wait_for_timeout(200)
+    page.press("?")
+    page.until_text("Nothing is loaded from elsewhere")
+    assert asked and all(url.startswith(cluster.origin + "/") for url in asked)
+    # What was asked of the browser: no font, no image of another place, no cookie.
+    assert page.evaluate("document.fonts.size") == 0
+    assert page.evaluate(
+        "performance.getEntriesByType('resource').every((one) => one.name.startsWith(location.origin))"
+    )
+
+
+def test_files_are_small_and_stay_in_the_cache(cluster: PageCluster, new_context: NewContext) -> None:
+    page = new_context().new_page()
+    sizes: dict[str, int] = {}
+    page.page.on("response", lambda one: sizes.update({one.url: int(one.headers.get("content-length", "0"))}))
+    page.enter()
+    page.until_text("Pods")
+    assets = {url: size for url, size in sizes.items() if "/assets/" in url}
+    assert len(assets) >= 3
+    assert sum(sizes.values()) <= 80 * 1024, sizes
+    answer = page.guard.context.request.get(next(iter(assets)))
+    assert "immutable" in answer.headers["cache-control"]
