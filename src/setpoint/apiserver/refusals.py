@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from setpoint.apiserver.request_context import READS, RequestContext
-from setpoint.meta.cause import CAUSE_HEADER, Claim, claim_of, product_of
+from setpoint.apiserver.transactions import claimed
+from setpoint.meta.cause import claim_of, product_of
 from setpoint.meta.errors import ApiError
 from setpoint.meta.times import unix_milliseconds
 from setpoint.view.why.facts import Refusal
@@ -34,14 +35,13 @@ class Refusals:
             return
         if error.code not in _CODES and error.code < 500:
             return
-        headers = ctx.request.headers
-        claim = claim_of(headers.get(CAUSE_HEADER, "")) or Claim()
+        claim = claim_of(claimed(ctx.request))
         user = f"{ctx.user.name}<{ctx.impersonator}" if ctx.impersonator else ctx.user.name
         self._refusals.append(
             Refusal(
                 unix_milliseconds(now),
                 user,
-                product_of(headers.get("user-agent", "")),
+                product_of(ctx.request.headers.get("user-agent", "")),
                 f"{ctx.verb}/{target.subresource}" if target.subresource else ctx.verb,
                 f"{target.resource}.{target.group}" if target.group else target.resource,
                 target.namespace,

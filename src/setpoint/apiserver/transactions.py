@@ -13,12 +13,12 @@ The server's own maintenance is fenced in the same way while it runs under an el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -27,20 +27,18 @@ from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.caching import MAX_MEMOIZED_LENGTH, memoized
 from setpoint.meta.cause import (
     CAUSE_HEADER,
-    CarriedClaim,
-    Claim,
-    encoded_claim,
-    encoded_end,
-    encoded_writer,
-    joined,
+    claim_values,
     parse_claim,
     product_of,
+    recorded,
+    writer_text,
 )
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest, Conflict
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term, parse_term
 from setpoint.meta.times import unix_milliseconds
 from setpoint.store.interface import Check, CompareFailed, KeyValue, Op, Store
+from setpoint.wire.message import ObjectRequest, Request
 
 _LEASE = ("coordination.k8s.io", "leases")
 _LEASES = next(each.storage_prefix for each in RESOURCES if (each.group, each.plural) == _LEASE)
@@ -89,58 +87,59 @@ class Transactions:
 
     async def commit(self, ctx: RequestContext, ops: Sequence[Op]) -> Committed:
         """Commit the write of a request. Raises CompareFailed, and Conflict if its user lost the Lease it names."""
-        headers = ctx.request.headers
-        header = headers.get(TERM_HEADER)
+        header = ctx.request.headers.get(TERM_HEADER)
         term = _own_term() if header is None else _parsed(header)
-        claim = headers.get(CAUSE_HEADER, "")
-        applies = ctx.verb == "patch" and headers.get("content-type", "").startswith(_APPLY_TYPES)
-        agent = headers.get("user-agent", "")
-        if len(agent) > MAX_MEMOIZED_LENGTH:
-            agent = product_of(agent)
-        trace = headers.get(_TRACE_HEADER, "")
-        parts = (
-            _writer(ctx.user.name, ctx.impersonator, agent, ctx.verb, ctx.target.subresource, applies),
-            claim.encoded if isinstance(claim, CarriedClaim) else _claim(claim) if claim else b"",
-            _end(trace, term) if trace or term is not None else b"]",
-        )
         if term is None:
-            return await self._store.txn(ops, self._cause(ctx.now, parts))
-        return await self._commit_fenced(ctx.now, term, ops, parts)
+            return await self._store.txn(ops, self._cause(ctx, ""))
+        return await self._commit_fenced(term, ops, partial(self._cause, ctx, str(term)))
 
     async def commit_internal(self, verb: str, reason: str, ops: Sequence[Op]) -> Committed:
         """Commit maintenance of the server itself that concerns no single object. Raises CompareFailed, and Conflict if
         the server lost the Lease under which it runs."""
         term = _own_term()
-        parts = (
-            _writer(_SERVER, "", _SERVER_AGENT, verb, "", False),
-            encoded_claim(Claim(reason=reason)),
-            _end("", term),
-        )
-        now = self._clock.now()
+        claim = claim_values("", "", (), 0, "", reason)
         if term is None:
-            return await self._store.txn(ops, self._cause(now, parts))
-        return await self._commit_fenced(now, term, ops, parts)
+            return await self._store.txn(ops, self._own_cause(verb, claim, ""))
+        return await self._commit_fenced(term, ops, partial(self._own_cause, verb, claim, str(term)))
 
-    def _cause(self, arrived: datetime, parts: _Parts) -> bytes:
-        """Return the recorded cause of a transaction that is committed now, for a request that arrived at this time."""
+    def _cause(self, ctx: RequestContext, term: str) -> bytes:
+        """Return the recorded cause of a transaction that is committed now."""
+        request = ctx.request
+        headers = request.headers
+        applies = ctx.verb == "patch" and headers.get("content-type", "").startswith(_APPLY_TYPES)
+        agent = headers.get("user-agent", "")
+        if len(agent) > MAX_MEMOIZED_LENGTH:
+            agent = product_of(agent)
+        writer = _writer(ctx.user.name, ctx.impersonator, agent, ctx.verb, ctx.target.subresource, applies)
+        trace = headers.get(_TRACE_HEADER, "")
+        if trace and not _TRACE.fullmatch(trace):
+            trace = ""
+        return recorded(self._time(ctx.now), writer, claimed(request), trace, term)
+
+    def _own_cause(self, verb: str, claim: tuple[Any, ...], term: str) -> bytes:
+        writer = _writer(_SERVER, "", _SERVER_AGENT, verb, "", False)
+        return recorded(self._time(self._clock.now()), writer, claim, "", term)
+
+    def _time(self, arrived: datetime) -> int:
+        """Return the time of a transaction that is committed now, for a request that arrived at this time."""
         at = unix_milliseconds(arrived)
         if at > self._last:
             self._last = at
-        return joined(self._last, *parts)
+        return self._last
 
-    async def _commit_fenced(self, arrived: datetime, term: Term, ops: Sequence[Op], parts: _Parts) -> Committed:
+    async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: Callable[[], bytes]) -> Committed:
         """Commit if the term still holds its Lease; raise Conflict if it does not."""
         key = f"{_LEASES}{term.namespace}/{term.name}"
         lease = self._leases.get(key)
         if any(op.key == key for op in ops):
             # The Lease itself: what the write expects of it is compared anyway.
             await self._examine(key, term)
-            return await self._store.txn(ops, self._cause(arrived, parts))
+            return await self._store.txn(ops, cause())
         for _ in range(_ATTEMPTS):
             if lease is None or not lease.is_of(term):
                 lease = await self._examine(key, term)
             try:
-                return await self._store.txn([*ops, Check(key, lease.revision)], self._cause(arrived, parts))
+                return await self._store.txn([*ops, Check(key, lease.revision)], cause())
             except CompareFailed as failed:
                 if failed.key != key:
                     raise
@@ -195,32 +194,29 @@ def _parsed(header: str) -> Term:
         raise BadRequest(f"the {TERM_HEADER} header is not NAMESPACE/NAME/TRANSITIONS/HOLDER") from None
 
 
-_Parts = tuple[bytes, bytes, bytes]
-"""The encoded parts of a cause that follow its time: the writer, its claim, and the end."""
+def claimed(request: Request) -> tuple[Any, ...]:
+    """Return the values of the claim that the client of a request makes; empty if it makes none."""
+    if isinstance(request, ObjectRequest) and request.claim:
+        return request.claim
+    header = request.headers.get(CAUSE_HEADER)
+    return _claim(header) if header else ()
 
 
 @lru_cache(maxsize=2048)
-def _writer(user: str, impersonator: str, agent: str, verb: str, subresource: str, applies: bool) -> bytes:
-    """Return the encoded writer; `agent` is the User-Agent, and `applies` says whether the write is a server-side
-    apply."""
+def _writer(user: str, impersonator: str, agent: str, verb: str, subresource: str, applies: bool) -> str:
+    """Return the writer in the recorded form; `agent` is the User-Agent, and `applies` says whether the write is a
+    server-side apply."""
     if applies:
         verb = "apply"
     if subresource:
         verb = f"{verb}/{subresource}"
     if impersonator:
         user = f"{user}<{impersonator}"
-    return encoded_writer(_OWN_VERBS.get(verb, verb), user, product_of(agent))
+    return writer_text(_OWN_VERBS.get(verb, verb), user, product_of(agent))
 
 
 @memoized(maxsize=2048)
-def _claim(header: str) -> bytes:
-    """Return the encoded claim of a header; empty if it is none."""
+def _claim(header: str) -> tuple[Any, ...]:
+    """Return the values of the claim in a header; empty if it is none."""
     claim = parse_claim(header)
-    return b"" if claim is None else encoded_claim(claim)
-
-
-@memoized(maxsize=256)
-def _end(trace: str, term: Term | None) -> bytes:
-    """Return the end of a cause: the value of the traceparent header if it is valid, and the term of the user's
-    Lease."""
-    return encoded_end(trace if _TRACE.fullmatch(trace) else "", "" if term is None else str(term))
+    return () if claim is None else claim_values(*claim)

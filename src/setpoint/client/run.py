@@ -7,10 +7,9 @@ inherit it. A client adds the claim of the current run to each of its writes (`m
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Any
 
-import orjson
-
-from setpoint.meta.cause import MAX_REASON_LENGTH, CarriedClaim, Claim, claim_header
+from setpoint.meta.cause import MAX_REASON_LENGTH, Claim, claim_header, claim_values
 
 _MAX_KEY_LENGTH = 320
 
@@ -18,23 +17,19 @@ _MAX_KEY_LENGTH = 320
 class Run:
     """A reconcile: its key and triggers, the reason of its writes, and its outcome."""
 
-    __slots__ = (
-        "_carried",
-        "_for_events",
-        "_text",
-        "began",
-        "besides",
-        "controller",
-        "count",
-        "ended",
-        "error",
-        "key",
-        "number",
-        "process",
-        "reason",
-        "triggers",
-        "writes",
-    )
+    # One is made for every reconcile: what most runs do not set has its initial value in the class.
+
+    reason = ""
+    """The controller's own sentence about its next writes."""
+    ended: float | None = None
+    """When it ended, in seconds of the monotonic clock; None while it runs."""
+    error = ""
+    """The error with which it ended; empty if it succeeded."""
+    writes = 0
+    """The number of writes that it has sent."""
+    _values: tuple[Any, ...] | None = None
+    _header: str | None = None
+    _for_events: Run | None = None
 
     def __init__(
         self,
@@ -59,19 +54,8 @@ class Run:
         """How many triggers there were, if more than are listed; else 0."""
         self.besides = besides
         """A trigger that is not a revision (`Claim.besides`); empty if there is none."""
-        self.reason = ""
-        """The controller's own sentence about its next writes."""
         self.began = began
         """When it began, in seconds of the monotonic clock."""
-        self.ended: float | None = None
-        """When it ended, in seconds of the monotonic clock; None while it runs."""
-        self.error = ""
-        """The error with which it ended; empty if it succeeded."""
-        self.writes = 0
-        """The number of writes that it has sent."""
-        self._carried: CarriedClaim | None = None
-        self._text: str | None = None
-        self._for_events: Run | None = None
 
     @property
     def id(self) -> str:
@@ -86,18 +70,18 @@ class Run:
         reason = reason[:MAX_REASON_LENGTH]
         if reason != self.reason:
             self.reason = reason
-            self._carried = self._text = None
+            self._values = self._header = None
 
     def act_on(self, revision: int) -> None:
         """Set the revision that triggers the next writes, if the queue does not know it."""
         self.triggers, self.count = (revision,), 0
-        self._carried = self._text = self._for_events = None
+        self._values = self._header = self._for_events = None
 
     def note(self, besides: str, reason: str = "") -> None:
         """Set the trigger that is not a revision, and the reason of the next writes."""
         if besides != self.besides:
             self.besides = besides
-            self._carried = self._text = self._for_events = None
+            self._values = self._header = self._for_events = None
         self.because(reason)
 
     def for_events(self) -> Run:
@@ -107,19 +91,22 @@ class Run:
             self._for_events = same
         return self._for_events
 
-    def header(self, within_process: bool) -> str:
-        """Return the value of the header of a write, as text or in the form for a server of this process."""
-        if within_process:
-            if self._carried is None:
-                # Without a Claim, because most runs make one write and this is done for each.
-                self._carried = CarriedClaim()
-                name = f"{self.controller}/{self.process}.{self.number}"
-                values = [name, self.key, self.triggers, self.count, self.besides, self.reason]
-                self._carried.encoded = b"," + orjson.dumps(values)[1:-1]
-            return self._carried
-        if self._text is None:
-            self._text = claim_header(self.claim)
-        return self._text
+    def claim_write(self) -> str:
+        """Count a write that is sent now, and return the value of its header."""
+        self.writes += 1
+        if self._header is None:
+            self._header = claim_header(self.claim)
+        return self._header
+
+    def claim_write_in_process(self) -> tuple[Any, ...]:
+        """Count a write that is sent to a server of this process, and return the values of its claim."""
+        self.writes += 1
+        values = self._values
+        if values is None:
+            name = f"{self.controller}/{self.process}.{self.number}"
+            values = claim_values(name, self.key, self.triggers, self.count, self.besides, self.reason)
+            self._values = values
+        return values
 
 
 current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)

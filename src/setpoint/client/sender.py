@@ -161,8 +161,9 @@ class Sender:
         raise _refusal(reply)
 
     def _headers(self, method: str, body: bool, accept: str, content_type: str) -> list[tuple[str, str]]:
-        """Return the headers of a request: a write has the claim of the current run. The lists are cached and must not
-        be changed. Raise Conflict for a write that the fence refuses."""
+        """Return the headers of a request: a write has the claim of the current run, except if it is sent within the
+        process, where the transport adds it. The lists are cached and must not be changed. Raise Conflict for a write
+        that the fence refuses."""
         term = None if self.fence is None or method == "GET" else self.fence.term()
         key = (accept, content_type if body else "", term)
         headers = self._known.get(key)
@@ -173,11 +174,10 @@ class Sender:
             if term is not None:
                 headers.append((TERM_HEADER, str(term)))
             self._known[key] = headers
-        if method != "GET":
+        if method != "GET" and self._objects is None:
             run = current_run.get()
             if run is not None:
-                run.writes += 1
-                return [*headers, (CAUSE_HEADER, run.header(self._objects is not None))]
+                return [*headers, (CAUSE_HEADER, run.claim_write())]
         return headers
 
     def _warn(self, headers: Headers) -> None:

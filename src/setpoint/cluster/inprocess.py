@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from setpoint.client.inprocess import InProcessAnswer, InProcessServer
+from setpoint.client.run import current_run
 from setpoint.client.transport import Headers
 from setpoint.meta.objects import Obj
 from setpoint.meta.tracebacks import drop_traceback
@@ -75,7 +76,8 @@ class InProcess:
         return await self.serve(Request(method, path, query, {}, body, self._peer), headers)
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
-        return await self.serve(ObjectRequest(method, path, query, {}, value, self._peer), headers)
+        request = ObjectRequest(method, path, query, {}, value, self._peer, _claim(method))
+        return await self.serve(request, headers)
 
     async def serve(self, request: Request, headers: Headers) -> InProcessAnswer:
         request.headers = joined = dict(headers)
@@ -150,7 +152,9 @@ class _PeerServer:
         return await self._serve_limited(Request(method, path, query, {}, body, self._peer), headers)
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
-        return await self._serve_limited(ObjectRequest(method, path, query, {}, value, self._peer), headers)
+        return await self._serve_limited(
+            ObjectRequest(method, path, query, {}, value, self._peer, _claim(method)), headers
+        )
 
     async def _serve_limited(self, request: Request, headers: Headers) -> InProcessAnswer:
         # The renewal of a Lease does not wait, because the Lease could expire.
@@ -183,6 +187,14 @@ class _PeerServer:
                 slot.set_result(None)
                 return
         self._writing -= 1
+
+
+def _claim(method: str) -> tuple[Any, ...]:
+    """Return the claim of the run that sends a request; empty if it is a read, or belongs to no run."""
+    if method == "GET":
+        return ()
+    run = current_run.get()
+    return () if run is None else run.claim_write_in_process()
 
 
 def _join_repeated(request: Request, headers: Headers) -> None:

@@ -8,12 +8,11 @@ never fails a request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import orjson
-
-from setpoint.meta.caching import memoized
 
 CAUSE_HEADER = "setpoint-cause"
 MAX_HEADER_LENGTH = 1024
@@ -27,7 +26,7 @@ _MAX_NAME_LENGTH = 128
 _MAX_KEY_LENGTH = 320
 """A namespace and a name, of 63 and 253 characters."""
 _MAX_REVISION = 2**63 - 1
-FORMAT = 1
+FORMAT = 2
 """The number of the recorded form, its first position."""
 
 
@@ -112,7 +111,6 @@ def _quoted(text: str, length: int = _MAX_NAME_LENGTH) -> str:
     return quote(text[:length], safe="/:.-_")
 
 
-@memoized(maxsize=4096)
 def parse_claim(header: str) -> Claim | None:
     """Parse the value of the header; return None if it is not one, or too long."""
     if len(header) > MAX_HEADER_LENGTH or not header.isascii():
@@ -153,83 +151,116 @@ def product_of(user_agent: str) -> str:
 
 
 # -- the record --------------------------------------------------------------------------------------------------------
+#
+# Format 2 is a JSON array: the format, the time, the writer as one text, then the values of the claim without the empty
+# ones at its end, and last, if there are any, an object with trace and term:
+#
+#     [2,1763299132123,"create kube-controller-manager @kube-system:replicaset-controller",
+#      "replicaset-controller/b3f1.48213","default/web-6cf4",102993,"2 Pods exist, 3 are wanted",{"term":"..."}]
 
 
 def encode(cause: WriteCause) -> bytes:
-    """Return the recorded form: a JSON array with fixed positions."""
-    return joined(
-        cause.at,
-        encoded_writer(cause.verb, cause.user, cause.agent),
-        encoded_claim(cause.claim),
-        encoded_end(cause.trace, cause.term),
-    )
+    """Return the recorded form."""
+    writer = writer_text(cause.verb, cause.user, cause.agent)
+    return recorded(cause.at, writer, claim_values(*cause.claim), cause.trace, cause.term)
 
 
-def joined(at: int, writer: bytes, claim: bytes, end: bytes) -> bytes:
-    """Return the recorded form from its encoded parts, without empty values at its end. The last three parts are the
-    same for many writes, so the server caches them."""
-    if len(end) > 1:
-        claim = claim or _NO_CLAIM
-    elif claim.endswith(b',0,"",""'):
-        claim = claim[:-8]
-    elif claim.endswith(b',""'):
-        claim = claim[:-3]
-    return b"[%d,%d%b%b%b" % (FORMAT, at, writer, claim, end)
+def recorded(at: int, writer: str, claim: tuple[Any, ...], trace: str = "", term: str = "") -> bytes:
+    """Return the recorded form from a writer (`writer_text`) and a claim (`claim_values`)."""
+    values = [FORMAT, at, writer, *claim]
+    if trace or term:
+        values.append({name: value for name, value in (("trace", trace), ("term", term)) if value})
+    try:
+        # A copy, because orjson's result is the beginning of a larger block: kept for long, it would fragment memory.
+        return b"%b" % orjson.dumps(values)
+    except orjson.JSONEncodeError:  # the text of a claim is not valid Unicode
+        return b"%b" % orjson.dumps([FORMAT, at, writer])
 
 
-def encoded_writer(verb: str, user: str, agent: str) -> bytes:
-    return b"," + orjson.dumps([verb, user, agent])[1:-1]
+def writer_text(verb: str, user: str, agent: str) -> str:
+    """Return verb, agent and user as one text; frequent beginnings of users are abbreviated."""
+    for prefix, short in _USERS:
+        if user.startswith(prefix):
+            user = short + user[len(prefix) :]
+            break
+    return f"{verb} {agent} {user}"
 
 
-def encoded_claim(claim: Claim) -> bytes:
-    """Return the encoded claim; empty if it is empty."""
-    return b"," + orjson.dumps(list(claim))[1:-1] if any(claim) else b""
+_USERS = (
+    ("system:serviceaccount:", "@"),
+    ("system:", ":"),
+    # Users that begin like an abbreviation keep their names.
+    ("@", "=@"),
+    (":", "=:"),
+    ("=", "=="),
+)
+"""Beginnings of users and their abbreviations; the first one that matches is used."""
 
 
-def encoded_end(trace: str, term: str) -> bytes:
-    return b"," + orjson.dumps([trace, term])[1:] if trace or term else b"]"
+def claim_values(
+    reconcile: str, key: str, triggers: tuple[int, ...], count: int, besides: str, reason: str
+) -> tuple[Any, ...]:
+    """Return the values of a claim in the order of the recorded form, without empty ones at the end."""
+    which: Any = triggers[0] if len(triggers) == 1 else triggers
+    if count:
+        return reconcile, key, which, reason, besides, count
+    if besides:
+        return reconcile, key, which, reason, besides
+    if reason:
+        return reconcile, key, which, reason
+    if triggers:
+        return reconcile, key, which
+    return (reconcile, key) if key else (reconcile,) if reconcile else ()
 
 
-_NO_CLAIM = b"," + orjson.dumps(list(Claim()))[1:-1]
+def claim_of(values: Sequence[Any]) -> Claim:
+    """Return the claim of its values, the inverse of `claim_values`."""
+    reconcile, key, which, reason, besides, count = (*values, *_NO_CLAIM[len(values) :])
+    return Claim(reconcile, key, (which,) if isinstance(which, int) else tuple(which), count, besides, reason)
 
 
-class CarriedClaim(str):
-    """The value of the header between two parts of one process: it carries the encoded claim instead of its text."""
-
-    __slots__ = ("encoded",)
-    encoded: bytes
-
-    @property
-    def claim(self) -> Claim:
-        reconcile, key, triggers, count, besides, reason = orjson.loads(b"[" + self.encoded[1:] + b"]")
-        return Claim(reconcile, key, tuple(triggers), count, besides, reason)
-
-
-def claim_of(header: str) -> Claim | None:
-    """Return the claim of a header, carried or as text; None if it has none."""
-    if isinstance(header, CarriedClaim):
-        return header.claim if header.encoded else None
-    return parse_claim(header) if header else None
+_NO_CLAIM: tuple[Any, ...] = ("", "", (), "", "", 0)
 
 
 def decode(recorded: bytes) -> WriteCause:
-    """Decode the recorded form, and that of earlier versions (an object with user, agent and verb). What cannot be
-    decoded is a cause of which nothing is known."""
+    """Decode the recorded form, and those of earlier versions. What cannot be decoded is a cause of which nothing is
+    known."""
     try:
         found = orjson.loads(recorded)
-    except orjson.JSONDecodeError:
-        return WriteCause(0, "", "")
-    if isinstance(found, dict):
-        texts = {name: value for name, value in found.items() if isinstance(value, str)}
-        agent, term = product_of(texts.get("agent", "")), texts.get("lease", "")
-        return WriteCause(0, texts.get("verb", ""), texts.get("user", ""), agent, term=term)
-    if not isinstance(found, list) or len(found) < 2 or found[0] != FORMAT:
-        return WriteCause(0, "", "")
-    at, verb, user, agent, reconcile, key, triggers, count, besides, reason, trace, term = (
-        found[1:] + _EMPTY[len(found) :]
+        if isinstance(found, dict):
+            return _decode_object(found)
+        if found[0] == FORMAT:
+            return _decode_current(found)
+        if found[0] == 1:
+            return _decode_first(found)
+    except (ValueError, TypeError, LookupError):
+        pass
+    return WriteCause(0, "", "")
+
+
+def _decode_current(found: list[Any]) -> WriteCause:
+    end = found.pop() if isinstance(found[-1], dict) else {}
+    _, at, writer, *values = found
+    verb, agent, user = writer.split(" ", 2)
+    for prefix, short in _USERS:
+        if user.startswith(short):
+            user = prefix + user[len(short) :]
+            break
+    return WriteCause(at, verb, user, agent, claim_of(values), end.get("trace", ""), end.get("term", ""))
+
+
+def _decode_first(found: list[Any]) -> WriteCause:
+    """Decode format 1: an array with one position for each value."""
+    empty: list[Any] = [1, 0, "", "", "", "", "", (), 0, "", "", "", ""]
+    values = found + empty[len(found) :]
+    _, at, verb, user, agent, reconcile, key, triggers, count, besides, reason, trace, term = values
+    return WriteCause(
+        at, verb, user, agent, Claim(reconcile, key, tuple(triggers), count, besides, reason), trace, term
     )
-    claim = Claim(reconcile, key, tuple(triggers), count, besides, reason)
-    return WriteCause(at, verb, user, agent, claim, trace, term)
 
 
-_EMPTY: list[Any] = [FORMAT, 0, "", "", "", "", "", (), 0, "", "", "", ""]
+def _decode_object(found: dict[str, Any]) -> WriteCause:
+    """Decode the form before format 1: an object with user, agent and verb."""
+    texts = {name: value for name, value in found.items() if isinstance(value, str)}
+    agent = product_of(texts.get("agent", ""))
+    return WriteCause(0, texts.get("verb", ""), texts.get("user", ""), agent, term=texts.get("lease", ""))

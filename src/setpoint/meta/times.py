@@ -56,12 +56,10 @@ def format_micro(when: datetime) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
-
-
 def unix_milliseconds(when: datetime) -> int:
     """Return the whole milliseconds since the epoch, without the rounding errors of floating point."""
-    return (when - _EPOCH) // _MILLISECOND
+    since = when - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
 def parse_time(text: str) -> datetime:

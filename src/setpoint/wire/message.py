@@ -140,9 +140,18 @@ class ObjectRequest(Request):
     """A request with a value instead of a body, whose answer is a value too. The body is encoded when it is first
     read."""
 
-    __slots__ = ("_text", "value")
+    __slots__ = ("_text", "claim", "value")
 
-    def __init__(self, method: str, path: str, query: str, headers: dict[str, str], value: Any, peer: Peer) -> None:
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: dict[str, str],
+        value: Any,
+        peer: Peer,
+        claim: tuple[Any, ...] = (),
+    ) -> None:
         self.method = method
         self.path = path
         self.query = query
@@ -151,6 +160,9 @@ class ObjectRequest(Request):
         self.repeated = {}
         self.value = value
         """The value; None means that there is no body."""
+        self.claim = claim
+        """The client's claim about the reason of the request, in the server's form; empty if there is none. Over the
+        network, it is a header."""
         self._text: bytes | None = None
 
     @property

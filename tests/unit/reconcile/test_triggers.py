@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -170,10 +171,11 @@ def test_the_rings_are_bounded() -> None:
     assert last is not None and last.number == 8 and recent.last("x") is None
 
 
-@pytest.mark.parametrize("within_process", [True, False])
-def test_the_header_is_built_once_for_each_reason(within_process: bool) -> None:
+@pytest.mark.parametrize("claim_write", [Run.claim_write, Run.claim_write_in_process])
+def test_the_claim_is_made_once_for_each_reason(claim_write: Callable[[Run], object]) -> None:
     run = Run("a", "0", 1, "k", (5,))
-    first = run.header(within_process)
-    assert run.header(within_process) is first
+    first = claim_write(run)
+    assert claim_write(run) is first
     run.because("two Pods are missing")
-    assert run.header(within_process) is not first
+    second = claim_write(run)
+    assert second != first and claim_write(run) is second and run.writes == 4
