@@ -37,6 +37,7 @@ from setpoint.wire.server import Server
 if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
     from setpoint.web.server import PageExtensions, PageServer
+    from setpoint.wire.loop_slices import LoopSlicer
 
 DEFAULT_PORT: Final = 6444
 CODES_PATH, SESSIONS_PATH = "/setpoint/v1/page/codes", "/setpoint/v1/page/sessions"
@@ -148,10 +149,15 @@ class _LazyPage:
 
 @asynccontextmanager
 async def page(
-    config: PageConfig, clock: Clock, client: Callable[[PageUser], Client], data_dir: Path | None = None
+    config: PageConfig,
+    clock: Clock,
+    client: Callable[[PageUser], Client],
+    data_dir: Path | None = None,
+    slicer: LoopSlicer | None = None,
 ) -> AsyncIterator[RunningPage]:
     """Serve the page while the block runs. `client` returns a client with the rights of a user. Sessions outlive the
-    process if there is a data directory. Raises ConfigError."""
+    process if there is a data directory. `slicer` divides the work of the loop between all its servers. Raises
+    ConfigError."""
     config.check()
     tls = page_tls(config)
     sockets = await listening(config)
@@ -183,7 +189,7 @@ async def page(
         return PageServer(options, sessions)
 
     lazy = _LazyPage(build)
-    server = Server(lazy.handle, clock=clock, limits=LIMITS, ssl=tls, on_error=lazy.unexpected)
+    server = Server(lazy.handle, clock=clock, limits=LIMITS, slicer=slicer, ssl=tls, on_error=lazy.unexpected)
     server.serve(sockets)
     try:
         yield RunningPage(f"{'https' if tls is not None else 'http'}://{hosts[0]}", port, config.user, sessions)
@@ -201,8 +207,9 @@ async def cluster_page(config: PageConfig, running: RunningCluster, data_dir: Pa
     def client(user: PageUser) -> Client:
         return clients.copying_client(user.name, user.groups, agent=_AGENT)
 
-    async with page(config, SystemClock(), client, data_dir) as served:
-        endpoints, api = _Endpoints(served), running.apiserver.api
+    api = running.apiserver.api
+    async with page(config, SystemClock(), client, data_dir, api.resources.slicer) as served:
+        endpoints = _Endpoints(served)
         api.serve_path(CODES_PATH, endpoints.codes)
         api.serve_path(SESSIONS_PATH, endpoints.sessions)
         yield served

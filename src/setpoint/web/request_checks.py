@@ -12,12 +12,12 @@ from typing import Final
 from setpoint.wire.message import Request, Response
 
 _FEATURES: Final = """
-    accelerometer ambient-light-sensor autoplay battery bluetooth browsing-topics camera display-capture
-    document-domain encrypted-media fullscreen gamepad geolocation gyroscope hid identity-credentials-get
-    idle-detection keyboard-map local-fonts magnetometer microphone midi otp-credentials payment picture-in-picture
-    publickey-credentials-create publickey-credentials-get screen-wake-lock serial storage-access sync-xhr usb
-    web-share window-management xr-spatial-tracking
+    accelerometer autoplay browsing-topics camera display-capture encrypted-media fullscreen gamepad geolocation
+    gyroscope hid identity-credentials-get idle-detection keyboard-map local-fonts magnetometer microphone midi
+    otp-credentials payment picture-in-picture publickey-credentials-create publickey-credentials-get screen-wake-lock
+    serial storage-access sync-xhr usb window-management xr-spatial-tracking
 """
+"""Features of browsers that the page does not need. Browsers warn of names that they do not know."""
 _HEADERS: Final = [
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),

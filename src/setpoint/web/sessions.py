@@ -100,7 +100,7 @@ class Sessions:
         self._may_continue = may_continue
         self._codes: list[_Code] = []
         self._used: list[bytes] = []
-        """Digests of codes that were used, to tell a used link from an unknown one."""
+        """Digests of codes that were used: a used link is distinguished from an unknown one."""
         self._sessions: list[Session] | None = None
         """None until the file was read: most starts of a server are not followed by a visit."""
         self._saved = clock.now()
