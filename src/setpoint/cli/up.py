@@ -190,7 +190,7 @@ def run(invocation: Invocation) -> int | None:
 
     nodes = wanted.nodes
     config = server_config(invocation.flags, directory)
-    page = page_of_up(flags)
+    page = page_of_up(flags, directory)
     progress = _Progress(invocation)
     # Real nodes renew their Leases every ten seconds, whatever the pace of simulated nodes is.
     grace = flags.node_monitor_grace_period if flags.beside_node or flags.given(_GRACE.name) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _LINK_FILE: Final = "page"
 """The file in the data directory with the link of a cluster that has no terminal."""
 _PORT: Final = 6444
+PROGRESS: Final = "progress"
+"""The directory in the data directory with the progress in lessons."""
 
 LISTENING_FLAGS: Final[tuple[Flag, ...]] = (
     number("page-port", default=_PORT, least=0, most=65535, help="Port of the page; 0 picks a free one."),
@@ -31,6 +34,9 @@ LISTENING_FLAGS: Final[tuple[Flag, ...]] = (
     array("page-host", help="Further host name under which browsers reach the page; repeat it for several."),
     text("page-tls-cert-file", help="Certificate of the page, for --page-address."),
     text("page-tls-private-key-file", help="Its private key."),
+    text(
+        "lessons", help="Directory with lessons of your own, which is read again when it changes (`setpoint lesson`)."
+    ),
     text("page-files", help="Directory with a built page, instead of that of the package.", hidden=True),
 )
 """The flags of every command that serves the page."""
@@ -43,17 +49,21 @@ PAGE_FLAGS: Final[tuple[Flag, ...]] = about(
 )
 
 
-def _extensions() -> PageExtensions:
+def _extensions(lessons: Path | None, progress: Path | None) -> PageExtensions:
     from setpoint.cli.page_extensions import page_extensions  # no browser may ever come
 
-    return page_extensions()
+    return page_extensions(lessons, progress)
 
 
-def page_config(flags: Values) -> PageConfig:
-    """Return the settings of the page. Raises Failed."""
+def page_config(flags: Values, progress: Path | None = None) -> PageConfig:
+    """Return the settings of the page. `progress` is the directory for the progress in lessons; None means that it is
+    kept in memory. Raises Failed."""
     from setpoint.cluster.config import ConfigError
     from setpoint.cluster.page import PageConfig
 
+    lessons = Path(flags.lessons) if flags.lessons else None
+    if lessons is not None and not lessons.is_dir():
+        raise Failed(f"--lessons {flags.lessons} is not a directory")
     config = PageConfig(
         port=flags.page_port,
         may_use_other_port=not flags.given("page-port"),
@@ -62,7 +72,7 @@ def page_config(flags: Values) -> PageConfig:
         tls_cert_file=flags.page_tls_cert_file,
         tls_private_key_file=flags.page_tls_private_key_file,
         files=Path(flags.page_files) if flags.page_files else None,
-        extensions=_extensions,
+        extensions=partial(_extensions, lessons, progress),
     )
     try:
         config.check()
@@ -71,11 +81,11 @@ def page_config(flags: Values) -> PageConfig:
     return config
 
 
-def page_of_up(flags: Values) -> PageConfig | None:
-    """Return the settings of the page of a cluster; None if it has none. Raises Failed."""
+def page_of_up(flags: Values, directory: Path) -> PageConfig | None:
+    """Return the settings of the page of a cluster with this data directory; None if it has none. Raises Failed."""
     if not flags.page:
         return None
-    config = page_config(flags)
+    config = page_config(flags, directory / PROGRESS)
     if flags.page_group and not flags.page_user:
         raise Failed("--page-group needs --page-user")
     if flags.page_user:

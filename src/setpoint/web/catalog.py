@@ -19,11 +19,14 @@ _FEEDS: Final[dict[str, str]] = {
     "differences": "setpoint.web.feeds.differences",
     "loops": "setpoint.web.feeds.loops",
     "faults": "setpoint.web.feeds.faults",
+    "lessons": "setpoint.web.feeds.lessons",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
     # name: module with a function `run` (RunConversation)
     "fleet": "setpoint.web.feeds.fleet",
+    "lesson": "setpoint.web.feeds.lesson",
+    "progress": "setpoint.web.feeds.progress",
 }
 
 

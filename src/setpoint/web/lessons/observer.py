@@ -60,10 +60,15 @@ class Observer:
         except (NotFound, Forbidden, LookupError, TypeError, ValueError):
             return 0
 
+    @property
+    def read(self) -> int:
+        """The revision up to which writes were read."""
+        return max(self.revision, self._read)
+
     def add(self, write: Mapping[str, Any]) -> set[str]:
         """Add a write that was received otherwise, and return the kinds of its objects."""
         revision = int(write["revision"])
-        if revision <= max(self.revision, self._read):
+        if revision <= self.read:
             return set()
         self._read = revision
         return self._history.add(write)
@@ -72,7 +77,7 @@ class Observer:
         """Read the writes since the last call, and return the kinds of their objects. Raises ApiError."""
         kinds: set[str] = set()
         for _ in range(_MAX_PAGES):
-            query = query_of({"after": max(self.revision, self._read) or None, "limit": _PAGE, "changes": True})
+            query = query_of({"after": self.read or None, "limit": _PAGE, "changes": True})
             try:
                 found = await self.client.sender.json("GET", PATH, query)
             except Expired:
@@ -102,9 +107,9 @@ class Observer:
             self.clock.now(), objects, self._history.writes, list(self.desk.typed()), files, dict(self.desk.answers())
         )
 
-    async def verdicts(self) -> dict[str, Verdict]:
+    async def verdicts(self, facts: Facts | None = None) -> dict[str, Verdict]:
         """Return the verdict of every check by its id. Raises ApiError."""
-        facts = await self.facts()
+        facts = facts if facts is not None else await self.facts()
         return {each.id: evaluate(each, facts) for each in self.lesson.checks}
 
     async def is_met(self, check: Check) -> bool:

@@ -15,8 +15,6 @@ from setpoint.view.course.progress import MAX_PROGRESS_BYTES, Progress
 
 log = logging.getLogger("setpoint.web")
 
-DIRECTORY: Final = "progress"
-"""The name of the directory in the data directory of a cluster."""
 _ID: Final = re.compile(r"(?:[a-z]{1,20}/)?[a-z0-9][a-z0-9-]{0,62}")
 _MAX_LESSONS: Final = 500
 
