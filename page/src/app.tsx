@@ -26,9 +26,9 @@ import { views } from "./views/catalog";
 import { shell } from "./words/shell";
 
 export function App() {
+  // The frame is there before the session is: what it shows waits for the connection.
   const state = session.value.is;
-  if (state === "starting") return null;
-  if (state !== "in") return <Enter />;
+  if (state !== "starting" && state !== "in") return <Enter />;
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), focusOn("main"))}>
@@ -73,6 +73,8 @@ function focusOn(id: string): void {
 }
 
 export function startApp(): void {
+  // The view loads while the session begins; the frame says so if that fails.
+  views.find((one) => one.id === route.peek().view)?.load().catch(() => undefined);
   effect(() => {
     const view = views.find((one) => one.id === route.value.view);
     const name = route.value.name;

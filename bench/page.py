@@ -1,0 +1,145 @@
+"""The page in a real browser: how soon it can be used, how many bytes it needs, how soon a write is on the screen.
+
+    python bench/page.py [--files DIRECTORY] [--rounds 5] [--writes 100]
+
+`--files` names a built page other than that of the package. It needs Debian's chromium and the package playwright.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+from page_cluster import STATIC, PageCluster
+from playwright.sync_api import Browser, Page, sync_playwright
+
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+_SLOWER = 4
+_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+_READY = "document.querySelector('.data-rows') !== null"
+_WATCH_ROWS = """
+window.seen = {};
+const look = () => {
+  for (const cell of document.querySelectorAll('.data-cell.first')) seen[cell.textContent] ??= Date.now();
+};
+new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+"""
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def first_visit(browser: Browser, cluster: PageCluster, slower: int) -> tuple[float, float]:
+    """Return the milliseconds until the first paint, and until the list of Pods is shown."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    if slower > 1:
+        context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": slower})
+    page.goto(cluster.new_link(), wait_until="commit")
+    page.wait_for_selector(".data-rows", state="attached")
+    ready = float(page.evaluate("performance.now()"))
+    painted = float(page.evaluate(_PAINT))
+    context.close()
+    return painted, ready
+
+
+def writes_on_screen(page: Page, cluster: PageCluster, writes: int) -> list[float]:
+    """Return the milliseconds from the start of each request to the row on the screen."""
+    page.evaluate("location.hash = '#/objects/configmaps?ns=default&filter=w-'")
+    page.wait_for_selector(".data-rows", state="attached")
+    page.evaluate(_WATCH_ROWS)
+    began: dict[str, float] = {}
+    for number in range(writes):
+        name = f"w-{number:04}"
+        began[name] = time.time() * 1000
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        cluster.create("/api/v1/namespaces/default/configmaps", made)
+        page.wait_for_function("(name) => window.seen[name] !== undefined", arg=name, polling=5)
+        cluster.api("DELETE", f"/api/v1/namespaces/default/configmaps/{name}")
+    seen: dict[str, float] = page.evaluate("window.seen")
+    return [seen[name] - began[name] for name in began]
+
+
+def compressed_sizes(files: Path) -> tuple[int, int]:
+    """Return the bytes of the first view and of everything."""
+    manifest: dict[str, Any] = json.loads((files / "manifest.json").read_text())
+
+    def parts(entry: str, found: set[str]) -> set[str]:
+        part = manifest[entry]
+        if part["file"] not in found:
+            found |= {part["file"], *part.get("css", ())}
+            for other in part.get("imports", ()):
+                parts(other, found)
+        return found
+
+    first = parts("src/views/objects/objects.tsx", parts("index.html", {"index.html"}))
+    everything = {"index.html"} | {
+        f"assets/{path.name}" for path in (files / "assets").glob("*.[jc]s*") if path.suffix != ".gz"
+    }
+    return tuple(sum((files / f"{name}.gz").stat().st_size for name in names) for names in (first, everything))  # type: ignore[return-value]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--files", type=Path, default=STATIC)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--writes", type=int, default=100)
+    options = parser.parse_args()
+    chromium = shutil.which("chromium")
+    if chromium is None or not (options.files / "index.html").is_file():
+        sys.exit("this needs chromium and a built page")
+    first, everything = compressed_sizes(options.files)
+    print(f"bytes, compressed: first view {first / 1024:.1f} KB, everything {everything / 1024:.1f} KB")
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as directory:
+        browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
+        times = []
+        for number in range(options.rounds):
+            folder = Path(directory) / str(number)
+            folder.mkdir()
+            cluster = PageCluster(folder, options.files)
+            began = time.monotonic()
+            cluster.start()
+            started = time.monotonic()
+            page = browser.new_context().new_page()
+            page.goto(cluster.new_link(), wait_until="commit")
+            page.wait_for_selector(".data-rows", state="attached")
+            times.append((started - began, time.monotonic() - began))
+            page.context.close()
+            if number < options.rounds - 1:
+                cluster.stop()
+        ready = [each[1] for each in times]
+        print(
+            f"from `setpoint up` to the list of Pods: median {statistics.median(ready):.2f} s, most {max(ready):.2f} s"
+        )
+        print(f"    of that until the cluster is ready: median {statistics.median(each[0] for each in times):.2f} s")
+        for slower in (1, _SLOWER):
+            found = [first_visit(browser, cluster, slower) for _ in range(options.rounds)]
+            painted, shown = ([each[part] for each in found] for part in (0, 1))
+            print(
+                f"first visit, processor slowed {slower}x: first paint median {statistics.median(painted):.0f} ms, "
+                f"most {max(painted):.0f} ms; list median {statistics.median(shown):.0f} ms, most {max(shown):.0f} ms"
+            )
+        page = browser.new_context().new_page()
+        page.goto(cluster.new_link())
+        page.wait_for_selector(".data-rows", state="attached")
+        latencies = writes_on_screen(page, cluster, options.writes)
+        print(
+            f"write to screen, {options.writes} writes: median {statistics.median(latencies):.0f} ms, "
+            f"p95 {percentile(latencies, 0.95):.0f} ms"
+        )
+        browser.close()
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()
