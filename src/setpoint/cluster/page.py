@@ -6,6 +6,7 @@ The page itself is loaded with the first request of a browser. Until then there 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import ssl
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
     from setpoint.web.server import PageExtensions, PageServer
     from setpoint.wire.loop_slices import LoopSlicer
+
+log = logging.getLogger("setpoint.cluster")
 
 DEFAULT_PORT: Final = 6444
 CODES_PATH, SESSIONS_PATH = "/setpoint/v1/page/codes", "/setpoint/v1/page/sessions"
@@ -121,7 +124,10 @@ class _SessionFile:
             return b""
 
     def write(self, data: bytes) -> None:
-        write_private(self._path, data)
+        try:
+            write_private(self._path, data)
+        except OSError as error:  # sessions then end with the process
+            log.warning("cannot write %s: %s", self._path, error.strerror)
 
 
 class _LazyPage:
