@@ -14,6 +14,8 @@ export interface ViewEntry {
 
 export const views: readonly ViewEntry[] = [
   { id: "objects", label: "Objects", key: "o", phone: true, load: () => import("./objects/objects") },
+  { id: "chain", label: "Chain", key: "c", phone: true, load: () => import("./chain/chain") },
   { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
+  { id: "loops", label: "Loops", key: "l", load: () => import("./loops/loops") },
   { id: "fleet", label: "Fleet", key: "f", load: () => import("./fleet/fleet") },
 ];

@@ -2,7 +2,7 @@
 
 Arguments: `runs`, the name of a loop whose latest reconciles are wanted; empty for none. Items:
 
-    "clock":      {"now": 1767225600000}             the server's time when the feed began, in milliseconds
+    "clock":      {"ahead": 0}                       milliseconds by which the cluster's time is ahead, as in a fork
     "gate":       {"mode": "paused", "every": 0, "own": [...], "breakpoints": [...], "stopped": null, "by": "...",
                    "until": 1767226200000}           until when something is held back, 0 if nothing is
     "components": {"list": [{"name": "kube-scheduler", "state": "leads", "holder": "...", ...}]}
@@ -22,6 +22,7 @@ from setpoint.client import Client, Unreachable
 from setpoint.client.resources import query_of
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.times import unix_milliseconds
 from setpoint.tasks import first_completed
 from setpoint.web.feed import Args, FeedOutput, PageContext, text_argument
 from setpoint.web.json_lines import json_lines
@@ -30,6 +31,8 @@ PATH: Final = "/setpoint/v1/loops"
 MISSING: Final = "this server does not show its control loops; only a Setpoint cluster whose loops run beside it does"
 _RENEW_EVERY: Final = 120.0
 _PAUSE: Final = 1.0
+_TOLERANCE: Final = 2_000
+"""Milliseconds between two readings of the same clock."""
 _LISTS: Final = ("components", "deferred", "runs")
 
 
@@ -55,7 +58,7 @@ async def _follow(ctx: PageContext, runs_of: str, output: FeedOutput, held: _Hol
         try:
             async for line in json_lines(ctx.client, PATH, query):
                 if is_first:
-                    output.set("clock", {"now": line.get("now", 0)})
+                    output.set("clock", {"ahead": _ahead(line["now"], ctx.clock)})
                     for name in known - {f"loop:{each['name']}" for each in line.get("loops", ())}:
                         output.remove(name)
                 _pass_on(line, output, known, held)
@@ -70,6 +73,11 @@ async def _follow(ctx: PageContext, runs_of: str, output: FeedOutput, held: _Hol
         except Unreachable:
             pass
         await ctx.clock.sleep(_PAUSE)
+
+
+def _ahead(now: int, clock: Clock) -> int:
+    ahead = now - unix_milliseconds(clock.now())
+    return ahead if abs(ahead) > _TOLERANCE else 0
 
 
 def _pass_on(line: dict[str, Any], output: FeedOutput, known: set[str], held: _Hold) -> None:
