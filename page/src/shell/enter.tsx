@@ -1,10 +1,14 @@
-/** The screen for a browser without a session. */
-import { session } from "../state/session";
+/** The screen for a browser without a session: what to do, or the form to join a class. */
+import { useState } from "preact/hooks";
+import { joinClass, session } from "../state/session";
+import { Button } from "../ui/button";
+import { classroom } from "../words/class";
 import { shell } from "../words/shell";
 
 export function Enter() {
   const state = session.value;
   if (state.is === "starting" || state.is === "in") return null;
+  if (state.is === "joining") return <Join code={state.code} />;
   const [title, hint] = {
     none: [shell.enter.none, shell.enter.noneHint],
     refused: [state.is === "refused" ? firstSentence(state.message) : "", shell.enter.refusedHint],
@@ -28,4 +32,50 @@ export function Enter() {
 /** The server says what is wrong with a link, and then what to do, which this screen says too. */
 function firstSentence(message: string): string {
   return /^[^.]+/.exec(message)?.[0] ?? shell.enter.refused;
+}
+
+function Join({ code }: { code: string }) {
+  const [name, setName] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState("");
+  const join = async () => {
+    if (busy || !name.trim()) return;
+    setBusy(true);
+    setRefusal((await joinClass(code, name.trim())) ?? "");
+    setBusy(false);
+  };
+  return (
+    <main class="enter">
+      <div class="card">
+        <h1>{classroom.joinTitle}</h1>
+        <p>{classroom.joinHint}</p>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            void join();
+          }}
+        >
+          <label>
+            {classroom.name}
+            <input
+              type="text"
+              required
+              autoFocus
+              maxLength={40}
+              autocomplete="nickname"
+              value={name}
+              aria-describedby="join-refusal"
+              onInput={(event) => setName(event.currentTarget.value)}
+            />
+          </label>
+          <p id="join-refusal" role="alert">
+            {refusal}
+          </p>
+          <Button look="primary" type="submit">
+            {busy ? classroom.joining : classroom.join}
+          </Button>
+        </form>
+      </div>
+    </main>
+  );
 }

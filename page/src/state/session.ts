@@ -6,6 +6,8 @@ import { startLink, stopLink } from "../link/link";
 export type Session =
   | { is: "starting" }
   | { is: "in" }
+  /** The link of a class, which asks for a name. */
+  | { is: "joining"; code: string }
   /** No key and no code. */
   | { is: "none" }
   /** The code was used before, or is too old. */
@@ -17,9 +19,11 @@ export const session = signal<Session>({ is: "starting" });
 
 const KEY = "setpoint.key";
 const SUBPROTOCOL = "setpoint.page.v1";
+/** The fragment of the link of a class begins with this. */
+const CLASS = "#class-";
 
 function address(path: string): URL {
-  return new URL(`page/v1/${path}`, document.baseURI);
+  return new URL(path, document.baseURI);
 }
 
 function readKey(): string | null {
@@ -35,12 +39,27 @@ export async function enter(): Promise<void> {
   const fragment = location.hash;
   if (!isRoute(fragment)) {
     history.replaceState(null, "", `${location.pathname}#/`);
-    const refusal = await trade(fragment.slice(1));
+    if (fragment.startsWith(CLASS) && readKey() === null) {
+      session.value = { is: "joining", code: fragment.slice(CLASS.length) };
+      return;
+    }
+    const refusal = fragment.startsWith(CLASS) ? null : await trade("page/v1/session", { code: fragment.slice(1) });
     if (refusal !== null && readKey() === null) {
       session.value = { is: "refused", message: refusal };
       return;
     }
   }
+  start();
+}
+
+/** Join a class. Returns null on success, otherwise the reason of the server. */
+export async function joinClass(code: string, nickname: string): Promise<string | null> {
+  const refusal = await trade("class/v1/join", { code, nickname });
+  if (refusal === null) start();
+  return refusal;
+}
+
+function start(): void {
   const key = readKey();
   if (key === null) {
     session.value = { is: "none" };
@@ -48,19 +67,19 @@ export async function enter(): Promise<void> {
   }
   session.value = { is: "in" };
   startLink(() => {
-    const url = address("socket");
+    const url = address("page/v1/socket");
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     return new WebSocket(url, [SUBPROTOCOL, `key.${key}`]);
   }, isOver);
 }
 
 /** Trade a code for a key. Returns null on success, otherwise the reason of the server. */
-async function trade(code: string): Promise<string | null> {
+async function trade(path: string, request: object): Promise<string | null> {
   try {
-    const answer = await fetch(address("session"), {
+    const answer = await fetch(address(path), {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ code }),
+      body: JSON.stringify(request),
       credentials: "omit",
     });
     const body = (await answer.json()) as { key?: string; message?: string };
@@ -77,7 +96,7 @@ async function isOver(): Promise<boolean> {
   const key = readKey();
   if (key === null) return end();
   try {
-    const answer = await fetch(address("session"), {
+    const answer = await fetch(address("page/v1/session"), {
       headers: { Authorization: `Bearer ${key}` },
       credentials: "omit",
     });
@@ -104,7 +123,7 @@ export async function leave(): Promise<void> {
   end();
   if (key === null) return;
   try {
-    await fetch(address("session"), { method: "DELETE", headers: { Authorization: `Bearer ${key}` } });
+    await fetch(address("page/v1/session"), { method: "DELETE", headers: { Authorization: `Bearer ${key}` } });
   } catch {
     // The key is forgotten here; on the server it expires.
   }

@@ -36,9 +36,10 @@ from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items, copied_store
-from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, State, embedded_cluster
+from setpoint.cluster.embedded import EmbeddedCluster, State, embedded_cluster
 from setpoint.cluster.fork_controls import ForkControls
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
+from setpoint.cluster.fork_options import ForkLimits, without_loops
 from setpoint.cluster.fresh_start import FreshStart, FreshStarts, fresh_start
 from setpoint.cluster.virtual.simulation import Interrupted, Livelock, simulation
 from setpoint.cluster.virtual.time import run_virtual
@@ -54,7 +55,6 @@ from setpoint.meta.errors import (
 )
 from setpoint.meta.times import format_time
 from setpoint.store.interface import KeyValue, Store
-from setpoint.store.quota import StoreQuota
 from setpoint.wire.message import Answer, Request, Response
 
 log = logging.getLogger("setpoint.cluster")
@@ -79,18 +79,6 @@ class _ShiftedClock:
 
     def now(self) -> datetime:
         return self._now if self._ahead is None else self._clock.now() + self._ahead
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkLimits:
-    """The bounds of the forks of one server."""
-
-    most: int = 8
-    """The number of forks, and also of empty ones."""
-    quota: StoreQuota | None = None
-    """What each fork may hold; None means no limit."""
-    isolated: bool = False
-    """Whether forks connect to no webhook and no other server."""
 
 
 @dataclass(slots=True)
@@ -346,10 +334,9 @@ class Forks:
         if not at:
             return await copied_store(self._store, now)
         moment = await self._moments.find(at, now)
-        versions = await self._reader.list_at("", moment.revision)
-        items = [
-            KeyValue(each.key, each.value, each.created, each.revision) for each in versions if each.value is not None
-        ]
+        items: list[KeyValue] = []
+        async for page in self._reader.pages_at("", moment.revision):
+            items += [KeyValue(each.key, each.value, each.created, each.revision) for each in page if each.value]
         return copied_items(items, moment.revision, moment.at or now)
 
     async def _start(self, fork: Fork) -> None:
@@ -366,9 +353,9 @@ class Forks:
         if slept is None and not fork.virtual and fork.copy.now <= self._clock.now():
             clock = _ShiftedClock(self._clock, self._clock.now(), stopped=False)
         options = fork.copy.embedded_options() if fork.fresh is None else fork.fresh.embedded_options()
-        options = replace(options, quota=self.limits.quota, isolated=self.limits.isolated)
+        options = self.limits.applied_to(options)
         if fork.virtual:
-            options = _without_loops(options)
+            options = without_loops(options)
         try:
             async with embedded_cluster(clock, self._ids, options, slept or fork.copy.state()) as cluster:
                 fork.cluster, fork.clock = cluster, clock
@@ -480,11 +467,6 @@ def _phase(fork: Fork) -> str:
     if fork.asleep is not None:
         return "asleep"
     return "ready" if fork.cluster is not None else "busy"
-
-
-def _without_loops(options: EmbeddedOptions) -> EmbeddedOptions:
-    components = replace(options.components, controllers=(), scheduler=False, fleet=None)
-    return replace(options, components=components)
 
 
 def _answer(value: dict[str, Any], status: int = 200) -> Response:

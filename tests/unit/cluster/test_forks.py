@@ -17,7 +17,8 @@ from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext, parse_path, parse_query, verb_of
 from setpoint.cluster.fork_endpoints import ForkEndpoints
-from setpoint.cluster.forks import ForkLimits, Forks
+from setpoint.cluster.fork_options import ForkLimits
+from setpoint.cluster.forks import Forks
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import ApiError, ServiceUnavailable
 from setpoint.meta.times import format_time

@@ -21,7 +21,8 @@ from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.cluster.components import MASTERS
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
-from setpoint.cluster.forks import Fork, ForkLimits, Forks
+from setpoint.cluster.fork_options import ForkLimits
+from setpoint.cluster.forks import Fork, Forks
 from setpoint.cluster.fresh_start import FreshStart
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, BadRequest, Forbidden, MethodNotAllowed, NotFound, TooManyRequests
@@ -100,7 +101,7 @@ class Seats:
         self._clock = clock
         self._most = most
         self._seats: dict[str, Seat] = {}
-        bounds = ForkLimits(most=most * (1 + limits.lessons), quota=QUOTA, isolated=True)
+        bounds = ForkLimits(most=most * (1 + limits.lessons), quota=QUOTA, isolated=True, frugal=True)
         self.forks = Forks(store, clock, ids, Moments(HistoryReader(store), dict), tasks, bounds)
 
     async def prepare(self) -> None:

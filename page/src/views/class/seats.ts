@@ -1,0 +1,57 @@
+/** The seats of a class as the board shows them. */
+
+/** An item of the feed `class` for one seat. */
+export interface Seat {
+  seat: string;
+  nickname: string;
+  state: string;
+  tabs: number;
+  /** The last line typed in a terminal, and when, in seconds since the epoch; 0 if there is none. */
+  command: string;
+  commandAt: number;
+  /** The title of the current lesson, and how many of its steps are done. */
+  lesson?: string;
+  done?: number;
+  steps?: number;
+  /** When a step was done last, in seconds since the epoch. */
+  stepAt?: number;
+  cluster?: string;
+}
+
+/** The item of the feed `class` about the class itself. */
+export interface ClassItem {
+  code: string;
+  seats: number;
+  taken: number;
+}
+
+/** A learner whose page is closed. */
+export function isAway(seat: Seat): boolean {
+  return seat.tabs === 0;
+}
+
+/** Those who have not got on for the longest time come first, those who are away last. */
+export function sorted(seats: readonly Seat[]): Seat[] {
+  const rank = (seat: Seat) => (isAway(seat) ? Infinity : (seat.stepAt ?? seat.commandAt));
+  return [...seats].sort((a, b) => rank(a) - rank(b) || a.nickname.localeCompare(b.nickname));
+}
+
+/** The board as CSV. A cell that a spreadsheet would execute begins with an apostrophe. */
+export function csv(seats: readonly Seat[]): string {
+  const rows = seats.map((seat) => [
+    seat.nickname,
+    seat.lesson ?? "",
+    String(seat.done ?? 0),
+    String(seat.steps ?? 0),
+    seat.command,
+    seat.state,
+  ]);
+  return [["learner", "lesson", "done", "steps", "last command", "state"], ...rows]
+    .map((row) => row.map(cell).join(","))
+    .join("\r\n");
+}
+
+function cell(text: string): string {
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return `"${safe.replaceAll('"', '""')}"`;
+}
