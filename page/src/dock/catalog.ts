@@ -13,4 +13,6 @@ export interface DockEntry {
   load: () => Promise<{ default: ComponentType }>;
 }
 
-export const dockEntries: readonly DockEntry[] = [];
+export const dockEntries: readonly DockEntry[] = [
+  { id: "story", label: "What happens", form: "strip", initially: true, load: () => import("./story/story") },
+];

@@ -17,5 +17,8 @@ export interface InspectorTab {
 }
 
 export const inspectorTabs: readonly InspectorTab[] = [
+  { id: "loop", label: "Loop", load: () => import("./loop/loop") },
+  { id: "why", label: "Why", key: "w", load: () => import("./why/why") },
+  { id: "history", label: "History", key: "h", load: () => import("./history/history") },
   { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
 ];

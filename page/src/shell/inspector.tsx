@@ -1,11 +1,12 @@
 /** The inspector: the selected object, with tabs for its aspects. */
 import { useState } from "preact/hooks";
 import { stored, wide } from "../state/settings";
+import { ObjectActions } from "../inspector/actions/actions";
 import { inspectorTabs } from "../inspector/catalog";
 import { route, setParam } from "../router";
 import { kinds } from "../state/kinds";
 import { deselect, selected } from "../state/selection";
-import { kindSlug } from "../state/refs";
+import { kindSlug, refKey } from "../state/refs";
 import type { ObjectRef } from "../state/refs";
 import { Button } from "../ui/button";
 import { DeleteObjects } from "../ui/delete-objects";
@@ -40,6 +41,7 @@ export function Inspector() {
           </p>
           <h2>{visible(name)}</h2>
         </div>
+        {target ? <ObjectActions key={refKey(target)} target={target} /> : null}
         {target ? (
           <Button look="plain" writes aria-label={shell.deleteThis} title={shell.deleteThis} onClick={() => setDeleting(true)}>
             <Icon name="trash" />

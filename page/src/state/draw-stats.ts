@@ -6,6 +6,8 @@ export class DrawStats {
   /** Which painter draws; empty if there is only one. */
   renderer = "";
   count = 0;
+  /** Number of moving things that were drawn, for drawings that have such. */
+  moved = 0;
   /** Milliseconds of the main thread for each drawing. */
   readonly times = new Float32Array(KEPT);
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from setpoint.meta.cause import Claim, WriteCause
 from setpoint.meta.objects import ObjView
+from setpoint.view.actors import actor_of
 from setpoint.view.changes import ABSENT, FieldChange, changes, is_bookkeeping, summary
 
 CREATED, UPDATED, DELETED, KNOWN = "created", "updated", "deleted", "known"
@@ -38,6 +39,9 @@ class ObjectChange(NamedTuple):
         found: dict[str, Any] = {"revision": self.revision, "kind": self.kind, "text": self.text}
         if self.cause is not None:
             found["cause"] = cause_to_json(self.cause)
+            found["actor"] = actor_of(self.cause)
+        if self.status_only:
+            found["statusOnly"] = True
         if self.fields:
             found["fields"] = [_field_to_json(each) for each in self.fields]
         return found

@@ -1,9 +1,9 @@
 """One sentence for each write: who did what, and because of what.
 
-`replicaset-controller created Pod web-x7 because you deleted Pod web-b2 (2 Pods exist, 3 are wanted).`
+`replicaset-controller created Pod web-x7 because you deleted Pod web-b2: 2 Pods exist, 3 are wanted.`
 
-A reconcile acts on the state that it finds, so "because" means: this write triggered the reconcile. The text in
-parentheses is the controller's own reason. The writes are in the form of `view/writes.py`.
+A reconcile acts on the state that it finds, so "because" means: this write triggered the reconcile. The text after the
+colon is the controller's own reason. The writes are in the form of `view/writes.py`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RecentWrites:
         elif besides := besides_text(str(cause.get("besides", ""))):
             text += f" after {besides}"
         if reason := str(cause.get("reason", "")).strip().rstrip("."):
-            text += f" ({reason})"
+            text += f": {reason}"
         return f"{text[:1].upper()}{text[1:]}." if text.startswith("you ") else f"{text}."
 
     def _clause(self, write: Write, following: Write | None) -> str:
@@ -93,7 +93,8 @@ class RecentWrites:
         elif main["action"] == "bound":
             detail = f" {changes[0]}" if changes else ""
         else:
-            detail = f" ({', '.join(changes[:_MAX_CHANGES])})" if changes else ""
+            most = _MAX_CHANGES if following is None else 1
+            detail = f" ({', '.join(changes[:most])})" if changes else ""
         return f"{actor} {main['action']} {name}{more}{detail}"
 
 

@@ -74,7 +74,7 @@ async def test_why_a_deleted_pod_comes_back(cluster: VirtualCluster) -> None:
         created = next(each for each in entries if each["objects"][0]["part"] == "created")
         name = created["objects"][0]["name"]
         assert created["sentence"] == (
-            f"replicaset-controller created Pod {name} because you deleted Pod {victim} (2 Pods exist, 3 are wanted)."
+            f"replicaset-controller created Pod {name} because you deleted Pod {victim}: 2 Pods exist, 3 are wanted."
         )
         assert created["because"] == created["origin"] == deleted["revision"] and created["ofYou"]
         bound = next(each for each in entries if each["objects"][0]["action"] == "bound")

@@ -5,7 +5,7 @@ It has no arguments. Log entries are writes, or counts of writes beyond the rate
     {"revision": 291, "at": 1763299132123, "actor": "replicaset-controller", "role": "controller", "verb": "create",
      "objects": [...], "reconcile": "replicaset-controller/b3f1.6", "key": "default/web", "triggers": [287],
      "because": 287, "origin": 287, "ofYou": true, "reason": "2 Pods exist, 3 are wanted",
-     "sentence": "replicaset-controller created Pod web-x7 because you deleted Pod web-b2 (2 Pods exist, ...)."}
+     "sentence": "replicaset-controller created Pod web-x7 because you deleted Pod web-b2: 2 Pods exist, ..."}
     {"revision": 400, "counts": {"kubelets": 90, "kube-scheduler": 6}, "writes": 96}
 
 `objects` are as in `view/writes.py`. `because` is the revision of the most informative trigger, `origin` that of the

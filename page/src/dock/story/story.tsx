@@ -1,0 +1,82 @@
+/** The strip that says in one sentence what happens and why, unasked. It is also announced to screen readers. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { at } from "../../state/place";
+import { select } from "../../state/selection";
+import { Button } from "../../ui/button";
+import { visible } from "../../ui/text";
+import { Ago } from "../../ui/time";
+import { story as words } from "../../words/story";
+import { Line } from "../../writes/line";
+import { isCount, useWrites } from "../../writes/writes";
+import type { LogEntry, WriteEntry } from "../../writes/writes";
+import { Narrator } from "./narrator";
+import "./story.css";
+
+const LISTED = 60;
+
+export default function Story() {
+  const feed = useWrites();
+  const narrator = useRef<Narrator | null>(null);
+  const [said, setSaid] = useState<WriteEntry | null>(null);
+  const [open, setOpen] = useState(false);
+  const [, tick] = useState(0);
+
+  useEffect(() => {
+    if (!feed.synced || feed.error) return;
+    const first = narrator.current === null;
+    const current = (narrator.current ??= new Narrator());
+    current.take(feed.log, performance.now(), first);
+    const next = current.next(performance.now());
+    if (next) setSaid(next);
+    const wait = current.wait(performance.now());
+    if (wait === null) return;
+    const timer = window.setTimeout(() => tick((count) => count + 1), wait);
+    return () => window.clearTimeout(timer);
+  });
+
+  const text = at.value !== null ? words.past : feed.error ? words.missing : said ? visible(said.sentence) : words.quiet;
+  const object = said?.objects[0];
+  return (
+    <div class="story">
+      <div class="story-line">
+        <p class="story-sentence" role="status" aria-live="polite" id="live-story">
+          {text}
+        </p>
+        {said && at.value === null ? (
+          <span class="story-when soft">
+            <Ago time={said.at ? new Date(said.at).toISOString() : undefined} />
+          </span>
+        ) : null}
+        {said && object && at.value === null ? (
+          <Button small onClick={() => select(object, { tab: "why" })}>
+            {words.why}
+          </Button>
+        ) : null}
+        <Button small look="plain" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {open ? words.hide : words.show}
+        </Button>
+      </div>
+      {open ? <Latest log={feed.log} folded={feed.items.get("folded")} /> : null}
+    </div>
+  );
+}
+
+function Latest({ log, folded }: { log: readonly LogEntry[]; folded: { heartbeats?: number; events?: number } | undefined }) {
+  const latest = log.slice(-LISTED).reverse();
+  return (
+    <>
+      <ol class="story-list" aria-label={words.list} tabIndex={0}>
+        {latest.map((entry) => (
+          <li key={entry.revision}>
+            {isCount(entry) ? (
+              <span class="soft">{words.counted(entry.writes, Object.keys(entry.counts).join(", "))}</span>
+            ) : (
+              <Line entry={entry} />
+            )}
+          </li>
+        ))}
+      </ol>
+      {folded ? <p class="faint story-folded">{words.folded(folded.heartbeats ?? 0, folded.events ?? 0)}</p> : null}
+    </>
+  );
+}

@@ -1,0 +1,14 @@
+/** Texts of the strip that says what happens. */
+export const story = {
+  label: "What happens",
+  quiet: "Change something, and this line says who does what, and why.",
+  past: "This is a past moment. The line continues when you go back to now.",
+  missing: "This server does not record who writes what.",
+  why: "Why?",
+  show: "Show all",
+  hide: "Show less",
+  list: "The latest writes, the newest first",
+  counted: (writes: number, by: string) => `${writes} writes at once, by ${by}.`,
+  folded: (heartbeats: number, events: number) => `${heartbeats} heartbeats and ${events} Events are not listed.`,
+  revision: (revision: number) => `revision ${revision}`,
+} as const;
