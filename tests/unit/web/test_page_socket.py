@@ -458,6 +458,14 @@ async def test_a_thousand_channels_cost_no_more_than_64(harness: PageHarness, fe
         assert feed.running == 64
 
 
+async def test_a_tab_that_does_not_read_its_answers_is_not_read(harness: PageHarness) -> None:
+    async with harness.tab() as tab:
+        for number in range(1, 5_001):
+            tab.send_at_once(number, "open", feed="nothing")
+        await harness.clock.advance(29)
+        assert 200_000 < len(tab.connection._received) < 400_000
+
+
 async def test_a_session_has_16_tabs(harness: PageHarness) -> None:
     key = await harness.enter()
     tabs = [await harness.open_tab(key) for _ in range(MAX_TABS)]
