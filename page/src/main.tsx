@@ -7,6 +7,7 @@ import { startKeyboard } from "./a11y/keyboard";
 import { App, startApp } from "./app";
 import { startRouter } from "./router";
 import { startConnectionWords } from "./shell/banners";
+import { startMoments } from "./state/moment";
 import { enter } from "./state/session";
 import { startTheme } from "./state/settings";
 import { startClock } from "./ui/time";
@@ -17,5 +18,7 @@ startClock();
 startKeyboard();
 startConnectionWords();
 startApp();
-render(<App />, document.getElementById("app")!);
+startMoments();
+// The session begins while the frame is rendered.
 void enter();
+render(<App />, document.getElementById("app")!);

@@ -63,13 +63,18 @@ export function linkTo(change: RouteChange): string {
   return formatRoute(changed(route.value, change));
 }
 
-export function navigate(change: RouteChange, options: { replace?: boolean } = {}): void {
+/**
+ * Go to a place. `replace`: without an entry in the history of the browser. `passing`: the address is not written at all,
+ * for places that follow each other faster than browsers allow; the last one must be written.
+ */
+export function navigate(change: RouteChange, options: { replace?: boolean; passing?: boolean } = {}): void {
   const next = changed(route.peek(), change);
   const hash = formatRoute(next);
-  if (hash === location.hash) return;
-  if (options.replace) history.replaceState(null, "", hash);
-  else history.pushState(null, "", hash);
-  route.value = next;
+  if (!options.passing && hash !== location.hash) {
+    if (options.replace) history.replaceState(null, "", hash);
+    else history.pushState(null, "", hash);
+  }
+  if (hash !== formatRoute(route.peek())) route.value = next;
 }
 
 export function setParam(name: string, value: string | null, options: { replace?: boolean } = { replace: true }): void {

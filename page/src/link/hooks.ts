@@ -1,7 +1,7 @@
 /** How views use the link: feeds as state, conversations, requests. */
 import { signal } from "@preact/signals";
 import type { Signal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { cluster } from "../state/place";
 import { call, open } from "./link";
 import { ApiError } from "./protocol";
@@ -23,6 +23,8 @@ export interface Feed<T, L = unknown> {
 
 const LOG_LENGTH = 2_000;
 const LINGER = 2_000;
+/** Complete feeds of past moments that are kept: the past does not change. */
+const KEYFRAMES = 64;
 
 class SharedFeed {
   readonly revision = signal(0);
@@ -36,6 +38,7 @@ class SharedFeed {
   private frame = 0;
   private timer = 0;
   private readonly channel: { close(): void };
+  readonly isPast: boolean;
 
   constructor(
     readonly key: string,
@@ -43,6 +46,7 @@ class SharedFeed {
     prefix: string,
     args: object,
   ) {
+    this.isPast = prefix.includes("/at/");
     this.channel = open(
       name,
       prefix,
@@ -119,11 +123,24 @@ function acquire(name: string, prefix: string, args: object): SharedFeed {
 
 function release(feed: SharedFeed): void {
   feed.users -= 1;
-  window.setTimeout(() => {
+  const end = () => {
     if (feed.users > 0) return;
     feed.close();
-    if (feeds.get(feed.key) === feed) feeds.delete(feed.key);
-  }, LINGER);
+    if (feeds.get(feed.key) !== feed) return;
+    feeds.delete(feed.key);
+    if (feed.isPast && feed.synced && !feed.error) keep(feed);
+  };
+  // While the moment is dragged, each is needed for less than a tenth of a second.
+  window.setTimeout(end, feed.isPast ? 0 : LINGER);
+}
+
+/** Keep a complete feed of a past moment, without its channel; the least recently used are dropped. */
+function keep(feed: SharedFeed): void {
+  feeds.set(feed.key, feed);
+  let kept = 0;
+  for (const [key, one] of [...feeds].toReversed()) {
+    if (one.users === 0 && one.isPast && ++kept > KEYFRAMES) feeds.delete(key);
+  }
 }
 
 const NOTHING = { items: new Map<string, never>(), log: [], skipped: 0, synced: false, error: null, revision: 0 };
@@ -143,9 +160,18 @@ export function useFeed<T, L = unknown>(name: string, args: object | null, prefi
     return () => release(feed);
   }, [feed]);
   const revision = (feed?.revision ?? never).value;
-  if (!feed) return NOTHING;
-  const { items, log, skipped, synced, error } = feed;
-  return { items: items as Map<string, T>, log: log as L[], skipped, synced, error, revision };
+  // From one moment to another, what was shown stays until the new state is complete.
+  const what = args === null ? "" : JSON.stringify([name, where.replace(/\/at\/.*/, ""), args]);
+  const before = useRef<{ what: string; feed: SharedFeed } | null>(null);
+  if (!feed) {
+    before.current = null;
+    return NOTHING;
+  }
+  if (feed.synced) before.current = { what, feed };
+  const shown = before.current?.what === what ? before.current.feed : feed;
+  const { items, log, skipped, synced, error } = shown;
+  const changes = shown === feed ? revision : shown.revision.peek();
+  return { items: items as Map<string, T>, log: log as L[], skipped, synced, error, revision: changes };
 }
 
 export interface ConversationHandlers {

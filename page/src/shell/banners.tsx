@@ -2,9 +2,11 @@
 import { effect } from "@preact/signals";
 import { announce, announceNow } from "../a11y/live";
 import { linkState, retryNow } from "../link/link";
+import { momentError } from "../state/moment";
 import { at, momentTime, setMoment } from "../state/place";
 import { Button } from "../ui/button";
 import { Icon } from "../ui/icon";
+import { visible } from "../ui/text";
 import { now } from "../ui/time";
 import { shell } from "../words/shell";
 
@@ -58,9 +60,15 @@ function PastBanner({ revision }: { revision: number }) {
   return (
     <div class="banner past" role="region" aria-label={shell.past(number)}>
       <Icon name="clock" />
-      <p>
-        <strong>{time ? shell.pastTime(time.toLocaleTimeString(), number) : shell.past(number)}</strong> {shell.pastGoesOn}
-      </p>
+      {momentError.value !== null ? (
+        <p role="alert">
+          <strong>{shell.pastGone(visible(momentError.value))}</strong>
+        </p>
+      ) : (
+        <p>
+          <strong>{time ? shell.pastTime(time.toLocaleTimeString(), number) : shell.past(number)}</strong> {shell.pastGoesOn}
+        </p>
+      )}
       <Button small onClick={() => setMoment(null)}>
         {shell.backToNow} <kbd aria-hidden="true">,</kbd>
       </Button>

@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { useFeed } from "../link/hooks";
 import { kinds } from "../state/kinds";
 import type { Kind } from "../state/kinds";
-import { namespace } from "../state/place";
+import { namespace, settledCluster } from "../state/place";
 import { signal } from "@preact/signals";
 
 /** Whether some view shows the counts. */
@@ -21,7 +21,7 @@ export function useCounts(): void {
 
 export function KindsFeed() {
   const counts = counted.value > 0;
-  const feed = useFeed<Kind>("kinds", counts ? { namespace: namespace.value, counts } : {});
+  const feed = useFeed<Kind>("kinds", counts ? { namespace: namespace.value, counts } : {}, settledCluster.value);
   useEffect(() => {
     if (feed.synced && feed.items.size > 0) kinds.value = [...feed.items.values()];
   }, [feed.revision, feed.items]);

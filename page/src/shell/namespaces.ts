@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "../link/hooks";
 import { connections } from "../link/link";
-import { cluster, namespace } from "../state/place";
+import { namespace, settledCluster } from "../state/place";
 import { now } from "../ui/time";
 
 interface NameList {
@@ -14,7 +14,7 @@ const METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 /** The names, read again every 10 s; without the right to list them, only the current one. */
 export function useFeedOrList(): string[] {
   const [names, setNames] = useState<string[]>([]);
-  const prefix = cluster.value;
+  const prefix = settledCluster.value;
   const turn = Math.floor(now.value / 10_000);
   const connection = connections.value;
   useEffect(() => {

@@ -1,5 +1,5 @@
 /** Where the page looks: logical cluster, moment, namespace. All are a part of the address. */
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { navigate, route } from "../router";
 import { stored } from "./settings";
 
@@ -21,6 +21,15 @@ export const momentTime = signal<Date | null>(null);
 /** The path prefix of requests and feeds. */
 export const cluster = computed(() => logical.value + (at.value === null ? "" : `/at/${at.value}`));
 
+/** Whether the moment is being dragged: it changes many times a second. */
+export const scrubbing = signal(false);
+
+/** As `cluster`, but while the moment is dragged what it was before: for what need not follow each movement. */
+export const settledCluster = signal("");
+effect(() => {
+  if (!scrubbing.value) settledCluster.value = cluster.value;
+});
+
 const storedNamespace = stored("namespace", "default");
 
 /** The namespace that lists show; empty for all. */
@@ -38,10 +47,13 @@ export function setNamespace(value: string): void {
   navigate({ params: { ns: value || "*" } }, { replace: true });
 }
 
-/** Show the cluster as it was at a revision; null for now. */
-export function setMoment(revision: number | null, time: Date | null = null): void {
-  momentTime.value = revision === null ? null : time;
-  navigate({ params: { at: revision === null ? "" : String(revision) } }, { replace: true });
+/** Show the cluster as it was at a revision; null for now. `passing`: another moment follows at once. */
+export function setMoment(revision: number | null, time: Date | null = null, passing = false): void {
+  batch(() => {
+    scrubbing.value = passing;
+    momentTime.value = revision === null ? null : time;
+    navigate({ params: { at: revision === null ? "" : String(revision) } }, { replace: true, passing });
+  });
 }
 
 export function setLogical(path: string): void {

@@ -1,8 +1,12 @@
 /** Times for people. */
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
+import { at, momentTime } from "../state/place";
 
 /** The present time in milliseconds, once a second while the tab is visible. */
 export const now = signal(Date.now());
+
+/** The time of what is shown, in milliseconds. In the past, ages are those of then. */
+export const shownNow = computed(() => (at.value === null ? now.value : (momentTime.value?.getTime() ?? now.value)));
 
 let timer = 0;
 
@@ -35,11 +39,11 @@ export function shortDuration(milliseconds: number): string {
 /** How long ago something was, with the exact time in the title. */
 export function Ago({ time }: { time: string | undefined }) {
   if (!time) return <span>–</span>;
-  const at = Date.parse(time);
-  if (Number.isNaN(at)) return <span>{time}</span>;
+  const since = Date.parse(time);
+  if (Number.isNaN(since)) return <span>{time}</span>;
   return (
-    <time dateTime={time} title={new Date(at).toLocaleString()}>
-      {shortDuration(now.value - at)}
+    <time dateTime={time} title={new Date(since).toLocaleString()}>
+      {shortDuration(shownNow.value - since)}
     </time>
   );
 }

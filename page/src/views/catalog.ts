@@ -18,4 +18,5 @@ export const views: readonly ViewEntry[] = [
   { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
   { id: "loops", label: "Loops", key: "l", load: () => import("./loops/loops") },
   { id: "fleet", label: "Fleet", key: "f", load: () => import("./fleet/fleet") },
+  { id: "timeline", label: "Timeline", key: "t", phone: true, load: () => import("./timeline/timeline") },
 ];

@@ -39,6 +39,7 @@ export const shell = {
   resizeDock: "Height of the tools",
   past: (revision: string) => `You look at revision ${revision}.`,
   pastTime: (time: string, revision: string) => `You look at ${time} (revision ${revision}).`,
+  pastGone: (why: string) => `This moment cannot be shown: ${why}.`,
   pastGoesOn: "The cluster goes on. Nothing can be changed here.",
   backToNow: "Back to now",
   lost: (seconds: number) => `Connection lost since ${seconds} s. What you see may be old.`,

@@ -5,7 +5,7 @@ import type { DataColumn } from "../../ui/data-table";
 import { Phase } from "../../ui/phase";
 import type { PhaseName } from "../../ui/phase";
 import { visible } from "../../ui/text";
-import { now, shortDuration } from "../../ui/time";
+import { shownNow, shortDuration } from "../../ui/time";
 import { objects as words } from "../../words/objects";
 
 export interface ObjectRow {
@@ -109,5 +109,5 @@ function sortable(cell: unknown): string | number {
 
 function age(row: ObjectRow): string {
   const created = Date.parse(row.created);
-  return Number.isNaN(created) ? "" : shortDuration(now.value - created);
+  return Number.isNaN(created) ? "" : shortDuration(shownNow.value - created);
 }
