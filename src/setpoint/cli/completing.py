@@ -227,12 +227,14 @@ def _taught(path: str, args: list[str], last: str) -> list[str]:
     """Return the lessons by name, or the scenes of the demo by number, with their titles."""
     # Imported here because no other command needs them.
     if path == "lesson":
-        from setpoint.cli.teaching.lessons import LESSONS
+        from setpoint.web.lessons.folder import built_in_course
 
-        return [f"{one.name}\t{one.title}" for one in LESSONS if one.name.startswith(last)] if not args else []
-    from setpoint.cli.teaching.scenes import SCENES
+        lessons = built_in_course().lessons
+        return [f"{one.name}\t{one.title}" for one in lessons if one.name.startswith(last)] if not args else []
+    from setpoint.cli.lessons.playing import demo_lesson, scenes_of
 
-    return [str(number) for number in range(1, len(SCENES) + 1) if str(number).startswith(last)]
+    count = len(scenes_of(demo_lesson()))
+    return [str(number) for number in range(1, count + 1) if str(number).startswith(last)]
 
 
 async def _kind_or_name(invocation: Invocation, args: list[str], last: str) -> Offers:

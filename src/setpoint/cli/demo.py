@@ -10,17 +10,18 @@ from setpoint.meta.errors import ApiError
 
 
 async def run(invocation: Invocation) -> None:
-    from setpoint.cli.teaching.scenes import SCENES, stage
+    from setpoint.cli.lessons.playing import demo_lesson, player, scenes_of
 
-    wanted = [_number(word, len(SCENES)) for word in invocation.args] or list(range(1, len(SCENES) + 1))
+    lesson = demo_lesson()
+    scenes = scenes_of(lesson)
+    wanted = [_number(word, len(scenes)) for word in invocation.args] or list(range(1, len(scenes) + 1))
     if wanted and 1 not in wanted:
         wanted.insert(0, 1)  # the other scenes use the objects of the first
     invocation.print("A cluster of its own is started for this, in memory. Yours, if you have one, is not touched.")
     try:
-        async with stage(invocation) as here:
+        async with player(invocation, lesson) as playing:
             for number in sorted(set(wanted)):
-                await SCENES[number - 1](here)
-                await here.pause()
+                await playing.play(scenes[number - 1])
     except* (Failed, ApiError) as found:
         raise first_of(found) from None
     invocation.print("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")

@@ -1,136 +1,274 @@
-"""`setpoint lesson`: interactive lessons about control planes, on a running cluster."""
+"""`setpoint lesson`: lessons about control planes, taken on a running cluster; and the tools to write and test them."""
 
 from __future__ import annotations
 
-from textwrap import fill, indent
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit, Failed
-from setpoint.cli.flags import switch
+from setpoint.cli.flags import switch, text, texts
 from setpoint.cli.invocation import Invocation
 
 if TYPE_CHECKING:
-    from setpoint.cli.teaching.lessons import Lesson, Question
+    from setpoint.view.course.lesson import Lesson
+    from setpoint.web.lessons.folder import Courses, Found
+    from setpoint.web.lessons.progress import ProgressRecords
 
-_WIDTH = 88
+_LESSONS = text("lessons", help="Directory with lessons of your own.")
+_PROGRESS = "progress"
 
 
 async def run(invocation: Invocation) -> None:
-    from setpoint.cli.teaching.lessons import LESSONS
-
+    courses = _courses(invocation)
     if not invocation.args:
-        invocation.print("Lessons:\n")
-        for number, one in enumerate(LESSONS, 1):
-            invocation.print(f"  {number}  {one.name:<10} {one.title}")
-        invocation.print("\n`setpoint lesson 1` begins. They need a cluster: `setpoint up` in another terminal.")
+        _list(invocation, courses)
         return
     if len(invocation.args) > 1:
         invocation.usage(f"one lesson at a time, not {len(invocation.args)}")
-    lesson = _named(invocation.args[0], LESSONS)
-    if invocation.flags.check:
-        await _check(invocation, lesson)
-    elif invocation.flags.quiz:
-        await _quiz(invocation, lesson)
-    else:
-        _show(invocation, lesson)
-        if invocation.io.in_is_terminal:
-            await _together(invocation, lesson)
-
-
-def _named(word: str, lessons: tuple[Lesson, ...]) -> Lesson:
-    for number, one in enumerate(lessons, 1):
-        if word in (str(number), one.name):
-            return one
-    raise Failed(f"unknown lesson {word!r}: the lessons are {', '.join(one.name for one in lessons)}")
-
-
-def _show(invocation: Invocation, lesson: Lesson) -> None:
-    invocation.print(f"\n{lesson.title}\n{'=' * len(lesson.title)}\n")
-    for paragraph in lesson.text.strip("\n").split("\n\n"):
-        shown = paragraph if paragraph.startswith("  ") else fill(" ".join(paragraph.split()), _WIDTH)
-        invocation.print(shown + "\n")
-    invocation.print("Your task\n---------\n")
-    invocation.print(fill(lesson.task, _WIDTH) + "\n")
-    invocation.print(f"`setpoint lesson {lesson.name} --check` checks whether it is done; `--quiz` asks two questions.")
-    invocation.flush()
-
-
-async def _together(invocation: Invocation, lesson: Lesson) -> None:
-    """Run a lesson at a terminal: try in another terminal, press Enter, see what is missing."""
-    while True:
-        invocation.print("\nPress Enter to check (q to leave): ", end="")
-        answer = await _line(invocation)
-        if answer is None or answer == "q":
-            return
-        try:
-            await _check(invocation, lesson)
-        except Exit:
-            continue
-        await _quiz(invocation, lesson)
+    found = _named(invocation.args[0], courses)
+    flags = invocation.flags
+    if flags.solution:
+        _show_solution(invocation, found.lesson)
         return
+    if not (flags.check or flags.quiz or flags.reset or flags.hint or invocation.io.in_is_terminal):
+        _show(invocation, found)
+        return
+    from setpoint.cli.lessons.taking import TerminalLesson
+
+    taking = TerminalLesson(invocation, found, _records(invocation))
+    if flags.reset:
+        await taking.reset()
+    elif flags.check:
+        await taking.report()
+    elif flags.hint:
+        taking.next_hint()
+    elif flags.quiz:
+        await taking.ask_all()
+    else:
+        _title(invocation, found)
+        await taking.take()
 
 
-async def _check(invocation: Invocation, lesson: Lesson) -> None:
-    """Check a lesson; exit with 1 if something is missing."""
-    from setpoint.cli.teaching.lessons import ClusterView
+def _courses(invocation: Invocation) -> Courses:
+    from setpoint.web.lessons.folder import Courses
 
-    verdicts = await lesson.check(ClusterView(invocation.client, invocation.namespace))
-    for verdict in verdicts:
-        invocation.print(f"  {'done   ' if verdict.ok else 'missing'}  {verdict.text}")
-    if not all(verdict.ok for verdict in verdicts):
-        invocation.print("\nNot yet.")
+    folder = Path(invocation.flags.lessons) if invocation.flags.lessons else None
+    if folder is not None and not folder.is_dir():
+        raise Failed(f"--lessons {invocation.flags.lessons} is not a directory")
+    return Courses(folder)
+
+
+def _records(invocation: Invocation) -> ProgressRecords:
+    """Return the progress: in the data directory of the cluster, or else in the home directory."""
+    from setpoint.web.lessons.progress import ProgressRecords
+
+    if invocation.io.connect is not None:  # a connection of a test or of another program
+        return ProgressRecords(invocation.io.home / _PROGRESS)
+    directory = invocation.choice.directory
+    home = invocation.io.home / ".local" / "share" / "setpoint"
+    return ProgressRecords((directory or home) / _PROGRESS)
+
+
+def _named(word: str, courses: Courses) -> Found:
+    found = courses.find(word)
+    if found is not None:
+        return found
+    names = ", ".join(lesson.name for course in courses.all().values() for lesson in course.lessons)
+    raise Failed(f"unknown lesson {word!r}: the lessons are {names}")
+
+
+def _list(invocation: Invocation, courses: Courses) -> None:
+    from setpoint.client.kubeconfig import KubeconfigError
+    from setpoint.web.lessons.progress import ProgressRecords
+
+    try:
+        records = _records(invocation)
+    except KubeconfigError:  # there is no cluster yet
+        records = ProgressRecords()
+    for name, course in courses.all().items():
+        invocation.print(f"{course.title}\n")
+        for number, lesson in enumerate(course.lessons, 1):
+            found = courses.find(f"{name}/{lesson.name}")
+            assert found is not None
+            progress = records.load(found.id)
+            met, total = progress.counts(lesson)
+            state = "done" if progress.is_done(lesson) else f"{met} of {total}" if met else ""
+            invocation.print(
+                f"  {number:>2}  {found.id:<16} {lesson.title:<34} {lesson.minutes:>2} min  {state}".rstrip()
+            )
+        for problem in course.problems:
+            invocation.print_err(f"{problem}")
+        invocation.print("")
+    invocation.print(
+        "`setpoint lesson 1` begins. Lessons need a cluster: `setpoint up --pace learning` in another terminal.\n"
+        "The page of the cluster has the same lessons, each in a cluster of its own: `setpoint page` prints its link."
+    )
+
+
+def _title(invocation: Invocation, found: Found) -> None:
+    from setpoint.cli.lessons.rendering import Renderer
+
+    renderer = Renderer(invocation.io.colour)
+    invocation.print(f"\n{renderer.title(found.lesson.title)}\n")
+    invocation.print(f"About {found.lesson.minutes} minutes. `setpoint` understands all commands of kubectl.\n")
+
+
+def _show(invocation: Invocation, found: Found) -> None:
+    """Print a lesson as a text."""
+    from setpoint.cli.lessons.rendering import Renderer
+
+    renderer = Renderer(invocation.io.colour)
+    _title(invocation, found)
+    for part in found.lesson.parts:
+        if shown := renderer.part(part):
+            invocation.print(shown + "\n")
+    invocation.print(f"`setpoint lesson {found.id} --check` checks whether it is done; `--quiz` asks the questions.")
+
+
+def _show_solution(invocation: Invocation, lesson: Lesson) -> None:
+    """Print the commands that solve a lesson."""
+    runs, faults = iter(lesson.runs), iter(lesson.faults)
+    for step in lesson.solution:
+        match step.kind:
+            case "type":
+                invocation.print(step.text)
+            case "run":
+                invocation.print("\n".join(next(runs).commands))
+            case "fault":
+                invocation.print(f"# {step.text or ', '.join(map(str, next(faults)))}")
+            case "operator":
+                invocation.print(f"# {step.text} the operator")
+            case "wait":
+                check = next(each for each in lesson.checks if each.id == step.text)
+                invocation.print(f"# wait until: {check.message}")
+
+
+# -- subcommands -------------------------------------------------------------------------------------------------------
+
+
+async def test(invocation: Invocation) -> None:
+    """Test the lessons of a folder, or of the package."""
+    from setpoint.cli.lessons.testing import LessonResult, test_course
+    from setpoint.system import RandomIds
+    from setpoint.web.lessons.folder import built_in_course, read_folder
+
+    if len(invocation.args) > 1:
+        invocation.usage("name one directory")
+    folder = Path(invocation.args[0]) if invocation.args else None
+    if folder is not None and not folder.is_dir():
+        raise Failed(f"{invocation.args[0]} is not a directory")
+    course = read_folder(folder) if folder is not None else built_in_course()
+    for problem in course.problems:
+        invocation.print(str(problem))
+
+    def report(result: LessonResult) -> None:
+        state = "failed" if result.problems else f"ok, {result.seconds:.0f} s"
+        invocation.print(f"{result.lesson:<20} {state}")
+        for problem in result.problems:
+            invocation.print(f"  {problem}")
+        invocation.flush()
+
+    only = tuple(invocation.flags.only)
+    if unknown := [name for name in only if course.lesson(name) is None]:
+        raise Failed(f"there is no lesson {unknown[0]}, or it is invalid")
+    problems = await test_course(course, RandomIds(), invocation.io.clock.now(), report, only)
+    if not course.lessons and not problems:
+        raise Failed("there are no lessons")
+    if problems:
         raise Exit(1)
-    invocation.print("\nWell done.")
 
 
-async def _quiz(invocation: Invocation, lesson: Lesson) -> None:
-    right = 0
-    for question in lesson.quiz:
-        right += await _run_quiz(invocation, question)
-    invocation.print(f"{right} of {len(lesson.quiz)} right.")
+async def new(invocation: Invocation) -> None:
+    """Write the file of a new lesson."""
+    from setpoint.view.course.course import is_name, new_lesson
+
+    if len(invocation.args) != 1 or not is_name(invocation.args[0]):
+        invocation.usage("name the lesson: lower case letters, digits and -, at most 42")
+    name = invocation.args[0]
+    path = Path(invocation.flags.lessons or ".") / f"{name}.md"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(new_lesson(name.replace("-", " ").capitalize()))
+    except FileExistsError:
+        raise Failed(f"{path} exists already") from None
+    except OSError as error:
+        raise Failed(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    invocation.print(f"{path} is a lesson with one check and one question.")
+    invocation.print(f"`setpoint lesson test {path.parent}` tests it; `setpoint up --lessons {path.parent}` shows it.")
 
 
-async def _run_quiz(invocation: Invocation, question: Question) -> bool:
-    letters = "abcdefgh"[: len(question.answers)]
-    invocation.print("\n" + fill(question.text, _WIDTH))
-    for letter, answer in zip(letters, question.answers):
-        invocation.print(indent(f"{letter}) {answer}", "  "))
-    typed: str | None = ""
-    while not typed or typed not in letters:
-        invocation.print(f"Your answer ({', '.join(letters)}): ", end="")
-        typed = await _line(invocation)
-        if typed is None:
-            raise Failed("the quiz was not finished")
-    good = typed == letters[question.right]
-    invocation.print(("Right. " if good else f"No: {letters[question.right]}. ") + question.because)
-    return good
+async def export(invocation: Invocation) -> None:
+    """Print the progress in all lessons as JSON."""
+    import orjson
+
+    invocation.no_arguments()
+    invocation.write(orjson.dumps(_records(invocation).export(), option=orjson.OPT_INDENT_2) + b"\n")
 
 
-async def _line(invocation: Invocation) -> str | None:
-    """Return the next line of input; None at the end."""
-    import asyncio
+async def load(invocation: Invocation) -> None:
+    """Read the progress in all lessons from a file."""
+    import orjson
 
-    invocation.flush()
-    line = await asyncio.to_thread(invocation.io.stdin.readline)
-    return line.decode("utf-8", "replace").strip().lower() if line else None
+    if len(invocation.args) != 1:
+        invocation.usage("name the file, or - for the standard input")
+    try:
+        name = invocation.args[0]
+        data = invocation.io.stdin.read() if name == "-" else invocation.io.files.read(name)
+        count = _records(invocation).load_export(orjson.loads(data))
+    except OSError as error:
+        raise Failed(f"{invocation.args[0]}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise Failed(f"{invocation.args[0]}: {error}") from None
+    invocation.print(f"The progress in {count} {'lesson was' if count == 1 else 'lessons was'} read.")
 
 
 COMMAND = Command(
     "Learn how a control plane works, by doing",
     run,
     (
-        switch("check", help="Check in the cluster whether the lesson's task is done."),
-        switch("quiz", help="Ask two questions."),
+        switch("check", help="Check in the cluster what of the lesson is done."),
+        switch("quiz", help="Ask the questions of the lesson."),
+        switch("hint", help="Print the next hint for what is not done yet."),
+        switch("solution", help="Print the commands that solve the lesson."),
+        switch("reset", help="Delete what the lesson began with, and forget the progress."),
+        _LESSONS,
     ),
     usage="[LESSON] [flags]",
     local=True,
+    about="""
+    Lists the lessons with your progress, or takes one: in a terminal it goes through the lesson step by step, on the
+    cluster of this directory, and notices by itself when a task is done. The page has the same lessons.
+    """,
     examples="""
     # Which lessons there are, and the first
     setpoint lesson
     setpoint lesson 1
 
-    # Is it done?
-    setpoint lesson anatomy --check
+    # Is it done? And what is the next hint?
+    setpoint lesson manifest --check
+    setpoint lesson manifest --hint
+
+    # Write a lesson of your own, test it, and take it
+    setpoint lesson new my-lesson --lessons course
+    setpoint lesson test course
+    setpoint lesson my-lesson --lessons course
     """,
+    children={
+        "test": Command(
+            "Test lessons: read them, and solve each twice in virtual time",
+            test,
+            (texts("only", help="Only these lessons."),),
+            usage="[DIR] [flags]",
+            connects=False,
+            about="""
+            Reports unknown blocks and fields, references to files and lessons that do not exist, checks that are met
+            before the learner has done anything, and checks that the lesson's solution does not meet. Without a
+            directory it tests the lessons of the package.
+            """,
+        ),
+        "new": Command("Write the file of a new lesson", new, (_LESSONS,), usage="NAME [flags]", connects=False),
+        "export": Command("Print your progress in all lessons as JSON", export, local=True),
+        "import": Command("Read your progress in all lessons from a file", load, usage="FILE", local=True),
+    },
 )

@@ -91,7 +91,8 @@ class CheckBlock:
     check: Check
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "check", "id": self.check.id, "hints": len(self.check.hints)}
+        check = self.check
+        return {"type": "check", "id": check.id, "title": check.title, "hints": len(check.hints)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ COST_LIMIT = 200_000
 """The cost of all expressions of one check: some tens of milliseconds."""
 MAX_EXPRESSION_LENGTH = 4_000
 _PLACEHOLDER = re.compile(r"\{([a-z][a-zA-Z0-9_]{0,40})\}")
+_ASIDE = re.compile(r" \([^(){}]{0,60}\{[^()]{1,80}\)")
+"""A remark in parentheses that has a value."""
 NAME = re.compile(r"[a-z][a-zA-Z0-9_]{0,40}")
 _REF = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(?:\.[a-z0-9.-]{1,200})?/(?:[a-z0-9.-]{1,63}/)?[a-zA-Z0-9.:_-]{1,253}")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(?:\.[a-z0-9.-]{1,200})?")
@@ -121,6 +123,11 @@ class Check:
     hold: bool = False
     """Whether it must stay true; other checks stay met once they were."""
     needs: Needs = field(default_factory=Needs)
+
+    @property
+    def title(self) -> str:
+        """The sentence without values, for a check that was not evaluated yet."""
+        return _PLACEHOLDER.sub("...", _ASIDE.sub("", self.message))
 
 
 class Verdict(NamedTuple):
