@@ -16,4 +16,5 @@ export interface DockEntry {
 export const dockEntries: readonly DockEntry[] = [
   { id: "story", label: "What happens", form: "strip", initially: true, load: () => import("./story/story") },
   { id: "timeline", label: "Timeline", form: "strip", initially: true, load: () => import("./timeline/timeline") },
+  { id: "faults", label: "Faults", key: "x", form: "panel", load: () => import("./faults/faults") },
 ];

@@ -28,6 +28,7 @@ const PATHS: Record<string, string> = {
   pause: "M8 5v14M16 5v14",
   play: "M7 5l12 7-12 7z",
   step: "M6 5l9 7-9 7zM18 5v14",
+  faults: "M13 3L5 14h6l-1 7 8-11h-6z",
   warning: "M12 4l9 16H3zM12 10v4M12 17v0",
   info: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 11v5M12 8v0",
   check: "M5 12.500l4.500 4.500L19 7.500",

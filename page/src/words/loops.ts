@@ -3,7 +3,7 @@ export const loops = {
   title: "Control loops",
   feature: "the control loops",
   about:
-    "Every controller and the scheduler is a loop: it takes a key from its queue, compares desired with observed state, and acts. Pause one to see its queue grow.",
+    "A loop takes a key from its queue, compares desired with observed state, and acts. Pause one and watch its queue grow.",
   nowOnly: "Loops are shown as they are now, not as they were at the moment that you look at.",
   table: "Control loops",
   columns: {
@@ -49,11 +49,12 @@ export const loops = {
   breakpoint: (what: string) => `Breakpoint: ${what}`,
   removeBreakpoint: (what: string) => `Remove the breakpoint on ${what}`,
   stopped: (loop: string, key: string) => `Stopped: ${loop} would reconcile ${key} next.`,
+  allRun: "All loops run.",
   allPaused: "All loops are paused. Leases are renewed, informers go on, queues grow.",
   allSlow: (every: number) => `All loops together make one reconcile each ${every} s.`,
   somePaused: (names: string) => `Held back: ${names}.`,
   breakpointsSet: "All loops pause before a breakpoint is reconciled.",
-  until: (left: string) => `They run again by themselves in ${left}, unless a tab shows this board.`,
+  until: (left: string) => `All run again in ${left} if no tab shows this board.`,
   by: (user: string) => `By ${user}.`,
   stepped: (loop: string, key: string) => `${loop} reconciles ${key || "what is due"}.`,
   pausedSay: (name: string) => `${name || "All loops"} paused.`,

@@ -94,12 +94,33 @@ export interface Board {
   ahead: number;
 }
 
+/** Loops that most people look for, first; the others follow by name. The order never changes, so that rows stay in place. */
+const FIRST = [
+  "deployment-controller",
+  "replicaset-controller",
+  "statefulset-controller",
+  "daemonset-controller",
+  "job-controller",
+  "cronjob-controller",
+  "horizontal-pod-autoscaler-controller",
+  "kube-scheduler",
+  "endpointslice-controller",
+  "node-lifecycle-controller",
+  "taint-eviction-controller",
+  "garbage-collector-controller",
+];
+
+function place(loop: Loop): number {
+  const found = FIRST.indexOf(loop.name);
+  return found < 0 ? FIRST.length : found;
+}
+
 export function boardOf(items: ReadonlyMap<string, BoardItem>): Board {
   const loops: Loop[] = [];
   for (const [key, item] of items) if (key.startsWith("loop:")) loops.push(item as Loop);
   const list = <T>(name: string) => (items.get(name) as { list: T[] } | undefined)?.list ?? [];
   return {
-    loops: loops.sort((a, b) => a.name.localeCompare(b.name)),
+    loops: loops.sort((a, b) => place(a) - place(b) || a.name.localeCompare(b.name)),
     gate: (items.get("gate") as Gate | undefined) ?? null,
     components: list<Component>("components"),
     deferred: list<string>("deferred"),

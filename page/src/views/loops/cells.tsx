@@ -54,7 +54,7 @@ export function QueueCell({ loop, tick }: { loop: Loop; tick: number }) {
 }
 
 export function WorkingCell({ loop, now }: { loop: Loop; now: number }) {
-  if (loop.working.length === 0) return <span class="faint">–</span>;
+  if (loop.working.length === 0) return <span class="faint loops-none">–</span>;
   return (
     <ul class="loops-keys">
       {loop.working.slice(0, SHOWN).map((one) => (
@@ -87,7 +87,7 @@ function Timer({ due, now }: { due: number; now: number }) {
 
 export function WaitsCell({ loop, now }: { loop: Loop; now: number }) {
   const waits = loop.delayedCount + loop.waitingCount;
-  if (waits === 0) return <span class="faint">–</span>;
+  if (waits === 0) return <span class="faint loops-none">–</span>;
   const shown = Math.min(SHOWN, loop.delayed.length) + Math.min(SHOWN, loop.waiting.length);
   return (
     <ul class="loops-keys">

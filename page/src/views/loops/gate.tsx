@@ -38,7 +38,7 @@ export function GateBar({ board, now }: { board: Board; now: number }) {
           </Button>
         ) : null}
       </div>
-      {held ? <State gate={gate} now={now} /> : null}
+      <State gate={gate} now={now} />
     </section>
   );
 }
@@ -89,6 +89,7 @@ function shown(one: Breakpoint): string {
 }
 
 function sentence(gate: Gate): string {
+  if (!gate.until) return words.allRun;
   if (gate.stopped) return words.stopped(gate.stopped.loop, visible(gate.stopped.key));
   if (gate.mode === "paused") return words.allPaused;
   if (gate.mode === "slow") return words.allSlow(gate.every);
@@ -100,7 +101,8 @@ function State({ gate, now }: { gate: Gate; now: number }) {
   return (
     <div class="loops-state">
       <p>
-        <strong>{sentence(gate)}</strong> {gate.by ? words.by(visible(gate.by)) : ""} {words.until(countdown(gate.until - now))}
+        <strong>{sentence(gate)}</strong> {gate.until && gate.by ? words.by(visible(gate.by)) : ""}{" "}
+        {gate.until ? words.until(countdown(gate.until - now)) : ""}
       </p>
       {gate.breakpoints.length > 0 ? (
         <ul class="loops-breakpoints">

@@ -1,8 +1,8 @@
 /** The last minute of each queue, sampled while the board is shown. */
 import type { Loop } from "./board";
 
-export const SAMPLES = 120;
-export const PERIOD = 500;
+export const SAMPLES = 60;
+export const PERIOD = 1_000;
 
 export interface Samples {
   /** Keys that were queued at the sample, or passed through the queue since the one before. */

@@ -66,6 +66,15 @@ function BoardView({ board, tick }: { board: Board; tick: number }) {
       <GateBar board={board} now={now} />
       <div class="loops-scroll" tabIndex={0} role="region" aria-label={words.table}>
         <table class="loops-table">
+          <colgroup>
+            <col class="name" />
+            <col class="queue" />
+            <col class="working" />
+            <col />
+            <col class="figure" />
+            <col class="figure" />
+            <col class="gate" />
+          </colgroup>
           <thead>
             <tr>
               <th scope="col">{columns.loop}</th>

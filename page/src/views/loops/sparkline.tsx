@@ -4,7 +4,7 @@ import { colour, theme } from "../../state/settings";
 import { loops as words } from "../../words/loops";
 import { SAMPLES, samplesOf, summary } from "./history";
 
-const WIDTH = 60;
+const WIDTH = 90;
 const HEIGHT = 20;
 
 /** `tick` grows with each sample. */
@@ -33,7 +33,7 @@ export function Sparkline({ name, tick, paused }: { name: string; tick: number; 
       const value = samples.values[(samples.next + i) % SAMPLES]!;
       if (value <= 0) continue;
       const height = Math.max(2, (value / Math.max(most, 4)) * (HEIGHT - 2));
-      context.fillRect(i * width, HEIGHT - 1 - height, Math.max(width, 1), height);
+      context.fillRect(i * width, HEIGHT - 1 - height, width, height);
     }
   }, [tick, name, shown, paused]);
   const { most, added } = summary(samplesOf(name));
