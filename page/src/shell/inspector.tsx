@@ -18,7 +18,7 @@ import { visible } from "../ui/text";
 import { Tabs } from "../ui/tabs";
 import { shell } from "../words/shell";
 
-export const inspectorWidth = stored("inspector.width", 440);
+export const inspectorWidth = stored("inspector.width", 410);
 
 /** The tabs that apply to an object. */
 export function tabsFor(target: ObjectRef) {

@@ -143,7 +143,9 @@ export function DataTable<R>(props: DataTableProps<R>) {
     event.stopPropagation();
   };
 
-  const template = columns.map((one) => (one.grows ? `minmax(${one.width}ch, 1fr)` : `${one.width}ch`)).join(" ");
+  // A digit is wider than most letters.
+  const width = (one: DataColumn<R>) => `${Math.round(one.width * 9.2) / 10}ch`;
+  const template = columns.map((one) => (one.grows ? `minmax(${width(one)}, 1fr)` : width(one))).join(" ");
   const all = rows.length > 0 && rows.every((row) => checked.has(rowKey(row)));
   const visibleRows = rows.slice(first, last);
   return (
