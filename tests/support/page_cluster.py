@@ -46,6 +46,11 @@ class PageCluster:
     def data_directory(self) -> Path:
         return self._directory / "data"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, again on the same port of the page if it was stopped, and wait until it is ready."""
         command = [sys.executable, "-m", "setpoint", "up", "--port", "0", "--data-dir", "data"]
