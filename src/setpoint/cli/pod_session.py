@@ -16,11 +16,10 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, pods_behind
 from setpoint.cli.resources import choose, fetch
 from setpoint.client.resources import path_of, query_of
-from setpoint.client.websocket import V4, V5, Channels, open_channels
+from setpoint.client.websocket import RESIZE, STATUS, STDERR, STDIN, STDOUT, V4, V5, Channels, open_channels
 from setpoint.meta.objects import Obj
 from setpoint.tasks import child_tasks
 
-STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
 _LONGEST_STATUS = 1024 * 1024
 NO_TERMINAL = "Unable to use a TTY - input is not a terminal or the right kind of file"
 

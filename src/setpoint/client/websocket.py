@@ -13,6 +13,8 @@ from setpoint.wire.message import RawConnection
 from setpoint.wire.websocket import WebSocket, accept_value, offer_handshake
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
+"""The channels of exec and attach."""
 _CLOSE: Final = 255
 """The channel on which v5 announces that another channel is closed."""
 _MAX_RECEIVED: Final = 64 * 1024 * 1024

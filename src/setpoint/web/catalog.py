@@ -19,12 +19,16 @@ _FEEDS: Final[dict[str, str]] = {
     "differences": "setpoint.web.feeds.differences",
     "loops": "setpoint.web.feeds.loops",
     "faults": "setpoint.web.feeds.faults",
+    "yaml": "setpoint.web.feeds.yaml",
     "lessons": "setpoint.web.feeds.lessons",
 }
 
 _CONVERSATIONS: Final[dict[str, str]] = {
     # name: module with a function `run` (RunConversation)
     "fleet": "setpoint.web.feeds.fleet",
+    "editor": "setpoint.web.feeds.editor",
+    "exec": "setpoint.web.feeds.exec",
+    "logs": "setpoint.web.feeds.logs",
     "lesson": "setpoint.web.feeds.lesson",
     "progress": "setpoint.web.feeds.progress",
 }

@@ -8,11 +8,17 @@ import re
 
 from setpoint.node.runtime.shell.session import Program, Session, Streams, parse_integer, reads_stdin, texts
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "0": "\0", "a": "\a", "b": "\b", '"': '"', "'": "'"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "e": "\x1b", '"': '"', "'": "'"}
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|(0?[0-7]{1,3})|(.))", re.DOTALL)
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text)
+    def character(found: re.Match[str]) -> str:
+        if found[1] or found[2]:
+            return chr(int(found[1], 16) if found[1] else int(found[2], 8) & 0xFF)
+        return _ESCAPES.get(found[3], found[0])
+
+    return _ESCAPE.sub(character, text)
 
 
 def _echo(session: Session, arguments: list[str], streams: Streams) -> int:
