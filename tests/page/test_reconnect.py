@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from browser import GuardedPage
+import json
+from collections.abc import Callable
+
+from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
-from playwright.sync_api import expect
+from playwright.sync_api import WebSocketRoute, expect
 
 UP_FLAGS = ("--store", "sqlite")
 
@@ -43,3 +46,30 @@ def test_requests_made_while_the_connection_is_away_are_sent_later(cluster: Page
     cluster.start()
     # The namespace does not exist: the answer of the server arrives after the reconnection.
     page.until_text('namespaces "late" not found', timeout=20)
+
+
+def test_a_feed_that_the_server_cannot_serve_now_is_opened_again(
+    cluster: PageCluster, new_context: Callable[..., GuardedContext]
+) -> None:
+    page = new_context().new_page()
+    refused: list[int] = []
+
+    def relay(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+
+        def from_page(message: str | bytes) -> None:
+            read = json.loads(message)
+            if read.get("feed") == "objects" and not refused:
+                refused.append(read["id"])
+                error = {"kind": "Status", "code": 503, "message": "The API server restarts."}
+                route.send(json.dumps({"id": read["id"], "type": "end", "error": error}))
+            else:
+                server.send(message)
+
+        route.on_message(from_page)
+
+    page.page.route_web_socket("**/page/v1/socket", relay)
+    page.enter(then="#/objects/nodes")
+    page.until_text("The API server restarts.")
+    page.get_by_role("row", name="node-1").wait_for()
+    assert len(refused) == 1

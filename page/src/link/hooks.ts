@@ -23,6 +23,8 @@ export interface Feed<T, L = unknown> {
 
 const LOG_LENGTH = 2_000;
 const LINGER = 2_000;
+const FIRST_PAUSE = 1_000;
+const LONGEST_PAUSE = 30_000;
 /** Complete feeds of past moments that are kept: the past does not change. */
 const KEYFRAMES = 64;
 
@@ -37,24 +39,30 @@ class SharedFeed {
   private fresh: { items: Map<string, unknown>; log: unknown[] } | null = null;
   private frame = 0;
   private timer = 0;
-  private readonly channel: { close(): void };
+  private channel: { close(): void };
+  private failures = 0;
+  private retry = 0;
   readonly isPast: boolean;
 
   constructor(
     readonly key: string,
-    name: string,
-    prefix: string,
-    args: object,
+    private readonly name: string,
+    private readonly prefix: string,
+    private readonly args: object,
   ) {
     this.isPast = prefix.includes("/at/");
-    this.channel = open(
-      name,
-      prefix,
-      args,
+    this.channel = this.begin();
+  }
+
+  private begin(): { close(): void } {
+    return open(
+      this.name,
+      this.prefix,
+      this.args,
       {
         opened: (again) => {
           // The old state stays visible until the new one is complete.
-          this.fresh = again ? { items: new Map(), log: [] } : null;
+          this.fresh = again || this.synced ? { items: new Map(), log: [] } : null;
         },
         update: (update) => {
           const items = this.fresh?.items ?? this.items;
@@ -70,7 +78,14 @@ class SharedFeed {
           this.changed();
         },
         end: (error) => {
-          this.finish();
+          if (error && isTransient(error)) {
+            this.fresh = null;
+            const pause = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(this.failures, 5));
+            this.failures += 1;
+            this.retry = window.setTimeout(() => (this.channel = this.begin()), pause);
+          } else {
+            this.finish();
+          }
           this.synced = true;
           this.error = error;
           this.changed();
@@ -82,6 +97,8 @@ class SharedFeed {
 
   private finish(): void {
     this.synced = true;
+    this.failures = 0;
+    this.error = null;
     if (!this.fresh) return;
     this.items = this.fresh.items;
     this.log = this.fresh.log;
@@ -104,8 +121,15 @@ class SharedFeed {
   close(): void {
     cancelAnimationFrame(this.frame);
     window.clearTimeout(this.timer);
+    window.clearTimeout(this.retry);
     this.channel.close();
   }
+}
+
+/** Whether a feed that ended with this error is worth another attempt: the server is overloaded, away, or restarts. */
+function isTransient(error: Status): boolean {
+  const code = error.code ?? 0;
+  return code === 0 || code === 429 || (code >= 500 && code !== 501);
 }
 
 const feeds = new Map<string, SharedFeed>();

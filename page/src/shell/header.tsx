@@ -1,6 +1,6 @@
 /** The bar at the top: where one looks, search, theme, help. */
 import { hello } from "../link/link";
-import { useFeedOrList } from "./namespaces";
+import { useNamespaceNames } from "./namespaces";
 import { at, logical, namespace, setLogical, setNamespace } from "../state/place";
 import { themeSetting } from "../state/settings";
 import type { ThemeSetting } from "../state/settings";
@@ -49,7 +49,7 @@ function Mark() {
 }
 
 function Place() {
-  const names = useFeedOrList();
+  const names = useNamespaceNames();
   const name = logical.value.split("/").at(-1) ?? "";
   return (
     <div class="place">

@@ -12,10 +12,10 @@ interface NameList {
 const METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /** The names, read again every 10 s; without the right to list them, only the current one. */
-export function useFeedOrList(): string[] {
+export function useNamespaceNames(): string[] {
   const [names, setNames] = useState<string[]>([]);
   const prefix = settledCluster.value;
-  const turn = Math.floor(now.value / 10_000);
+  const period = Math.floor(now.value / 10_000);
   const connection = connections.value;
   useEffect(() => {
     if (connection === 0) return;
@@ -31,6 +31,6 @@ export function useFeedOrList(): string[] {
     return () => {
       current = false;
     };
-  }, [prefix, turn, connection]);
+  }, [prefix, period, connection]);
   return namespace.value && !names.includes(namespace.value) ? [namespace.value, ...names] : names;
 }
