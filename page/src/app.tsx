@@ -10,6 +10,7 @@ import { at, setMoment } from "./state/place";
 import { deselect, selected } from "./state/selection";
 import { session } from "./state/session";
 import { Banners } from "./shell/banners";
+import { ClassNotices, SeatBanner } from "./shell/class-seat";
 import { Dock } from "./shell/dock";
 import { Enter } from "./shell/enter";
 import { Header, nextTheme } from "./shell/header";
@@ -37,6 +38,7 @@ export function App() {
       <div class="frame">
         <Header />
         <Banners />
+        <SeatBanner />
         <div class="middle">
           <Navigation />
           <Main />
@@ -45,6 +47,7 @@ export function App() {
         <Dock />
       </div>
       <KindsFeed />
+      <ClassNotices />
       <Help />
       <Toasts />
       <LiveRegion />

@@ -4,7 +4,7 @@ import { linkTo, route } from "../router";
 import { phone } from "../state/settings";
 import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icon";
-import { views } from "../views/catalog";
+import { offeredViews } from "../views/catalog";
 import type { ViewEntry } from "../views/catalog";
 import { shell } from "../words/shell";
 import { dockEntries } from "../dock/catalog";
@@ -40,7 +40,7 @@ export function Navigation() {
   return (
     <nav class="navigation" aria-label={shell.views}>
       <ul class="view-links">
-        {views.map((view) => (
+        {offeredViews.value.map((view) => (
           <li key={view.id}>
             <ViewLink view={view} />
           </li>
@@ -51,8 +51,8 @@ export function Navigation() {
 }
 
 function BottomBar() {
-  const first = views.filter((view) => view.phone).slice(0, 4);
-  const others = views.filter((view) => !first.includes(view));
+  const first = offeredViews.value.filter((view) => view.phone).slice(0, 4);
+  const others = offeredViews.value.filter((view) => !first.includes(view));
   const close = () => (sheet.value = false);
   return (
     <nav class="bottom-bar" aria-label={shell.views}>

@@ -9,7 +9,7 @@ import { collectionPath, kindSlug } from "../state/refs";
 import { select } from "../state/selection";
 import { Icon } from "../ui/icon";
 import { visible } from "../ui/text";
-import { views } from "../views/catalog";
+import { offeredViews } from "../views/catalog";
 import { shell } from "../words/shell";
 
 interface Hit {
@@ -59,7 +59,7 @@ function hitsFor(text: string, names: readonly Named[]): Hit[] {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];
   const hits: Hit[] = [];
-  for (const view of views) {
+  for (const view of offeredViews.value) {
     if (!view.label.toLowerCase().includes(wanted)) continue;
     hits.push({ id: `view-${view.id}`, label: view.label, detail: `g ${view.key}`, go: () => navigate({ view: view.id }) });
   }

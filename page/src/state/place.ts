@@ -3,10 +3,10 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { navigate, route } from "../router";
 import { stored } from "./settings";
 
-/** The logical cluster: empty for the cluster itself, or a path such as `/forks/x`. */
+/** The logical cluster: empty for the cluster itself, or a path such as `/forks/x`, or that of a seat of a class. */
 export const logical = computed(() => {
   const value = route.value.params.cluster ?? "";
-  return /^\/(?:forks|seats)\/[\w.-]+$/.test(value) ? value : "";
+  return /^(?:\/seats\/[\w.-]+)?(?:\/forks\/[\w.-]+)?$/.test(value) ? value : "";
 });
 
 /** The revision that the page shows; null for now. */
@@ -62,6 +62,7 @@ export function setLogical(path: string): void {
 }
 
 /** Why nothing can be changed now; null if writes are possible. */
-export const readOnly = computed(() =>
-  at.value === null ? null : "This is a past moment. Go back to now to change something.",
-);
+export const readOnly = computed(() => {
+  if (at.value !== null) return "This is a past moment. Go back to now to change something.";
+  return logical.value.startsWith("/seats/") ? "This is the cluster of a learner: you can look, and change nothing." : null;
+});

@@ -1,5 +1,6 @@
 /** Line icons on a grid of 24, drawn with the colour of the text. They are decoration: a label stands beside each. */
 const PATHS: Record<string, string> = {
+  class: "M3 8l9-4 9 4-9 4zM7 10v5c3 2.500 7 2.500 10 0v-5M21 8v6",
   objects: "M4 5h16M4 12h16M4 19h16M8 5v0M8 12v0",
   chain: "M5 4h5v5H5zM14 15h5v5h-5zM7.500 9v5a3 3 0 0 0 3 3H14",
   loops: "M4 12a8 8 0 0 1 13.700-5.600L20 8.500M20 4v4.500h-4.500M20 12a8 8 0 0 1-13.700 5.600L4 15.500M4 20v-4.500h4.500",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,6 +78,7 @@ def _page(invocation: Invocation) -> PageConfig:
         hosts=flags.host,
         tls_cert_file=certificate,
         tls_private_key_file=key,
+        files=Path(flags.page_files) if flags.page_files else None,
     )
 
 
@@ -133,7 +135,8 @@ def _run_worker(invocation: Invocation) -> int | None:
         async def stopped() -> None:
             await stop.wait()
 
-        async with worker(config, SystemClock(), RandomIds(), page_extensions):
+        lessons = Path(settings["lessons"]) if settings["lessons"] else None
+        async with worker(config, SystemClock(), RandomIds(), partial(page_extensions, lessons)):
             ready(invocation, "")
             await first_completed(parent_ended(), stopped())
 
@@ -153,6 +156,7 @@ COMMAND = Command(
         switch("self-signed", help="Use a certificate of this class's own authority, which browsers do not know."),
         number("workers", default=0, least=0, most=64, help="Processes for the seats; by default one less than cores."),
         text("lessons", help="Directory with lessons of your own."),
+        text("page-files", help="Directory with a built page, instead of that of the package.", hidden=True),
     ),
     connects=False,
     about="""

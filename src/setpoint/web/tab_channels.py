@@ -25,7 +25,10 @@ _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH = re.compile(r"/[!-~]{0,8191}")
 _QUERY = re.compile(r"[!-~]{0,65535}")
 _MEDIA_TYPE = re.compile(r"[ -~]{1,512}")
-_CLUSTER = re.compile(r"(?:/(?:forks|seats)/[a-z0-9][a-z0-9-]{0,62})?(?:/at/[A-Za-z0-9-][A-Za-z0-9:.+_-]{0,63})?")
+_CLUSTER = re.compile(
+    r"(?:/seats/[a-z0-9][a-z0-9-]{0,62})?(?:/forks/[a-z0-9][a-z0-9-]{0,62})?"
+    r"(?:/at/[A-Za-z0-9-][A-Za-z0-9:.+_-]{0,63})?"
+)
 _STREAMS = re.compile(r"(?:^|&)(?:watch|follow)=(?!(?:false|0|f)?(?:&|$))", re.IGNORECASE)
 _PASSED_ON: Final = ("content-type", "warning", "retry-after", "setpoint-at", "audit-id")
 """Headers of a response that the tab receives."""
@@ -78,7 +81,7 @@ def checked_cluster(message: Mapping[str, Any]) -> str:
     """Return the path prefix of the logical cluster that a message names. Raises BadRequest."""
     cluster = message.get("cluster", "")
     if not isinstance(cluster, str) or not _CLUSTER.fullmatch(cluster):
-        raise BadRequest("cluster must be empty, /at/<moment>, /forks/<name>, or both")
+        raise BadRequest("cluster must be empty, or consist of /seats/<seat>, /forks/<name> and /at/<moment>")
     return cluster
 
 

@@ -23,7 +23,9 @@ from setpoint.cluster.page import LIMITS, PageConfig, listening, page_hosts, pag
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.tasks import child_tasks
+from setpoint.web.lessons.folder import Courses
 from setpoint.web.sessions import Sessions
+from setpoint.web.static_files import STATIC
 from setpoint.wire.server import Server
 
 log = logging.getLogger("setpoint.cluster")
@@ -153,6 +155,8 @@ async def classroom(config: ClassConfig, clock: Clock) -> AsyncIterator[RunningC
             seats=config.seats,
             workers=[each.link for each in workers],
             sessions=sessions,
+            courses=Courses(Path(config.lessons) if config.lessons else None),
+            files=config.page.files or STATIC,
         )
         for each in workers:
             each.front = front

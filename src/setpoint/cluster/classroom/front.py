@@ -14,6 +14,7 @@ from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -36,6 +37,7 @@ from setpoint.meta.errors import (
 )
 from setpoint.meta.token_bucket import TokenBucket
 from setpoint.web.feed import Args, Conversation, FeedOutput, PageContext
+from setpoint.web.lessons.folder import Courses
 from setpoint.web.request_checks import RequestChecks
 from setpoint.web.server import PROTOCOL, PageExtensions, PageOptions, PageServer
 from setpoint.web.sessions import PageUser, Sessions
@@ -78,8 +80,12 @@ class ClassFront:
         seats: int,
         workers: Sequence[WorkerLink],
         sessions: Sessions,
+        courses: Courses | None = None,
+        files: Path = STATIC,
     ) -> None:
-        """`seats` is the number of seats of the class, and `workers` run them in equal parts."""
+        """`seats` is the number of seats of the class, and `workers` run them in equal parts. `courses` has the lessons
+        to which the teacher can send everyone, `files` is the directory with the built page."""
+        self._courses = courses or Courses()
         self.code = b32encode(entropy(_CODE_BYTES)).decode().lower()
         """The code that lets learners in."""
         self._clock = clock
@@ -103,7 +109,7 @@ class ClassFront:
                 client=self._client,
                 hosts=hosts,
                 tls=tls,
-                files=STATIC,
+                files=files,
                 extensions=extensions,
             ),
             sessions,
@@ -206,6 +212,13 @@ class ClassFront:
     async def _board(self, context: PageContext, args: Args, output: FeedOutput) -> None:
         """Produce the feed of the teacher's board: one item for each seat."""
         shown: set[str] = set()
+        lessons = [
+            {"id": entry.id, "title": lesson.title}
+            for name, course in self._courses.all().items()
+            for lesson in course.lessons
+            if (entry := self._courses.find(f"{name}/{lesson.name}")) is not None
+        ]
+        output.set("lessons", {"lessons": lessons})
         while True:
             found: dict[str, Mapping[str, Any]] = {}
             for worker in self._workers:

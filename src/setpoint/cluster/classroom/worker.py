@@ -29,12 +29,17 @@ from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.prefixed import PrefixedTransport
 from setpoint.cluster.classroom.seats import SeatLimits, Seats
+from setpoint.cluster.fork_endpoints import PREFIX as FORKS
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.page import LIMITS
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, BadRequest, MethodNotAllowed
+from setpoint.meta.times import parse_time
 from setpoint.tasks import child_tasks
+from setpoint.view.course.progress import Progress
 from setpoint.web.feed import Args, FeedOutput, PageContext
+from setpoint.web.lessons.library import PART as LESSONS
+from setpoint.web.lessons.library import LessonLibrary
 from setpoint.web.server import PageExtensions, PageOptions, PageServer
 from setpoint.web.sessions import PageUser, Session, Sessions
 from setpoint.web.workspace import PART as WORKSPACES
@@ -121,6 +126,7 @@ class Worker:
         self._noticed = asyncio.Event()
         """Set, and replaced, with each notice."""
         self._workspaces = more.parts.get(WORKSPACES)
+        self._library = more.parts.get(LESSONS)
 
         def client(user: PageUser, cluster: str) -> Client:
             transport = InProcessTransport(server.for_peer(seats.peer(user.name)))
@@ -190,6 +196,26 @@ class Worker:
             "tabs": self._sessions.tabs(seat),
             "command": line[1],
             "commandAt": line[0],
+            **self._lesson(seat),
+        }
+
+    def _lesson(self, seat: str) -> dict[str, Any]:
+        """Return the lesson that a learner takes: the one in which something was done last."""
+        if not isinstance(self._library, LessonLibrary):
+            return {}
+        taken = [Progress.from_json(each) for each in self._library.progress(seat).export()["lessons"]]
+        last = max(taken, key=lambda each: max((each.began, *each.checks.values())), default=None)
+        found = self._library.courses.find(last.lesson) if last is not None else None
+        if last is None or found is None:
+            return {}
+        done, steps = last.counts(found.lesson)
+        at = max((last.began, *last.checks.values()))
+        return {
+            "lesson": found.lesson.title,
+            "done": done,
+            "steps": steps,
+            "stepAt": parse_time(at).timestamp() if at else 0.0,
+            "cluster": f"{SEAT_PREFIX}{seat}{FORKS}{found.fork}",
         }
 
     def _last_line(self, seat: str) -> tuple[float, str]:
