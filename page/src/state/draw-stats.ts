@@ -6,6 +6,8 @@ export class DrawStats {
   /** Which painter draws; empty if there is only one. */
   renderer = "";
   count = 0;
+  /** Where something of this number is drawn, in pixels of the window; null if it is not in the picture. */
+  locate: (number: number) => { x: number; y: number } | null = () => null;
   /** Number of moving things that were drawn, for drawings that have such. */
   moved = 0;
   /** Milliseconds of the main thread for each drawing. */

@@ -14,7 +14,7 @@ import { fleet as words } from "../../words/fleet";
 import { FleetConnection } from "./connection";
 import { colourSet } from "./palette";
 import type { ColourSet } from "./palette";
-import { Picture } from "./picture";
+import { Picture, ZoomButtons } from "./picture";
 import { POD_STATES } from "./states";
 import { Swatch } from "./swatch";
 import { FleetTable } from "./table";
@@ -103,6 +103,7 @@ function Connected({ connection }: { connection: FleetConnection }) {
             <option value="safe">{words.coloursSafe}</option>
           </select>
         </label>
+        {asTable ? null : <ZoomButtons />}
         <p class="fleet-total soft" aria-live="off">
           {loading ? words.loading(loading.pods, loading.of) : words.total(model.pods + tray.count, model.nodes.length)}
         </p>

@@ -1,6 +1,6 @@
 /** The colours of the picture, as numbers, for both painters. */
 import { signal } from "@preact/signals";
-import { stored, theme } from "../../state/settings";
+import { stored } from "../../state/settings";
 import { STATES } from "./states";
 
 export type Rgb = readonly [number, number, number];
@@ -19,18 +19,15 @@ export type ColourSet = "standard" | "safe";
 /** The colours that the user has chosen. */
 export const colourSet = stored<ColourSet>("fleet.colours", "standard");
 
-const forced = signal(false);
 const forcedQuery = window.matchMedia("(forced-colors: active)");
-forced.value = forcedQuery.matches;
-forcedQuery.addEventListener("change", () => (forced.value = forcedQuery.matches));
+/** Whether the system has replaced all colours. */
+export const forcedColours = signal(forcedQuery.matches);
+forcedQuery.addEventListener("change", () => (forcedColours.value = forcedQuery.matches));
 
 const NODE_STATES = 5;
 
-/** Read the colours of an element, whose style sheet has them as custom properties. Reads the signals they depend on. */
+/** Read the colours of an element, whose style sheet has them as custom properties. */
 export function readPalette(element: Element): Palette {
-  void theme.value;
-  void colourSet.value;
-  void forced.value;
   const style = getComputedStyle(element);
   const read = (name: string) => parse(style.getPropertyValue(name));
   return {

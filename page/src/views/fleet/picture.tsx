@@ -1,8 +1,9 @@
 /** The picture with its tooltip, keys and buttons. */
-import { effect } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { effect, signal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../../a11y/live";
 import { selected } from "../../state/selection";
+import { theme } from "../../state/settings";
 import { Button } from "../../ui/button";
 import { Icon } from "../../ui/icon";
 import { visible } from "../../ui/text";
@@ -11,6 +12,7 @@ import type { FleetConnection } from "./connection";
 import { moveCursor } from "./cursor";
 import { cellsOf } from "./geometry";
 import type { Place } from "./geometry";
+import { colourSet, forcedColours } from "./palette";
 import { followPointer } from "./pointer";
 import { Stage } from "./stage";
 import { STATE_MASK } from "./states";
@@ -35,6 +37,32 @@ interface Tip {
   title: string;
   text: string;
   state: number;
+}
+
+interface Zoom {
+  zoom(factor: number): void;
+  fit(): void;
+}
+
+const zoomButtons = signal<Zoom | null>(null);
+
+/** The buttons for the picture. They stand beside it: above it they would hide Pods. */
+export function ZoomButtons() {
+  const target = zoomButtons.value;
+  if (!target) return null;
+  return (
+    <div class="fleet-zoom" role="group" aria-label={words.zoom}>
+      <Button small aria-label={words.zoomIn} title={words.zoomIn} onClick={() => target.zoom(1.5)}>
+        <Icon name="plus" />
+      </Button>
+      <Button small aria-label={words.zoomOut} title={words.zoomOut} onClick={() => target.zoom(1 / 1.5)}>
+        <Icon name="minus" />
+      </Button>
+      <Button small aria-label={words.fit} title={words.fit} onClick={() => target.fit()}>
+        <Icon name="fit" />
+      </Button>
+    </div>
+  );
 }
 
 export function Picture({ connection, renderer, searching, openPod, openNode }: PictureProps) {
@@ -67,6 +95,7 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
     if (!element) return;
     const made = new Stage(element, model, { wantNames: (positions) => connection.askNames(positions) }, renderer);
     stage.current = made;
+    zoomButtons.value = { zoom: (factor) => made.zoom(factor), fit: () => made.fit() };
     setPainter(made.painter.kind);
     connection.onNames = (message) => made.labels.receiveNames(message.layout, message.nodes);
     let timer = 0;
@@ -98,7 +127,6 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
       }
     };
     const stopPointer = followPointer(element, made, { hover, click });
-    const stopColours = effect(() => made.recolour());
     // The selected Pod has a ring, wherever it is after a change of the layout.
     const stopSelected = effect(() => {
       void model.layouts.value;
@@ -112,14 +140,16 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
     return () => {
       window.clearTimeout(timer);
       stopPointer();
-      stopColours();
       stopSelected();
       connection.onNames = () => {};
+      zoomButtons.value = null;
       stage.current = null;
       made.dispose();
     };
   }, [connection, renderer]);
 
+  // After the document has the classes and attributes that the colours depend on.
+  useLayoutEffect(() => stage.current?.recolour(), [theme.value, colourSet.value, forcedColours.value]);
   useEffect(() => stage.current?.setSearching(searching), [searching, connection, renderer]);
 
   const press = (event: KeyboardEvent) => {
@@ -178,17 +208,6 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
           </div>
         </div>
       ) : null}
-      <div class="fleet-zoom" role="group" aria-label={words.zoom}>
-        <Button small aria-label={words.zoomIn} title={words.zoomIn} onClick={() => stage.current?.zoom(1.5)}>
-          <Icon name="plus" />
-        </Button>
-        <Button small aria-label={words.zoomOut} title={words.zoomOut} onClick={() => stage.current?.zoom(1 / 1.5)}>
-          <Icon name="minus" />
-        </Button>
-        <Button small aria-label={words.fit} title={words.fit} onClick={() => stage.current?.fit()}>
-          <Icon name="fit" />
-        </Button>
-      </div>
     </div>
   );
 }

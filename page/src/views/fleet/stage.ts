@@ -1,6 +1,6 @@
 /** The picture: canvas, camera, frames. It draws when something has changed, at most once a frame. */
 import { drawStats } from "../../state/draw-stats";
-import { fitCamera, makePlan, clampCamera, placeAt, zoomAt } from "./geometry";
+import { cellsOf, clampCamera, fitCamera, makePlan, placeAt, zoomAt } from "./geometry";
 import type { Camera, Place, Plan } from "./geometry";
 import { GlPainter } from "./gl";
 import { Labels } from "./labels";
@@ -47,6 +47,7 @@ export class Stage {
     this.painter = made.painter;
     if (this.painter instanceof GlPainter) this.painter.onRestore(() => this.redraw());
     this.stats.renderer = this.painter.kind;
+    this.stats.locate = (index) => this.locate(index);
     this.palette = readPalette(host);
     this.labels = new Labels(host, model, (positions) => events.wantNames(positions));
     this.observer = new ResizeObserver(() => this.resize());
@@ -65,7 +66,7 @@ export class Stage {
     this.canvas.remove();
   }
 
-  /** Read the colours again. Call it in an effect: it reads the signals that they depend on. */
+  /** Read the colours again. */
   recolour(): void {
     this.palette = readPalette(this.host);
     this.redraw();
@@ -127,6 +128,20 @@ export class Stage {
   placeAt(px: number, py: number): Place | null {
     const { scale, x, y } = this.camera;
     return placeAt(this.plan, x + px / scale, y + py / scale);
+  }
+
+  /** The middle of the cell of an index, in pixels of the window. */
+  private locate(index: number): { x: number; y: number } | null {
+    const { plan, camera, model } = this;
+    const position = Math.floor(index / model.stride);
+    const slot = index % model.stride;
+    if (position >= plan.nodes || slot >= plan.columns * plan.rows) return null;
+    const box = this.host.getBoundingClientRect();
+    const corner = cellsOf(plan, position);
+    return {
+      x: box.left + (corner.x + (slot % plan.columns) + 0.5 - camera.x) * camera.scale,
+      y: box.top + (corner.y + Math.floor(slot / plan.columns) + 0.5 - camera.y) * camera.scale,
+    };
   }
 
   // -- frames --------------------------------------------------------------------------------------------------------

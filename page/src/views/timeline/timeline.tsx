@@ -33,7 +33,8 @@ function readRange(): readonly [number, number] | null {
 export default function TimelineView() {
   const data = useTimeline();
   const range = readRange();
-  const [ranging, setRanging] = useState(range !== null);
+  const [chosen, setRanging] = useState(false);
+  const ranging = chosen || range !== null;
   useKeys(() => [{ keys: ".", label: words.play, run: () => (playing.peek() ? pause() : play()) }], []);
 
   if (data.error) return <Failure error={data.error} feature={words.feature} small={false} />;
