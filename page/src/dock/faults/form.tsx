@@ -127,17 +127,17 @@ function Field(props: {
   const id = `fault-${name}`;
   if (NUMBERS.includes(name)) {
     return (
-      <label class="faults-field" for={id}>
-        <span>{label}</span>
+      <div class="faults-field">
+        <label for={id}>{label}</label>
         <input id={id} class="field" type="number" value={value} min={name === "code" ? 0 : 1} onInput={(event) => set(event.currentTarget.value)} />
-      </label>
+      </div>
     );
   }
   if (name === "namespace" || name === "image") {
     const images = [...new Set(choices.pods.flatMap((pod) => (pod.spec?.containers ?? []).map((one) => one.image ?? "")))].filter(Boolean);
     return (
-      <label class="faults-field" for={id}>
-        <span>{label}</span>
+      <div class="faults-field">
+        <label for={id}>{label}</label>
         <input id={id} class="field" value={value} autocomplete="off" list={name === "image" ? "fault-images" : undefined} onInput={(event) => set(event.currentTarget.value)} />
         {name === "image" ? (
           <datalist id="fault-images">
@@ -146,7 +146,7 @@ function Field(props: {
             ))}
           </datalist>
         ) : null}
-      </label>
+      </div>
     );
   }
   const containers = choices.pods.find((pod) => pod.metadata.name === props.pod)?.spec?.containers ?? [];
@@ -160,8 +160,8 @@ function Field(props: {
           : containers.map((one) => one.name);
   const shown = value && !options.includes(value) ? [value, ...options] : options;
   return (
-    <label class="faults-field" for={id}>
-      <span>{label}</span>
+    <div class="faults-field">
+      <label for={id}>{label}</label>
       <select id={id} class="field" value={value} onChange={(event) => set(event.currentTarget.value)}>
         <option value="">{name === "container" ? words.all : words.choose}</option>
         {shown.map((one) => (
@@ -170,6 +170,6 @@ function Field(props: {
           </option>
         ))}
       </select>
-    </label>
+    </div>
   );
 }

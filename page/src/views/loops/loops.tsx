@@ -64,8 +64,8 @@ function BoardView({ board, tick }: { board: Board; tick: number }) {
         <Components components={board.components} />
       </header>
       <GateBar board={board} now={now} />
-      <div class="loops-scroll" tabIndex={0} role="region" aria-label={words.table}>
-        <table class="loops-table">
+      <div class="loops-rows">
+        <table class="loops-table" aria-label={words.table}>
           <colgroup>
             <col class="name" />
             <col class="queue" />
@@ -110,7 +110,7 @@ function Components({ components }: { components: readonly Component[] }) {
   return (
     <ul class="loops-components" aria-label={words.leader}>
       {components.map((one) => (
-        <li key={one.name} class={one.state === "leads" ? "" : "off"}>
+        <li key={one.name} class={one.state === "leads" ? "" : "off"} title={visible(one.holder)}>
           <strong>{one.name}</strong> {state(one)}
           {one.error ? `: ${visible(one.error)}` : ""}
         </li>
@@ -119,10 +119,15 @@ function Components({ components }: { components: readonly Component[] }) {
   );
 }
 
+/** The host in the identity of a holder: `laptop` of `laptop_abd35f0f-…`. */
+function host(holder: string): string {
+  return holder.replace(/_[0-9a-f-]{36}$/, "");
+}
+
 function state(one: Component): string {
   if (one.state === "stopped") return words.componentStopped;
-  if (one.state === "stands by") return words.standsBy(visible(one.holder));
-  return one.elected ? words.leads(visible(one.holder)) : words.leadsAlone;
+  if (one.state === "stands by") return words.standsBy(visible(host(one.holder)));
+  return one.elected ? words.leads(visible(host(one.holder))) : words.leadsAlone;
 }
 
 function Row({ loop, now, tick }: { loop: Loop; now: number; tick: number }) {
