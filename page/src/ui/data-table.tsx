@@ -19,6 +19,8 @@ export interface DataColumn<R> {
   width: number;
   /** Takes a share of the space that is left over. */
   grows?: boolean;
+  /** The width to which the column shrinks where there is little space, in characters. */
+  least?: number;
   cell(row: R): ComponentChildren;
   /** What the column is sorted by. */
   value(row: R): string | number;
@@ -144,8 +146,11 @@ export function DataTable<R>(props: DataTableProps<R>) {
   };
 
   // A digit is wider than most letters.
-  const width = (one: DataColumn<R>) => `${Math.round(one.width * 9.2) / 10}ch`;
-  const template = columns.map((one) => (one.grows ? `minmax(${width(one)}, 1fr)` : width(one))).join(" ");
+  const digits = (width: number) => Math.round(width * 9.2) / 10;
+  const tracks = columns.map((one) => `minmax(${digits(one.least ?? one.width)}ch, ${one.grows ? "1fr" : `${digits(one.width)}ch`})`);
+  const template = `2.5rem ${tracks.join(" ")}`;
+  const narrowest = columns.reduce((sum, one) => sum + digits(one.least ?? one.width), 0);
+  const leastWidth = phone.value ? {} : { minWidth: `calc(2.5rem + var(--s4) + ${Math.ceil(narrowest)}ch)` };
   const all = rows.length > 0 && rows.every((row) => checked.has(rowKey(row)));
   const visibleRows = rows.slice(first, last);
   return (
@@ -159,8 +164,8 @@ export function DataTable<R>(props: DataTableProps<R>) {
       onKeyDown={press}
     >
       <div class="data-view" ref={viewport} role="presentation">
-        <div class="data-head" role="rowgroup">
-          <div class="data-row" role="row" aria-rowindex={1} style={{ gridTemplateColumns: `2.5rem ${template}` }}>
+        <div class="data-head" role="rowgroup" style={leastWidth}>
+          <div class="data-row" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
             <div class="data-check" role="columnheader" aria-label={words.checkAll}>
               <input
                 type="checkbox"
@@ -175,7 +180,7 @@ export function DataTable<R>(props: DataTableProps<R>) {
             ))}
           </div>
         </div>
-        <div class="data-rows" role="rowgroup" style={{ height: `${rows.length * size}px` }}>
+        <div class="data-rows" role="rowgroup" style={{ height: `${rows.length * size}px`, ...leastWidth }}>
           {visibleRows.map((row, index) => {
             const key = rowKey(row);
             const at = first + index;
@@ -188,7 +193,7 @@ export function DataTable<R>(props: DataTableProps<R>) {
                 aria-selected={checked.has(key)}
                 aria-current={key === props.current ? "true" : undefined}
                 tabIndex={at === active ? 0 : -1}
-                style={{ gridTemplateColumns: `2.5rem ${template}`, transform: `translateY(${at * size}px)`, height: `${size}px` }}
+                style={{ gridTemplateColumns: template, transform: `translateY(${at * size}px)`, height: `${size}px` }}
                 onFocus={() => setActive(key)}
                 onClick={(event) => {
                   if ((event.target as HTMLElement).closest("a, button, input")) return;

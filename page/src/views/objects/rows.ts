@@ -88,7 +88,8 @@ export function columnsOf(table: TableColumns | undefined, rows: readonly Object
         id: "phase",
         label: words.phaseColumn,
         hint: words.phaseHint,
-        width: 11 + Math.min(24, longest),
+        width: 11 + Math.min(40, longest),
+        least: 11,
         cell: (row) => (row.phase ? createElement(PhaseCell, row) : ""),
         value: (row) => row.phase ?? "",
       });
