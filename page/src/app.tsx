@@ -6,6 +6,7 @@ import { dockEntries } from "./dock/catalog";
 import { togglePanel } from "./dock/state";
 import { inspectorTabs } from "./inspector/catalog";
 import { navigate, route, setParam } from "./router";
+import { atBoard } from "./state/classroom";
 import { at, setMoment } from "./state/place";
 import { deselect, selected } from "./state/selection";
 import { session } from "./state/session";
@@ -23,7 +24,7 @@ import { Lazy } from "./ui/lazy";
 import { Notice } from "./ui/notice";
 import { visible } from "./ui/text";
 import { Toasts } from "./ui/toast";
-import { views } from "./views/catalog";
+import { offeredViews, views } from "./views/catalog";
 import { shell } from "./words/shell";
 
 export function App() {
@@ -42,11 +43,11 @@ export function App() {
         <div class="middle">
           <Navigation />
           <Main />
-          <Inspector />
+          {atBoard.value ? null : <Inspector />}
         </div>
-        <Dock />
+        {atBoard.value ? null : <Dock />}
       </div>
-      <KindsFeed />
+      {atBoard.value ? null : <KindsFeed />}
       <ClassNotices />
       <Help />
       <Toasts />
@@ -56,7 +57,9 @@ export function App() {
 }
 
 function Main() {
-  const view = views.find((one) => one.id === route.value.view);
+  const view = atBoard.value
+    ? views.find((one) => one.forTeacher)
+    : offeredViews.value.find((one) => one.id === route.value.view);
   return (
     <main class="main" id="main" tabIndex={-1}>
       <h1 class="visually-hidden">{view?.label ?? shell.product}</h1>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_findings import findings
 from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
 
@@ -19,19 +19,6 @@ def views_and_tabs(page: GuardedPage) -> Iterator[str]:
         tabs = page.get_by_role("complementary").get_by_role("tab")
         tabs.first.wait_for()
         yield from (f"tab {tabs.nth(number).get_attribute('id')}" for number in range(tabs.count()))
-
-
-def findings(page: GuardedPage) -> list[str]:
-    options = {
-        "resultTypes": ["violations"],
-        "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-    }
-    found = Axe().run(page.page, options=options).response["violations"]
-    return [
-        f"{each['id']}: {node['html'][:160]} ({node.get('failureSummary', '')[:300]})"
-        for each in found
-        for node in each["nodes"]
-    ]
 
 
 @pytest.fixture(scope="module")

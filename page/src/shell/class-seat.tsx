@@ -1,8 +1,8 @@
 /** What a class adds to the page: messages of the teacher for learners, and a banner while the teacher looks at a seat. */
 import { useEffect, useRef } from "preact/hooks";
 import { useFeed } from "../link/hooks";
-import { hello } from "../link/link";
 import { navigate } from "../router";
+import { isLearner, isTeacher } from "../state/classroom";
 import { logical, setLogical } from "../state/place";
 import { Button } from "../ui/button";
 import { Icon } from "../ui/icon";
@@ -15,14 +15,9 @@ interface Notice {
   title?: string;
 }
 
-export function isTeacher(): boolean {
-  return hello.value?.features.includes("class-teacher") ?? false;
-}
-
 /** Shows each message of the teacher once; a lesson is opened. */
 export function ClassNotices() {
-  const learner = hello.value?.features.includes("class-seat") ?? false;
-  return learner ? <Notices /> : null;
+  return isLearner.value ? <Notices /> : null;
 }
 
 function Notices() {
@@ -46,7 +41,7 @@ function Notices() {
 /** The banner of the teacher who looks at a seat. */
 export function SeatBanner() {
   const seat = /^\/seats\/([^/]+)/.exec(logical.value)?.[1];
-  if (!seat || !isTeacher()) return null;
+  if (!seat || !isTeacher.value) return null;
   return (
     <div class="banner past">
       <Icon name="info" />

@@ -58,6 +58,7 @@ function Join({ code }: { code: string }) {
           <label>
             {classroom.name}
             <input
+              class="field"
               type="text"
               required
               autoFocus

@@ -1,6 +1,7 @@
 /** The bar at the top: where one looks, search, theme, help. */
 import { hello } from "../link/link";
 import { useNamespaceNames } from "./namespaces";
+import { atBoard } from "../state/classroom";
 import { at, logical, namespace, setLogical, setNamespace } from "../state/place";
 import { themeSetting } from "../state/settings";
 import type { ThemeSetting } from "../state/settings";
@@ -23,8 +24,8 @@ export function Header() {
         <Mark />
         <span class="brand-name">{shell.product}</span>
       </a>
-      <Place />
-      <Search />
+      {atBoard.value ? null : <Place />}
+      {atBoard.value ? null : <Search />}
       <div class="header-end">
         <Button look="plain" aria-label={shell.theme[themeSetting.value]} title={shell.theme[themeSetting.value]} onClick={nextTheme}>
           <Icon name={themeSetting.value} />
@@ -53,11 +54,9 @@ function Place() {
   const name = logical.value.split("/").at(-1) ?? "";
   return (
     <div class="place">
-      {logical.value ? (
+      {logical.value.startsWith("/forks/") ? (
         <span class="place-cluster">
-          <span class="badge acting">
-            {logical.value.startsWith("/forks/") ? shell.clusterFork(name) : shell.clusterSeat(name)}
-          </span>
+          <span class="badge acting">{shell.clusterFork(name)}</span>
           <Button small look="plain" onClick={() => setLogical("")}>
             {shell.backToNow}
           </Button>

@@ -1,7 +1,7 @@
 /** The views. Each is loaded when it is first shown. */
 import { computed } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { hello } from "../link/link";
+import { atBoard, isTeacher } from "../state/classroom";
 
 export interface ViewEntry {
   /** The first part of the address, and the name of the icon. */
@@ -11,13 +11,13 @@ export interface ViewEntry {
   key: string;
   /** Also in the bottom bar of phones, which has space for four. */
   phone?: boolean;
-  /** A feature of the server without which the view is not offered. */
-  needs?: string;
+  /** The view is for the teacher of a class, and needs no cluster. */
+  forTeacher?: boolean;
   load: () => Promise<{ default: ComponentType }>;
 }
 
 export const views: readonly ViewEntry[] = [
-  { id: "class", label: "Class", key: "b", needs: "class-teacher", phone: true, load: () => import("./class/class") },
+  { id: "class", label: "Class", key: "b", forTeacher: true, phone: true, load: () => import("./class/class") },
   { id: "objects", label: "Objects", key: "o", phone: true, load: () => import("./objects/objects") },
   { id: "chain", label: "Chain", key: "c", phone: true, load: () => import("./chain/chain") },
   { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
@@ -25,9 +25,10 @@ export const views: readonly ViewEntry[] = [
   { id: "fleet", label: "Fleet", key: "f", load: () => import("./fleet/fleet") },
   { id: "timeline", label: "Timeline", key: "t", phone: true, load: () => import("./timeline/timeline") },
   { id: "what-if", label: "What if", key: "w", load: () => import("./what-if/what-if") },
+  { id: "learn", label: "Learn", key: "e", phone: true, load: () => import("./learn/learn") },
 ];
 
 /** The views that this server offers. */
 export const offeredViews = computed(() =>
-  views.filter((view) => !view.needs || (hello.value?.features.includes(view.needs) ?? false)),
+  views.filter((view) => (view.forTeacher ? isTeacher.value : !atBoard.value)),
 );

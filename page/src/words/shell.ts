@@ -14,7 +14,6 @@ export const shell = {
   cluster: "Cluster",
   clusterNow: "now",
   clusterFork: (name: string) => `fork ${name}`,
-  clusterSeat: (name: string) => `seat ${name}`,
   more: "More",
   menu: "Menu",
   close: "Close",

@@ -98,7 +98,7 @@ function Everyone({ say, lessons, seats }: { say: Say; lessons: readonly { id: s
       >
         <label>
           {words.sendTo}
-          <select value={chosen} onChange={(event) => setLesson(event.currentTarget.value)}>
+          <select class="field" value={chosen} onChange={(event) => setLesson(event.currentTarget.value)}>
             {lessons.map((one) => (
               <option key={one.id} value={one.id}>
                 {one.title}
@@ -117,7 +117,7 @@ function Everyone({ say, lessons, seats }: { say: Say; lessons: readonly { id: s
       >
         <label>
           {words.message}
-          <input type="text" maxLength={300} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <input class="field" type="text" maxLength={300} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         </label>
         <Button type="submit">{words.say}</Button>
       </form>
@@ -166,7 +166,7 @@ function Seats({ seats, say }: { seats: readonly Seat[]; say: Say }) {
               <td>{seat.lesson ? visible(seat.lesson) : <span class="soft">{words.noLesson}</span>}</td>
               <td>{seat.steps ? <Steps done={seat.done ?? 0} all={seat.steps} /> : null}</td>
               <td>
-                <code>{visible(seat.command)}</code>
+                {seat.command ? <code>{visible(seat.command)}</code> : null}
               </td>
               <td>{seat.commandAt ? <Ago time={new Date(seat.commandAt * 1_000).toISOString()} /> : null}</td>
               <td>{isAway(seat) ? words.away : (words.states[seat.state] ?? seat.state)}</td>

@@ -126,7 +126,8 @@ class Seats:
         """Remove a seat with its clusters. Raises NotFound."""
         found = self._find(seat)
         del self._seats[found.id]
-        for name in found.clusters:
+        clusters, found.clusters = found.clusters, []
+        for name in clusters:
             await self.forks.remove(name)
 
     def live(self) -> int:

@@ -1,0 +1,92 @@
+"""A class in the browser: learners join with a name, the teacher sees them, sends messages and looks at a cluster."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_findings import findings
+from browser import GuardedContext, GuardedPage
+from page_cluster import page_files
+from playwright.sync_api import expect
+
+
+class ClassServer:
+    """A `setpoint class` in a process of its own."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "setpoint", "class", "--seats", "3", "--workers", "2", "--listen"]
+        command += ["127.0.0.1:0", "--page-files", str(page_files())]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        text = "".join(self._process.stdout.readline() for _ in range(3))
+        links = re.findall(r"http://\S+", text)
+        assert len(links) == 2, text
+        self.join_link, self.teacher_link = links
+        self.origin = self.join_link.partition("/#")[0]
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClassServer]:
+    if page_files() is None:
+        pytest.skip("the page is not built")
+    server = ClassServer()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def joined(context: GuardedContext, link: str, name: str) -> GuardedPage:
+    page = context.new_page()
+    page.page.goto(link)
+    page.get_by_label("Your name").fill(name)
+    page.keyboard.press("Enter")
+    return page
+
+
+def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
+    ann = joined(new_context(), cluster.join_link, "Ann")
+    ann.page.wait_for_selector(".frame")
+    second = new_context()
+    second.allowed += ["409", "401"]  # the browser reports the refusals below
+    bob = joined(second, cluster.join_link, "Ann")
+    bob.until_text("Another learner is called Ann already. Choose another name.")
+    assert findings(bob) == []
+    bob.get_by_label("Your name").fill("Bob")
+    bob.keyboard.press("Enter")
+    bob.page.wait_for_selector(".frame")
+    ann.get_by_role("button", name="Create the example").click()
+    ann.until_text("web-")
+    expect(bob.get_by_text("Nothing runs here yet")).to_be_visible()
+
+    teacher = new_context().new_page().enter(cluster.teacher_link)
+    row = teacher.get_by_role("row", name="Ann")
+    expect(row).to_be_visible()
+    expect(teacher.get_by_role("row", name="Bob")).to_be_visible()
+    assert findings(teacher) == []
+    teacher.get_by_label("Message to everyone").fill("Ten minutes left")
+    teacher.keyboard.press("Enter")
+    ann.until_text("Your teacher: Ten minutes left")
+    bob.until_text("Your teacher: Ten minutes left")
+
+    row.get_by_role("button", name="Look").click()
+    teacher.until_text("web-")
+    teacher.until_text("This is the cluster of a learner: you can look, and change nothing.")
+    teacher.get_by_role("button", name="Back to the class").click()
+    teacher.get_by_label("Send everyone to a lesson").select_option(index=1)
+    teacher.get_by_role("button", name="Send", exact=True).click()
+    ann.until("location.hash.startsWith('#/learn')")
+    teacher.get_by_role("row", name="Bob").get_by_role("button", name="Remove").click()
+    teacher.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    bob.until_text("This session has ended")
+    expect(teacher.get_by_role("row", name="Bob")).to_have_count(0)
