@@ -19,6 +19,8 @@ export const learn = {
   all: "All lessons",
   number: (number: number, minutes: number) => `Lesson ${number} · about ${minutes} minutes`,
   opening: "The lesson's cluster starts.",
+  elsewhere: "The page shows another cluster than the one of this lesson.",
+  goThere: "Show the lesson's cluster",
   reset: "Start over",
   resetTitle: "Start this lesson over?",
   resetText: "Its cluster begins again as it was, and the progress of this lesson is forgotten.",

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { linkTo, route, setParam } from "../../router";
 import { typeInTerminal } from "../../state/terminal";
+import { logical } from "../../state/place";
 import { wide } from "../../state/settings";
 import { Button } from "../../ui/button";
 import { Confirm } from "../../ui/dialog";
@@ -16,7 +17,7 @@ import { Command } from "./command";
 import { FaultButton, OperatorPart } from "./faults";
 import { Blocks } from "./markdown";
 import { PredictPart, QuizPart } from "./quiz";
-import { current, goTo, say } from "./session";
+import { current, enterCluster, goTo, say } from "./session";
 import type { LessonState } from "./session";
 import type { LessonTree, Part } from "./tree";
 
@@ -38,6 +39,14 @@ export function Lesson() {
       <article class="learn-text" tabIndex={-1}>
         <Head state={state} lesson={state.lesson} />
         {state.lost ? <p class="learn-lost">{words.lost}</p> : null}
+        {state.cluster && logical.value !== state.cluster ? (
+          <p class="learn-lost">
+            {words.elsewhere}{" "}
+            <Button small onClick={() => enterCluster(state.cluster)}>
+              {words.goThere}
+            </Button>
+          </p>
+        ) : null}
         <Parts key={state.id} lesson={state.lesson} />
         <Foot state={state} lesson={state.lesson} />
       </article>
@@ -216,7 +225,7 @@ function solutionText(lesson: LessonTree): string[] {
 
 /** A view of the lesson's cluster beside the text. */
 function Side({ lesson }: { lesson: LessonTree }) {
-  const wanted = route.value.params.side ?? lesson.show?.view ?? "chain";
+  const wanted = route.value.params.side || lesson.show?.view || "chain";
   const shown = views.filter((view) => view.id in words.sideViews);
   const view = shown.find((one) => one.id === wanted) ?? shown[0];
   if (!view) return null;

@@ -64,7 +64,7 @@ function receive(message: Message): void {
   if (!state) return;
   if (message.lesson) {
     update({ ...message, lost: false, error: null });
-    enterCluster(message.cluster ?? "", message.lesson);
+    enterCluster(message.cluster ?? "");
   } else if (message.anew) {
     update({ checks: {}, outcomes: [] });
     toast(words.resetDone);
@@ -92,29 +92,11 @@ function sayWhatIsMet(state: LessonState, progress: Progress): void {
 }
 
 /** The lesson's cluster becomes the one of the page, and the terminal opens. */
-function enterCluster(cluster: string, lesson: LessonTree): void {
+export function enterCluster(cluster: string): void {
   if (logical.peek() !== cluster) {
-    const object = lesson.show?.object ?? "";
-    navigate({ kind: null, name: "", params: { cluster, at: "", ns: "default", root: rootOf(object) } }, { replace: true });
+    navigate({ kind: null, name: "", params: { cluster, at: "", ns: "default", root: "*", side: "" } }, { replace: true });
   }
   openPanel("terminal");
-}
-
-const GROUPS: Record<string, string> = {
-  deployment: "apps.deployments",
-  replicaset: "apps.replicasets",
-  statefulset: "apps.statefulsets",
-  daemonset: "apps.daemonsets",
-  service: "services",
-  pod: "pods",
-  postgrescluster: "database.example.com.postgresclusters",
-};
-
-/** The root of the chain for `deployment/web`. */
-function rootOf(object: string): string {
-  const [kind = "", name = ""] = object.split("/");
-  const slug = GROUPS[kind.toLowerCase()];
-  return slug && name ? [slug, "default", name].map(encodeURIComponent).join("/") : "*";
 }
 
 function open(id: string): void {
