@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 import zlib
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from setpoint.meta.errors import BadRequest, Forbidden
 from setpoint.tasks import child_tasks
 from setpoint.web.feed import PageContext
 from setpoint.web.feeds import fleet
+from setpoint.web.fleet.state import FleetState
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -176,6 +179,39 @@ async def test_a_tab_without_credit_gets_the_latest_state(local_server: LocalSer
         conversation.credit.set()
         await settled(local_server, picture)
         assert picture.of("n1") == [3] and len(conversation.sent) <= before + 2
+
+
+def watches(server: LocalServer) -> int:
+    """The number of open watches of Pods."""
+    return sum(map(len, server.api.resources.caches["core/pods/"]._watches.values()))
+
+
+async def test_tabs_share_one_state_and_none_is_left_after_the_last(local_server: LocalServer) -> None:
+    client = local_server.client
+    await make_node(client, "n1", "a")
+    await make_pod(client, "p", "n1", READY)
+    assert watches(local_server) == 0
+    first, second = Picture(TestConversation()), Picture(TestConversation())
+    async with AsyncExitStack() as earlier:
+        await earlier.enter_async_context(child_tasks(fleet.run(context(local_server), {}, first.conversation)))
+        assert (await settled(local_server, first)).of("n1") == [1]
+        async with child_tasks(fleet.run(context(local_server), {}, second.conversation)):
+            assert (await settled(local_server, second)).of("n1") == [1]
+            assert watches(local_server) == 1
+            # Another user does not share it.
+            masters = Impersonation(user="ann", groups=("system:masters",))
+            ann = context(local_server, client.named("tests", masters))
+            async with child_tasks(fleet.run(ann, {}, TestConversation())):
+                await settled(local_server, first)
+                assert watches(local_server) == 2
+            # The second tab goes on where the first one ended.
+            await earlier.aclose()
+            await client.patch(("v1", "Pod"), "p", {"status": {"phase": "Failed"}}, "default", subresource="status")
+            assert (await settled(local_server, second)).of("n1") == [3]
+            assert watches(local_server) == 1
+    await settled(local_server, second)
+    assert watches(local_server) == 0
+    assert not [each for each in gc.get_objects() if isinstance(each, FleetState)]
 
 
 async def test_rights_of_the_user_decide(local_server: LocalServer) -> None:

@@ -31,7 +31,7 @@ from setpoint.tasks import first_completed
 from setpoint.web.feed import Args, Conversation, PageContext, text_argument
 from setpoint.web.fleet import frames
 from setpoint.web.fleet.search import Found, Search
-from setpoint.web.fleet.source import FleetSource
+from setpoint.web.fleet.source import shared_source
 from setpoint.web.fleet.state import FleetNode, FleetState, FleetViewer
 
 _INTERVAL: Final = 0.1
@@ -46,8 +46,8 @@ _MAX_QUERY: Final = 200
 
 async def run(ctx: PageContext, args: Args, conversation: Conversation) -> None:
     namespace = text_argument(args, "namespace", "")
-    state = FleetState()
-    source = FleetSource(state, namespace)
+    source = shared_source(ctx, namespace)
+    state = source.state
     tab = _Tab(ctx, state, conversation)
     state.add_viewer(tab.viewer)
     try:

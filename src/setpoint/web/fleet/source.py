@@ -9,13 +9,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final, Literal
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
+from setpoint.client.transport import Transport
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Expired, Forbidden, TooManyRequests
 from setpoint.meta.objects import ObjView
 from setpoint.tasks import run_all
+from setpoint.web.feed import PageContext
 from setpoint.web.fleet.pages import list_page
 from setpoint.web.fleet.state import FleetState
 
@@ -145,6 +148,24 @@ class FleetSource:
             self.state.remove_pod(name)
         else:
             self.state.remove_node(name)
+
+
+_SharedKey = tuple[str, str, tuple[tuple[str, str], ...], str]
+"""User, logical cluster, headers of the impersonated user, and namespace."""
+_shared: WeakKeyDictionary[Transport, WeakValueDictionary[_SharedKey, FleetSource]] = WeakKeyDictionary()
+"""The sources in use, by the transport of their clients: another server or another user has another one."""
+
+
+def shared_source(ctx: PageContext, namespace: str) -> FleetSource:
+    """Return the source that tabs of the same user share. It exists for as long as one of them holds it."""
+    sender = ctx.client.sender
+    sources = _shared.setdefault(sender.transport, WeakValueDictionary())
+    impersonated = tuple(sender.impersonate.headers()) if sender.impersonate is not None else ()
+    key = (ctx.user, ctx.cluster, impersonated, namespace)
+    found = sources.get(key)
+    if found is None:
+        found = sources[key] = FleetSource(FleetState(), namespace)
+    return found
 
 
 def _name_of(obj: ObjView) -> str:

@@ -145,6 +145,7 @@ class FleetState:
 
     def add_viewer(self, viewer: FleetViewer) -> None:
         self._viewers.add(viewer)
+        viewer.wake.set()
 
     def remove_viewer(self, viewer: FleetViewer) -> None:
         self._viewers.discard(viewer)
