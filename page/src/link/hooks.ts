@@ -23,6 +23,8 @@ export interface Feed<T, L = unknown> {
 
 const LOG_LENGTH = 2_000;
 const LINGER = 2_000;
+/** Items above which components render ten times a second at most. */
+const MANY = 500;
 const FIRST_PAUSE = 1_000;
 const LONGEST_PAUSE = 30_000;
 /** Complete feeds of past moments that are kept: the past does not change. */
@@ -105,17 +107,18 @@ class SharedFeed {
     this.fresh = null;
   }
 
-  /** Tell components once per frame. A hidden tab has no frames, so a timer stands in. */
+  /** Tell components once per frame, or ten times a second if there are many items. A hidden tab has no frames, so a timer stands in. */
   private changed(): void {
     if (this.frame || this.timer) return;
+    const many = this.synced && this.items.size > MANY;
     const tell = () => {
       cancelAnimationFrame(this.frame);
       window.clearTimeout(this.timer);
       this.frame = this.timer = 0;
       this.revision.value += 1;
     };
-    this.frame = requestAnimationFrame(tell);
-    this.timer = window.setTimeout(tell, 250);
+    if (!many) this.frame = requestAnimationFrame(tell);
+    this.timer = window.setTimeout(tell, many ? 100 : 250);
   }
 
   close(): void {

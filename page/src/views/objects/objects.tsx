@@ -88,6 +88,10 @@ function ObjectTable({ kind, section }: { kind: Kind; section: RefObject<HTMLEle
     () => [
       { keys: "f", label: words.keys.filter, group: words.keys.group, run: () => input.current?.focus() },
       { keys: "Delete", label: words.keys.delete, group: words.keys.group, run: askDelete },
+      // The table handles these itself; they are listed for the help.
+      { keys: "Arrows", label: words.keys.move, group: words.keys.group, run: () => false as const },
+      { keys: "Enter", label: words.keys.open, group: words.keys.group, run: () => false as const },
+      { keys: "Space", label: words.keys.check, group: words.keys.group, run: () => false as const },
     ],
     [checked.size > 0],
   );
