@@ -92,10 +92,11 @@ export function concerns(entry: WriteEntry, target: ObjectRef, uid: string, uids
   );
 }
 
-/** Replace the name of this user by "you" in a text of the server: `kubernetes-admin (kubectl)` becomes `you (kubectl)`. */
+/** Replace the name of this user by "you" in a text of the server: `kubernetes-admin (kubectl)` becomes `you (kubectl)`,
+    and with this page as the program just `you`. */
 export function withYou(text: string): string {
   const user = hello.value?.user;
   if (!user) return text;
   const quoted = user.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  return text.replace(new RegExp(`(?<![\\w:@.-])${quoted}(?= \\(|[.,;: ]|$)`, "g"), "you");
+  return text.replace(new RegExp(`(?<![\\w:@.-])${quoted}(?= \\(|[.,;: ]|$)`, "g"), "you").replaceAll("you (setpoint-page)", "you");
 }

@@ -7,7 +7,9 @@ from setpoint.meta.cause import WriteCause
 _SERVICE_ACCOUNT, _NODE = "system:serviceaccount:", "system:node:"
 _OWN = ("system:serviceaccount:kube-system:", "system:kube-", "system:stages")
 """Beginnings of the users of the system's own controllers."""
-INTERACTIVE = frozenset({"kubectl", "setpoint", "k9s", "curl", "Mozilla", "helm", "Helm", "Lens", "oc", "kustomize"})
+INTERACTIVE = frozenset(
+    {"kubectl", "setpoint", "setpoint-page", "k9s", "curl", "Mozilla", "helm", "Helm", "Lens", "oc", "kustomize"}
+)
 """Programs that act for a person: what such a program watches is not the reason of what it writes."""
 
 

@@ -56,12 +56,19 @@ export default function Story() {
           {open ? words.hide : words.show}
         </Button>
       </div>
-      {open ? <Latest log={feed.log} folded={feed.items.get("folded")} /> : null}
+      {open ? <Latest log={feed.log} revision={feed.revision} folded={feed.items.get("folded")} /> : null}
     </div>
   );
 }
 
-function Latest({ log, folded }: { log: readonly LogEntry[]; folded: { heartbeats?: number; events?: number } | undefined }) {
+interface LatestProps {
+  log: readonly LogEntry[];
+  /** Grows with the log, which is the same list. */
+  revision: number;
+  folded: { heartbeats?: number; events?: number } | undefined;
+}
+
+function Latest({ log, folded }: LatestProps) {
   const latest = log.slice(-LISTED).reverse();
   return (
     <>

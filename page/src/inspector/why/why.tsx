@@ -274,7 +274,7 @@ function StepEntry({ step }: { step: Step }) {
         )}
       </p>
       {step.reason ? <q class="why-reason">{visible(step.reason)}</q> : null}
-      {step.inferred ? <p class="faint">{visible(step.inferred)}</p> : null}
+      {step.inferred ? <p class="faint">{visible(withYou(step.inferred))}</p> : null}
       <p class="why-step-foot faint">
         <Ago time={time?.toISOString()} /> · {words.revision(step.revision)}
         {step.revision && at.value !== step.revision ? (

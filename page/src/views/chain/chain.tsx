@@ -1,10 +1,10 @@
 /** The chain: from the person over the API server and the controllers to the node, with writes that travel. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useFeed } from "../../link/hooks";
 import { linkTo, route, setParam } from "../../router";
 import { findKind } from "../../state/kinds";
 import { at, namespace } from "../../state/place";
-import { kindSlug, parseKindSlug, shortName } from "../../state/refs";
+import { kindSlug, parseKindSlug, sameObject, shortName } from "../../state/refs";
 import type { ObjectRef } from "../../state/refs";
 import { selected } from "../../state/selection";
 import { phone } from "../../state/settings";
@@ -49,12 +49,15 @@ export default function Chain() {
   const [slower, setSlower] = useState(1);
   const form = route.value.params.form ?? (phone.value ? "table" : "graph");
 
-  // An object that is selected and not in the picture becomes the root, unless everything was asked for.
-  const inside = target !== null && graph.boxes.has(writtenKey(target));
+  // An object that is selected elsewhere and not in the picture becomes the root. One that is deleted does not change it.
+  const key = target && writtenKey(target);
+  const handled = useRef<string | null>(null);
   useEffect(() => {
-    if (!target || inside || !feed.synced || (root && writtenKey(root) === writtenKey(target))) return;
-    setParam("root", rootText(target));
-  }, [target && writtenKey(target), inside, feed.synced]);
+    if (!feed.synced || handled.current === key) return;
+    handled.current = key;
+    if (target && !graph.boxes.has(writtenKey(target)) && !(root && sameObject(root, target))) setParam("root", rootText(target));
+  }, [key, feed.synced]);
+  const inside = target !== null && graph.boxes.has(writtenKey(target));
 
   return (
     <div class="chain-view">
@@ -101,7 +104,15 @@ export default function Chain() {
       ) : form === "table" ? (
         <ChainTable graph={graph} log={writes.log} revision={writes.revision} />
       ) : (
-        <ChainStage key={JSON.stringify(args)} graph={graph} log={writes.log} following={writes.synced && !writes.error} slower={slower} tidy={tidy} />
+        <ChainStage
+          key={JSON.stringify(args)}
+          graph={graph}
+          log={writes.log}
+          revision={writes.revision}
+          following={writes.synced && !writes.error}
+          slower={slower}
+          tidy={tidy}
+        />
       )}
     </div>
   );

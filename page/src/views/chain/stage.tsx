@@ -24,6 +24,8 @@ const MOST_ACTORS = 14;
 interface StageProps {
   graph: Graph;
   log: readonly LogEntry[];
+  /** Grows with the log, which is the same list. */
+  revision: number;
   /** Whether the log is complete, so that new entries are new writes. */
   following: boolean;
   slower: number;
@@ -93,7 +95,7 @@ export function ChainStage(props: StageProps) {
     } else if (journey.take(props.log, performance.now(), slower)) {
       request();
     }
-  });
+  }, [props.revision, props.following]);
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box) return;

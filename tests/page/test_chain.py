@@ -1,0 +1,185 @@
+"""The chain, the loop, why and history: a Pod is deleted, and the page says why it comes back."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from browser import GuardedContext, GuardedPage
+from page_cluster import PageCluster
+from playwright.sync_api import expect
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+PODS = "/api/v1/namespaces/default/pods"
+STORY = "#live-story"
+
+
+def pods(cluster: PageCluster, app: str) -> list[str]:
+    found = cluster.api("GET", f"{PODS}?labelSelector=app%3D{app}")["items"]
+    return [each["metadata"]["name"] for each in found if not each["metadata"].get("deletionTimestamp")]
+
+
+def with_deployment(cluster: PageCluster, page: GuardedPage, name: str, view: str = "chain") -> list[str]:
+    """Create a Deployment of three Pods, show it, and wait until all are ready."""
+    cluster.create_deployment(name, 3)
+    page.go(f"#/{view}/apps.deployments/default/{name}?tab=loop")
+    inspector = page.get_by_role("complementary", name="Selected object")
+    expect(inspector.get_by_text("3 of 3 Pods ready")).to_be_visible(timeout=20_000)
+    return pods(cluster, name)
+
+
+def test_the_page_says_why_a_deleted_pod_comes_back(cluster: PageCluster, page: GuardedPage) -> None:
+    """Without a question: within a second, in one sentence, with the right cause."""
+    names = with_deployment(cluster, page, "heal")
+    boxes = page.locator(".chain-box")
+    expect(boxes.filter(has_text="Pod")).to_have_count(3)
+    expect(boxes.filter(has_text="ReplicaSet")).to_have_count(1)
+    expect(boxes.filter(has_text="Deployment")).to_have_count(1)
+    victim = names[0]
+    page.locator(f'.chain-box[data-box="/pods/default/{victim}"]').click()
+    inspector = page.get_by_role("complementary", name="Selected object")
+    inspector.get_by_role("heading", name=victim).wait_for()
+    page.page.wait_for_timeout(2_000)  # what the creation has caused is said by then
+    inspector.get_by_role("button", name="Delete this object").click()
+    page.evaluate("""() => {
+        window.__story = [];
+        const region = document.getElementById("live-story");
+        new MutationObserver(() => window.__story.push([performance.now(), region.textContent]))
+            .observe(region, {characterData: true, childList: true, subtree: true});
+        document.querySelector("dialog .button.primary").addEventListener("click",
+            () => { window.__deleted = performance.now(); }, true);
+    }""")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.until(f"window.__story.some(([, text]) => text.includes('because you deleted Pod {victim}'))")
+    said = page.evaluate(f"window.__story.find(([, text]) => text.includes('because you deleted Pod {victim}'))")
+    took = said[0] - page.evaluate("window.__deleted")
+    sentence = (
+        f"replicaset-controller created Pod (\\S+) because you deleted Pod {victim}: 2 Pods exist, 3 are wanted\\."
+    )
+    found = re.fullmatch(sentence, said[1])
+    assert found is not None, said
+    assert took <= 1_000, f"the sentence came after {took:.0f} ms"
+    # The graph shows the new Pod, and why leads back to this user.
+    replacement = found[1]
+    page.locator(f'.chain-box[data-box="/pods/default/{replacement}"]').click()
+    inspector.get_by_role("heading", name=replacement).wait_for()
+    page.press("w")
+    root = page.locator(".why-root")
+    expect(root).to_contain_text(f"you deleted pod/{victim}")
+    expect(page.locator(".why-sentence")).to_contain_text("by replicaset-controller: 2 Pods exist, 3 are wanted.")
+    # The table has the same objects.
+    expect(boxes.filter(has_text="Pod")).to_have_count(3)
+    page.get_by_role("button", name="Table", exact=True).click()
+    rows = page.get_by_role("treegrid").get_by_role("row")
+    expect(rows.filter(has_text="Pod heal-")).to_have_count(3)
+    row = rows.filter(has_text=replacement).first
+    assert row.get_attribute("aria-level") == "3"
+    expect(row).to_contain_text("because")
+
+
+def dots(page: GuardedPage) -> int:
+    found = page.evaluate("window.__draws?.chain?.moved ?? 0")
+    assert isinstance(found, int)
+    return found
+
+
+def test_writes_travel(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    page = new_context(reduced_motion="no-preference").new_page().enter()
+    names = with_deployment(cluster, page, "travel")
+    page.page.wait_for_timeout(1_500)
+    before = dots(page)
+    cluster.api("DELETE", f"{PODS}/{names[0]}")
+    page.until(f"window.__draws.chain.moved >= {before} + 4")  # you, the ReplicaSet's controller, scheduler, kubelet
+    box = page.locator(".chain-box-label")
+    expect(box.first).to_be_visible()
+    assert page.evaluate("window.__draws.chain.quantile(0.95)") < 16, "a frame takes too long"
+    # A write arrives on the screen while it is fresh: the label names the changed field.
+    began = time.monotonic()
+    patch = {"metadata": {"labels": {"seen": "yes"}}}
+    cluster.api("PATCH", f"{DEPLOYMENTS}/travel", patch, "application/merge-patch+json")
+    page.locator(".chain-box-label", has_text="labels.seen set to yes").wait_for()
+    assert time.monotonic() - began < 3
+
+
+def test_without_motion_the_box_is_outlined(cluster: PageCluster, page: GuardedPage) -> None:
+    with_deployment(cluster, page, "still")
+    page.page.wait_for_timeout(1_000)
+    patch = {"metadata": {"labels": {"seen": "yes"}}}
+    cluster.api("PATCH", f"{DEPLOYMENTS}/still", patch, "application/merge-patch+json")
+    box = page.locator('.chain-box[data-box="apps/deployments/default/still"]')
+    expect(box.locator(".chain-box-label")).to_have_text("metadata.labels.seen set to yes")
+    expect(box).to_have_class(re.compile("part-metadata"))
+    assert dots(page) == 0
+    expect(box.locator(".chain-box-label")).to_have_count(0)
+
+
+def test_a_mistake_is_undone(cluster: PageCluster, page: GuardedPage) -> None:
+    with_deployment(cluster, page, "undo", "objects")
+    inspector = page.get_by_role("complementary", name="Selected object")
+    inspector.get_by_role("button", name="Actions").click()
+    page.get_by_role("menuitem", name="Scale…").click()
+    page.get_by_label("Number of Pods").fill("1")
+    page.get_by_role("dialog").get_by_role("button", name="Scale", exact=True).click()
+    expect(inspector.get_by_text("1 of 1 Pods ready")).to_be_visible()
+    page.press("h")
+    entry = page.locator(".history-entry", has_text="spec.replicas 3 -> 1")
+    expect(entry).to_contain_text("by you ·")
+    entry.get_by_role("button", name="Undo…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("spec.replicas 1 -> 3")
+    dialog.get_by_role("button", name="Carry out the plan").click()
+    expect(page.locator(".history-entry", has_text="spec.replicas 1 -> 3")).to_be_visible()
+    assert cluster.api("GET", f"{DEPLOYMENTS}/undo")["spec"]["replicas"] == 3
+    # Two versions side by side.
+    for change in ("spec.replicas 3 -> 1", "spec.replicas 1 -> 3"):
+        page.locator(".history-entry", has_text=change).get_by_role("checkbox").check()
+    expect(page.locator(".history-line.added", has_text="replicas: 3").first).to_be_visible()
+    expect(page.locator(".history-line.removed", has_text="replicas: 1").first).to_be_visible()
+    # And the moment of the mistake: as it was then, and nothing can be changed.
+    mistake = page.locator(".history-entry", has_text="spec.replicas 3 -> 1")
+    mistake.get_by_role("button", name="Go to this moment").click()
+    inspector.get_by_role("tab", name="Loop").click()
+    expect(inspector.locator(".loop-panel")).to_contain_text("1 replica")
+    expect(inspector.locator(".loop-panel")).to_contain_text("generation 2 is not observed yet")
+    expect(inspector.get_by_role("button", name="Delete this object")).to_have_attribute("aria-disabled", "true")
+    expect(page.locator(STORY)).to_contain_text("This is a past moment.")
+
+
+def test_why_not_names_what_blocks(cluster: PageCluster, page: GuardedPage) -> None:
+    spec: dict[str, Any] = {
+        "containers": [{"name": "a", "image": "nginx", "resources": {"requests": {"cpu": "500"}}}],
+    }
+    cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge"}, "spec": spec})
+    page.go("#/chain/pods/default/huge?tab=loop")
+    inspector = page.get_by_role("complementary", name="Selected object")
+    expect(inspector.locator(".loop-panel .phase")).to_contain_text("waiting")
+    expect(inspector.locator(".loop-reason")).to_contain_text("Insufficient cpu")
+    page.press("w")
+    expect(page.locator(".why-sentence")).to_contain_text("has waited for a node")
+    expect(page.locator(".why-evidence").first).to_contain_text("cpu: requests 500")
+    inspector.get_by_role("button", name="Why image?").click()
+    expect(page.locator(".why-sentence")).to_contain_text("image of Pod huge is nginx since its creation")
+
+
+def test_the_chain_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
+    with_deployment(cluster, page, "keys")
+    page.press("g", "c")
+    box = page.locator('.chain-box[data-box="apps/deployments/default/keys"]')
+    box.focus()
+    page.press("ArrowRight", "ArrowRight")
+    page.until("document.activeElement.dataset.box?.startsWith('/pods/default/keys-')")
+    page.press("Enter")
+    page.get_by_role("complementary", name="Selected object").get_by_role("heading", name="keys-").wait_for()
+    assert page.evaluate("location.hash").startswith("#/chain/pods/default/keys-")
+    page.get_by_role("button", name="Table", exact=True).click()
+    grid = page.get_by_role("treegrid")
+    grid.get_by_role("row").nth(1).focus()
+    page.press("End")
+    page.until("document.activeElement.dataset.row !== undefined")
+    page.press("Home", "ArrowLeft")
+    top = grid.get_by_role("row").nth(1)
+    expect(top).to_have_attribute("aria-expanded", "false")
+    page.press("ArrowRight")
+    expect(top).to_have_attribute("aria-expanded", "true")
