@@ -17,7 +17,6 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "list": _of("list", "List the clusters of this machine: name, directory, address, state, nodes, age", "ls"),
         "page": _of("page", "See a cluster in a browser: print a link to the page, or serve it for any cluster"),
         "class": _of("classroom", "Teach a class: every learner gets clusters and a page of their own"),
-        "__class-worker": _of("classroom", "Serve the seats of a class", hidden=True, constant="WORKER"),
         "watch": _of("watch", "Watch a cluster live, on the whole screen"),
         "loops": _of("loops", "Show the control loops: queues, back-offs, rates; or pause, step and slow them down"),
         "fault": _of("fault", "Inject a fault: a node, container, image, component or the API server fails"),
@@ -111,6 +110,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
             "verbs.api_resources", "Print the supported API versions on the server", constant="VERSIONS"
         ),
         "completion": _of("verbs.completion", "Output shell completion code for the specified shell"),
+        "__class-worker": _of("classroom", "Serve the seats of a class", hidden=True, constant="WORKER"),
         "__complete": _of("completing", "Offer what could be typed next", hidden=True),
         "config": _of("verbs.config", "Modify kubeconfig files"),
         "plugin": _of("verbs.plugin", "Provides utilities for interacting with plugins"),
