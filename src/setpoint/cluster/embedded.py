@@ -127,7 +127,7 @@ class EmbeddedOptions:
     repair: bool = False
     """Whether initial objects that the start state lacks are created, as at the start of a server."""
     quota: StoreQuota | None = None
-    """What the cluster may hold; None means no limit."""
+    """The largest content of the cluster; None means no limit."""
     isolated: bool = False
     """Whether the server refuses to connect to webhooks and other servers on the network."""
 

@@ -18,7 +18,7 @@ class ForkLimits:
     most: int = 8
     """The number of forks, and also of empty ones."""
     quota: StoreQuota | None = None
-    """What each fork may hold; None means no limit."""
+    """The largest content of each fork; None means no limit."""
     isolated: bool = False
     """Whether forks connect to no webhook and no other server."""
     frugal: bool = False

@@ -52,6 +52,7 @@ class GarbageCollection:
         """Exclude the objects that exist now, and start collecting. They are not collected first: the few hundred that
         are garbage are not worth the time."""
         gc.freeze()
+        gc.collect()  # of nothing; see `_check`
         gc.set_threshold(_THRESHOLD_0, _THRESHOLD_1, _THRESHOLD_2)
         gc.callbacks.append(_freeze_survivors)
         gc.enable()
@@ -77,6 +78,9 @@ class GarbageCollection:
         started, blocks = self._loop.time(), self._blocks
         gc.unfreeze()
         found = gc.collect()
+        # The survivors are frozen now. The interpreter waits with the next slice until it would have a quarter of the
+        # objects of the last collection: without this one of nothing, that would be a long slice.
+        gc.collect()
         self.full_collections += 1
         self._measure()
         log.info(

@@ -60,7 +60,7 @@ QUOTA: Final = StoreQuota(
         "apiextensions.k8s.io/customresourcedefinitions/": (50, "CustomResourceDefinitions"),
     },
 )
-"""What each cluster of a seat may hold."""
+"""The largest content of each cluster of a seat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
