@@ -3,6 +3,9 @@ import { signal } from "@preact/signals";
 import { stored } from "../state/settings";
 import { dockEntries } from "./catalog";
 
+/** A window with fewer pixels has no space for a view, a tall strip and a panel. */
+const LOW = 900;
+
 const openText = stored(
   "dock",
   dockEntries
@@ -23,7 +26,11 @@ export function isOpen(id: string): boolean {
 
 export function openPanel(id: string, args?: unknown): void {
   if (args !== undefined) panelArgs.value = { ...panelArgs.value, [id]: args };
-  if (!isOpen(id)) openText.value = `${openText.value} ${id}`.trim();
+  if (isOpen(id)) return;
+  openText.value = `${openText.value} ${id}`.trim();
+  const isPanel = dockEntries.some((entry) => entry.id === id && entry.form === "panel");
+  if (!isPanel || window.innerHeight >= LOW) return;
+  for (const entry of dockEntries) if (entry.tall) closePanel(entry.id);
 }
 
 export function closePanel(id: string): void {
