@@ -24,6 +24,7 @@ const PATHS: Record<string, string> = {
   right: "M9 6l6 6-6 6",
   terminal: "M4 5h16v14H4zM7.500 9.500L10 12l-2.500 2.500M12.500 15H16",
   edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
+  editor: "M6 3h9l4 4v14H6zM14 3v5h5M9 12h7M9 16h5",
   trash: "M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13M10 11v5M14 11v5",
   clock: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 7v5l3 2",
   pause: "M8 5v14M16 5v14",
