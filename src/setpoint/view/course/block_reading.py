@@ -46,6 +46,7 @@ _MAX_LET, _MAX_ELSE, _MAX_HINTS, _MAX_SENTENCE = 8, 8, 6, 300
 _MAX_FILE = 16 * 1024
 _DIRECTIVES = ("run", "fault", "operator", "answer", "wait", "sleep")
 _HERE = re.compile(r"<<-?[ ]?['\"]?([A-Za-z_]{1,40})['\"]?[ ]*$")
+_YAML_LINE = re.compile(r"yaml: line (\d{1,9}): (.*)", re.DOTALL)
 _OBJECT = re.compile(r"[a-zA-Z][a-zA-Z0-9.]{0,62}/[a-zA-Z0-9.:_-]{1,253}")
 
 
@@ -58,11 +59,20 @@ def read_yaml(lines: Sequence[Line], problems: ProblemList) -> Any:
     try:
         value, repeated = parse_yaml(b"\n" * ahead + data)
     except BodyError as error:
-        problems.add(lines[0].number, str(error).replace("error converting YAML to JSON: ", ""))
+        _add_yaml_problem(str(error), lines[0].number, problems)
         return None
     for each in repeated:
         problems.add(lines[0].number, each)
     return value
+
+
+def _add_yaml_problem(message: str, line: int, problems: ProblemList) -> None:
+    """Add the problem of a YAML text, at the line that the message names, or else at `line`."""
+    found = _YAML_LINE.search(message)
+    if found is not None:
+        problems.add(max(int(found[1]), line), f"yaml: {found[2]}")
+    else:
+        problems.add(line, message.replace("error converting YAML to JSON: ", ""))
 
 
 def read_block(raw: RawBlock, count: int, problems: ProblemList) -> Part | None:
@@ -155,7 +165,7 @@ def read_break(raw: RawBlock, problems: ProblemList) -> list[Obj]:
     try:
         found = manifests(b"\n" * raw.line + text.encode())
     except (ManifestProblem, BodyError) as error:
-        problems.add(raw.line, str(error))
+        _add_yaml_problem(str(error), raw.line, problems)
         return []
     if not found:
         problems.add(raw.line, "there are no manifests")
@@ -235,8 +245,11 @@ def _predict(raw: RawBlock, count: int, problems: ProblemList) -> Predict | None
 def _check(raw: RawBlock, problems: ProblemList) -> CheckBlock | None:
     if not _ID.fullmatch(raw.argument):
         problems.add(raw.line, ":::check needs an id: lower case letters, digits and -")
+    known = len(problems.found)
     found = read_yaml(raw.lines, problems)
     if not isinstance(found, dict):
+        if len(problems.found) > known:
+            return None
         problems.add(raw.line, f"a check has the fields {', '.join(_CHECK_FIELDS)}")
         return None
     lines = _field_lines(raw)

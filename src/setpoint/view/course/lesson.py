@@ -232,10 +232,12 @@ def _front_matter(lines: Sequence[Line], problems: ProblemList) -> tuple[dict[st
     if end is None:
         problems.add(1, "the fields at the beginning have no end: a line --- is missing")
         return {}, []
+    known = len(problems.found)
     fields = reading.read_yaml(lines[1:end], problems)
     if not isinstance(fields, dict):
-        problems.add(1, "the fields at the beginning must be a mapping")
-        fields = {}
+        if len(problems.found) == known:
+            problems.add(1, "the fields at the beginning must be a mapping")
+        fields = {"title": ""}
     return fields, lines[end + 1 :]
 
 
@@ -293,7 +295,7 @@ def _lesson(
         if field not in _FIELDS:
             problems.add(1, f"unknown field {str(field)[:60]}; known are {', '.join(_FIELDS)}")
     title, summary, minutes = head.get("title"), head.get("summary", ""), head.get("minutes", 10)
-    if not isinstance(title, str) or not 1 <= len(title) <= _MAX_TITLE:
+    if not isinstance(title, str) or len(title) > _MAX_TITLE or not (title or problems.found):
         problems.add(1, f"title: is required, a text of at most {_MAX_TITLE} characters")
     if not isinstance(summary, str) or len(summary) > 2 * _MAX_TITLE:
         problems.add(1, f"summary: must be a text of at most {2 * _MAX_TITLE} characters")

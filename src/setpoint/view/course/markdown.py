@@ -169,10 +169,9 @@ class _Reader:
         plain: list[str] = []
 
         def add(element: Inline) -> None:
-            if plain:
-                found.append("".join(plain))
-                plain.clear()
-            found.append(element)
+            before = "".join(plain)
+            plain.clear()
+            found.extend((before, element) if before else (element,))
 
         at = 0
         missing: set[str] = set()
