@@ -21,6 +21,7 @@ export const chain = {
   leftOut: (count: number) => `${count} objects more do not fit. Select an object to see its chain.`,
   unreadable: (kinds: string) => `You may not read ${kinds}.`,
   noWrites: "Writes are not shown: this server does not record who writes what.",
+  hiddenWrites: "Writes are not shown: you may not read who writes what.",
   past: "This is a past moment: nothing is written.",
   group: (prefix: string, count: number) => `${prefix}… × ${count}`,
   states: (states: Record<string, number>) =>

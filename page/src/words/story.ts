@@ -4,6 +4,8 @@ export const story = {
   quiet: "Change something, and this line says who does what, and why.",
   past: "This is a past moment. The line continues when you go back to now.",
   missing: "This server does not record who writes what.",
+  hidden: "You may not read who writes what.",
+  away: "The writes are being read again.",
   why: "Why?",
   show: "Show all",
   hide: "Show less",

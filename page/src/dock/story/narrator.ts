@@ -32,6 +32,8 @@ export class Narrator {
 
   /** Take the log of the feed; `first`: it is the past, of which nothing is said. */
   take(log: readonly LogEntry[], now: number, first: boolean): void {
+    // A server that was started anew counts from the begin.
+    if ((log.at(-1)?.revision ?? this.seen) < this.seen) this.seen = log.at(-1)!.revision;
     for (const entry of log) {
       if (entry.revision <= this.seen) continue;
       this.seen = entry.revision;

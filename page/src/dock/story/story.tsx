@@ -1,6 +1,6 @@
 /** The strip that says in one sentence what happens and why, unasked. It is also announced to screen readers. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { at } from "../../state/place";
+import { at, cluster } from "../../state/place";
 import { select } from "../../state/selection";
 import { Button } from "../../ui/button";
 import { visible } from "../../ui/text";
@@ -22,7 +22,10 @@ export default function Story() {
   const [, tick] = useState(0);
 
   useEffect(() => {
-    if (!feed.synced || feed.error) return;
+    if (!feed.synced || feed.error) {
+      narrator.current = null; // what happens until the log is complete again is the past then
+      return;
+    }
     const first = narrator.current === null;
     const current = (narrator.current ??= new Narrator());
     current.take(feed.log, performance.now(), first);
@@ -34,7 +37,13 @@ export default function Story() {
     return () => window.clearTimeout(timer);
   });
 
-  const text = at.value !== null ? words.past : feed.error ? words.missing : said ? visible(said.sentence) : words.quiet;
+  useEffect(() => {
+    narrator.current = null;
+    setSaid(null);
+  }, [cluster.value]);
+
+  const missing = feed.error && (feed.error.code === 403 ? words.hidden : feed.error.code === 404 ? words.missing : words.away);
+  const text = at.value !== null ? words.past : (missing ?? (said ? visible(said.sentence) : words.quiet));
   const object = said?.objects[0];
   return (
     <div class="story">

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useFeed } from "../../link/hooks";
 import { linkTo, route, setParam } from "../../router";
 import { findKind } from "../../state/kinds";
-import { at, namespace } from "../../state/place";
+import { at, cluster, namespace } from "../../state/place";
 import { kindSlug, parseKindSlug, sameObject, shortName } from "../../state/refs";
 import type { ObjectRef } from "../../state/refs";
 import { selected } from "../../state/selection";
@@ -94,7 +94,7 @@ export default function Chain() {
           ) : null}
         </div>
       </div>
-      <Remarks graph={graph} missing={writes.error !== null} />
+      <Remarks graph={graph} refused={writes.error?.code === 403} missing={writes.error !== null} />
       {feed.error ? (
         <Failure error={feed.error} feature={words.feature} />
       ) : !feed.synced && graph.boxes.size === 0 ? (
@@ -105,7 +105,7 @@ export default function Chain() {
         <ChainTable graph={graph} log={writes.log} revision={writes.revision} />
       ) : (
         <ChainStage
-          key={JSON.stringify(args)}
+          key={`${cluster.value} ${JSON.stringify(args)}`}
           graph={graph}
           log={writes.log}
           revision={writes.revision}
@@ -118,11 +118,11 @@ export default function Chain() {
   );
 }
 
-function Remarks({ graph, missing }: { graph: Graph; missing: boolean }) {
+function Remarks({ graph, missing, refused }: { graph: Graph; missing: boolean; refused: boolean }) {
   const texts: string[] = [];
   if (graph.state?.leftOut) texts.push(words.leftOut(graph.state.leftOut));
   if (graph.state && graph.state.unreadable.length > 0) texts.push(words.unreadable(graph.state.unreadable.join(", ")));
-  if (missing) texts.push(words.noWrites);
+  if (missing) texts.push(refused ? words.hiddenWrites : words.noWrites);
   else if (at.value !== null) texts.push(words.past);
   return texts.length === 0 ? null : <p class="chain-remarks faint">{texts.join(" ")}</p>;
 }

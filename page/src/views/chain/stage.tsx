@@ -87,7 +87,10 @@ export function ChainStage(props: StageProps) {
   }, [layout, lit, colours]);
   const started = useRef(false);
   useEffect(() => {
-    if (!props.following) return;
+    if (!props.following) {
+      started.current = false; // what happens until the log is complete again is the past then
+      return;
+    }
     const journey = (travel.current ??= new Travel());
     if (!started.current) {
       started.current = true;

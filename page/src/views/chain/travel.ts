@@ -70,6 +70,8 @@ export class Travel {
   /** Take new entries; `slower` stretches the time between them. */
   take(log: readonly LogEntry[], now: number, slower: number): boolean {
     let index = log.length;
+    // A server that was started anew counts from the begin.
+    if ((log.at(-1)?.revision ?? this.seen) < this.seen) this.begin(log);
     while (index > 0 && log[index - 1]!.revision > this.seen) index -= 1;
     for (const entry of log.slice(index)) {
       this.seen = entry.revision;
