@@ -26,12 +26,36 @@ _MAX_CHANGES_SINCE = 8
 class _ChangesSince:
     """The values that keys had at a revision, for the keys that have changed since."""
 
-    __slots__ = ("scanned_through", "values")
+    __slots__ = ("created", "deleted", "scanned_through", "values")
 
     def __init__(self, revision: int) -> None:
         self.scanned_through = revision
         """Revision up to which the log was scanned: `values` holds every key that changed until then."""
         self.values: dict[str, KeyValue | None] = {}
+        self.created = KeyOrder()
+        """The keys that exist now and did not exist then."""
+        self.deleted = KeyOrder()
+        """The keys that existed then and do not exist now."""
+
+    def scan(self, events: Iterable[Event]) -> None:
+        """Add events that follow those scanned before."""
+        values = self.values
+        if not values:
+            now = {}
+            for event in events:
+                values.setdefault(event.key, event.before)
+                now[event.key] = event.now is not None
+            self.created = KeyOrder(key for key, before in values.items() if before is None and now[key])
+            self.deleted = KeyOrder(key for key, before in values.items() if before is not None and not now[key])
+            return
+        for _, key, now_value, before in events:
+            then = values.setdefault(key, before)
+            if (before is None) != (now_value is None):
+                different = self.created if then is None else self.deleted
+                if (then is None) == (now_value is None):
+                    different.remove(key)
+                else:
+                    different.add(key)
 
 
 class _KeyIndex:
@@ -125,36 +149,50 @@ class History:
             keys, total = self._keys.between(first, end, limit)
             return Page([*map(self.state.__getitem__, keys)], revision or self.revision, len(keys) < total, total)
 
-        values, state = self._values_at(revision, prefix), self.state
-        if first > prefix:
-            values = {key: before for key, before in values.items() if key >= first}
-        created_since = len([key for key, before in values.items() if before is None and key in state])
-        deleted_since = [key for key, before in values.items() if before is not None and key not in state]
-        keys, total = self._keys.between(first, end, limit + created_since if limit else 0)
-        if deleted_since:
-            keys = sorted(keys + deleted_since)
-        entries = [values[key] if key in values else state[key] for key in keys]
-        items = [each for each in entries if each is not None]
-        total += len(deleted_since) - created_since
+        changes, state = self._scanned(revision, prefix), self.state
+        (_, present), (_, created), (_, deleted) = (
+            each.between(first, end, 1) for each in (self._keys, changes.created, changes.deleted)
+        )
+        total = present - created + deleted
+        values, begin = changes.values, first
+        items: list[KeyValue] = []
+        while True:
+            keys, left = self._keys.between(begin, end, limit)
+            following = keys[-1] + "\0" if len(keys) < left else ""
+            if deleted:
+                # Of the deleted keys too, the first ones are enough.
+                keys = sorted(keys + changes.deleted.between(begin, following or end, limit)[0])
+            entries = (values[key] if key in values else state[key] for key in keys)
+            items += [each for each in entries if each is not None]
+            if not following or len(items) >= limit:
+                break
+            begin = following
         if limit:
             del items[limit:]
         return Page(items, revision, len(items) < total, total)
 
-    def _values_at(self, revision: int, prefix: str) -> dict[str, KeyValue | None]:
-        """Return the keys under `prefix` that have changed since `revision`, each with its value at that revision.
+    def prepare_page(self, prefix: str, revision: int, limit: int) -> bool:
+        """Scan about `limit` events for pages at `revision`; return whether nothing is left to scan."""
+        if not self._is_historical(revision):
+            return True
+        return self._scanned(revision, prefix, limit).scanned_through == self.revision
 
-        The pages of one list request the same values: they are cached, and only events after the previous page are
+    def _scanned(self, revision: int, prefix: str, limit: int = 0) -> _ChangesSince:
+        """Return the changes since `revision` of the keys under `prefix`, after scanning about `limit` events (0: all).
+
+        The pages of one list request the same changes: they are cached, and only events after the previous page are
         scanned."""
         changes = self._changes_since.pop((prefix, revision), None) or _ChangesSince(revision)
         self._changes_since[prefix, revision] = changes  # most recently used
         if len(self._changes_since) > _MAX_CHANGES_SINCE:
             del self._changes_since[next(iter(self._changes_since))]
         events, exclusive = self._indexed(prefix)
-        for _, key, _, before in events[_index_after(events, changes.scanned_through) :]:
-            if (exclusive or key.startswith(prefix)) and key not in changes.values:
-                changes.values[key] = before
-        changes.scanned_through = self.revision
-        return changes.values
+        start = _index_after(events, changes.scanned_through)
+        end = _whole_transactions(events, start, limit) if limit else len(events)
+        if start < end:
+            changes.scan(_with_prefix(prefix, events[start:end], exclusive))
+        changes.scanned_through = events[end - 1].revision if end < len(events) else self.revision
+        return changes
 
     def events(self, prefix: str, after: int) -> list[Event]:
         if after < self.compacted:

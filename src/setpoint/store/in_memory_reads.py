@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 _MAX_ROUTES = 8_192
 _INDEX_BATCH = 5_000
 """Number of events that are indexed in one iteration of the event loop: about a millisecond."""
+_SCANNED = 2_000
+"""Number of events that a list of the past scans in one iteration of the event loop."""
 _ARCHIVE_BATCH = 1_000
 _LIMITS = Limits(MAX_OPS, 1 << 30)
 
@@ -241,6 +243,8 @@ class InMemoryReads:
 
     async def list(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
         self._check()
+        while not self._history.prepare_page(prefix, revision, _SCANNED):  # noqa: ASYNC110
+            await asyncio.sleep(0)
         return self._history.page(prefix, start, limit, revision)
 
     async def replay(self, prefix: str, after: int, limit: int) -> Replay:

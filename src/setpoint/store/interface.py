@@ -219,7 +219,8 @@ class Archive(Protocol):
         ...
 
     async def list(self, prefix: str, revision: int) -> dict[str, Version]:
-        """Return the same as `get` for every key under `prefix` of which the archive has a change."""
+        """Return the same as `get` for every key under `prefix` of which the archive has a change, sorted by key. The
+        result belongs to the caller."""
         ...
 
     async def versions(self, key: str, before: int, limit: int) -> Sequence[Version]:

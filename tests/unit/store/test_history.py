@@ -100,6 +100,23 @@ def test_every_read_equals_a_scan_of_the_whole_log(seed: int) -> None:
         past.history.replay("a/", 59, 10)
 
 
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_pages_of_the_past_do_not_change_with_later_writes(limit: int) -> None:
+    rng, past = random.Random(limit), random_history(limit, 40)
+    for _ in range(20):
+        begin, present = past.history.revision, sorted(past.history.state.values(), key=lambda each: each.key)
+        found: list[KeyValue] = []
+        while True:
+            for _ in range(rng.randrange(4)):
+                past.write(*rng.sample(KEYS, rng.choice([1, 2, 5])), delete=rng.random() < 0.5)
+            page = past.history.page("", found[-1].key + "\0" if found else "", limit, begin)
+            assert page.total == len(present) - len(found)
+            found += page.items
+            if not page.more:
+                break
+        assert found == present
+
+
 def test_events_of_other_resources_are_not_scanned() -> None:
     past = LoggedHistory()
     past.write("a/pods/x/1")

@@ -16,7 +16,6 @@ log = logging.getLogger("setpoint.apiserver")
 
 _INTERVAL = 30.0
 """Seconds between two looks at the marks. A revision stays in the history for longer than that."""
-_PAGE = 500
 
 
 class MarkedStates(Protocol):
@@ -82,7 +81,5 @@ class MarkKeeper:
             log.warning("the state at the marked revision %d is not kept beyond the history: %s", revision, error)
 
     async def _pages(self, revision: int) -> AsyncIterator[Sequence[Version]]:
-        found = await self._reader.list_at("", revision)
-        kept = [each for each in found if not self._states.excludes(each.key)]
-        for start in range(0, len(kept), _PAGE):
-            yield kept[start : start + _PAGE]
+        async for page in self._reader.pages_at("", revision):
+            yield [each for each in page if not self._states.excludes(each.key)]

@@ -84,7 +84,9 @@ class PastStore:
         revision = revision or self.revision
         found = self._lists.pop((prefix, revision), None)
         if found is None:
-            found = [_stored(each) for each in await self._reader.list_at(prefix, revision)]
+            found = []
+            async for page in self._reader.pages_at(prefix, revision):
+                found += map(_stored, page)
         if limit:
             self._lists[prefix, revision] = found
             if len(self._lists) > _MAX_CACHED_LISTS:

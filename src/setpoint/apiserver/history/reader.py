@@ -7,8 +7,9 @@ may be in an archive (`store/archive.py`). A reader does not notice where one en
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from setpoint.kinds.catalog import Resource
@@ -43,9 +44,13 @@ class HistoryReader:
     @property
     def oldest(self) -> int:
         """The oldest revision whose state can be read."""
-        in_memory = min(self._store.compacted + 1, self._store.revision)
         archive = self._archive
-        return min(in_memory, archive.oldest) if archive is not None else in_memory
+        return min(self._first_in_memory, archive.oldest) if archive is not None else self._first_in_memory
+
+    @property
+    def _first_in_memory(self) -> int:
+        """The oldest revision whose state can be read from memory."""
+        return min(self._store.compacted + 1, self._store.revision)
 
     @property
     def newest(self) -> int:
@@ -238,46 +243,71 @@ class HistoryReader:
 
     async def list_at(self, prefix: str, revision: int) -> list[Version]:
         """Return the objects under a prefix that existed at a revision, by key. Raises Expired."""
+        found: list[Version] = []
+        async for page in self.pages_at(prefix, revision):
+            found += page
+        return found
 
-        async def in_memory(at: int) -> list[Version]:
-            return [version async for page in self._pages(prefix, at) for version in page]
+    async def pages_at(self, prefix: str, revision: int) -> AsyncIterator[list[Version]]:
+        """Yield the objects under a prefix that existed at a revision, by key, in pages of about a thousand; other
+        tasks run in between. Raises Expired."""
+        self._check(revision)
+        start = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                async for page in await self._source(prefix, revision, start):
+                    if page:
+                        yield page
+                        start = page[-1].key + "\0"
+                    await asyncio.sleep(0)
+                return
+            except Compacted:
+                pass  # it was compacted meanwhile: the archive has the rest
+        raise self._expired(revision)
 
-        async def archived(archive: Archive, base: int) -> list[Version]:
+    async def _source(self, prefix: str, revision: int, start: str) -> AsyncIterator[list[Version]]:
+        """Return the pages from `start` on: from memory, from the archive, or from its copy of a marked revision.
+        Raises Compacted, and so do pages from memory."""
+        base = self._first_in_memory
+        if revision >= base:
+            return self._recent_pages(prefix, revision, start)
+        archive = self._archive
+        if archive is not None and revision >= archive.oldest:
             if archive.excludes(prefix):
                 raise self._not_kept(prefix)
             undone = await self._undone(archive, prefix, base)
-            unchanged = await in_memory(base)
-            changed: dict[str, Version | None] = {**undone, **await archive.list(prefix, revision)}
-            keys = sorted(changed)
-            found: list[Version] = []
-            place = 0
-            for start in range(0, len(unchanged), _LISTED):
-                page = unchanged[start : start + _LISTED]
-                end = bisect_right(keys, page[-1].key)
-                merged = [each for each in page if each.key not in changed]
-                merged += [each for key in keys[place:end] if (each := changed[key]) is not None and _exists(each)]
-                found += sorted(merged)
-                place = end
+            # The archive is read last: it does not matter if it has more by then.
+            unchanged: deque[list[Version]] = deque()
+            async for page in self._recent_pages(prefix, base, start):
+                unchanged.append(page)
                 await asyncio.sleep(0)
-            return found + [each for key in keys[place:] if (each := changed[key]) is not None and _exists(each)]
+            changed = await archive.list(prefix, revision)
+            keys = [*changed]
+            for key, before in undone.items():
+                if key not in changed:
+                    changed[key] = before or Version(key, 0, 0, None)
+                    insort(keys, key)
+            if revision >= archive.oldest:  # else it may have been dropped meanwhile
+                del keys[: bisect_left(keys, start)]
+                return _merged(unchanged, changed, keys)
+        archive = self._store.archive
+        if archive is None or not archive.keeps(revision):
+            raise self._expired(revision)
+        if archive.excludes(prefix):
+            raise self._not_kept(prefix)
+        copied = await archive.marked(prefix, revision)
+        if not archive.keeps(revision):  # it was removed meanwhile
+            raise self._expired(revision)
+        return _in_pages(copied, start)
 
-        async def marked(archive: Archive) -> list[Version]:
-            if archive.excludes(prefix):
-                raise self._not_kept(prefix)
-            return [*await archive.marked(prefix, revision)]
-
-        return await self._at(revision, in_memory, archived, marked)
-
-    async def _pages(self, prefix: str, revision: int) -> AsyncIterator[list[Version]]:
-        """Yield the objects in memory at a revision, by key, while others run in between. Raises Compacted."""
-        start = ""
+    async def _recent_pages(self, prefix: str, revision: int, start: str) -> AsyncIterator[list[Version]]:
+        """Yield the objects in memory at a revision. Raises Compacted."""
         while True:
             page = await self._store.list(prefix, start=start, limit=_LISTED, revision=revision)
             yield [*map(_existing, page.items)]
             if not page.more:
                 return
             start = page.items[-1].key + "\0"
-            await asyncio.sleep(0)
 
     async def _at(
         self,
@@ -290,10 +320,7 @@ class HistoryReader:
 
         `base` is the first revision that can be read from memory. What has not changed in the archive, which has all
         changes before, was the same then. The archive is read after the memory: it does not matter if it has more."""
-        if revision > self.newest:
-            raise BadRequest(f"revision {revision} has not happened yet; the newest is {self.newest}")
-        if revision < 1:
-            raise self._expired(revision)
+        self._check(revision)
         for _ in range(_ATTEMPTS):
             try:
                 return await in_memory(revision)
@@ -302,7 +329,7 @@ class HistoryReader:
                 if archive is None or revision < archive.oldest:
                     return await self._marked(revision, marked)
             try:
-                found = await archived(archive, min(self._store.compacted + 1, self._store.revision))
+                found = await archived(archive, self._first_in_memory)
             except Compacted:
                 continue  # it was compacted meanwhile
             if revision >= archive.oldest:  # else it may have been dropped meanwhile
@@ -329,17 +356,52 @@ class HistoryReader:
             if event.revision == base
         }
 
+    def _check(self, revision: int) -> None:
+        if revision > self.newest:
+            raise BadRequest(f"revision {revision} has not happened yet; the newest is {self.newest}")
+        if revision < 1:
+            raise self._expired(revision)
+
     def _expired(self, revision: int) -> Expired:
         return Expired(f"revision {revision} is no longer in the history; the oldest is {self.oldest}")
 
     def _not_kept(self, key: str) -> Expired:
         resource = "/".join(key.split("/")[:2])
-        oldest = min(self._store.compacted + 1, self._store.revision)
-        return Expired(f"{resource} is not kept in the history that long; the oldest is {oldest}")
+        return Expired(f"{resource} is not kept in the history that long; the oldest is {self._first_in_memory}")
 
 
-def _exists(version: Version) -> bool:
-    return version.value is not None
+async def _merged(
+    unchanged: deque[list[Version]], changed: dict[str, Version], keys: list[str]
+) -> AsyncIterator[list[Version]]:
+    """Yield the objects that existed: those in `unchanged` that are not in `changed`, whose sorted keys are `keys`, and
+    those in `changed` that are not deletions. It consumes its arguments: to free them at once would take long."""
+
+    def take(count: int) -> list[Version]:
+        taken = keys[:count]
+        del keys[:count]
+        return [each for key in taken if (each := changed.pop(key)).value is not None]
+
+    while unchanged:
+        page = unchanged.popleft()
+        kept = [each for each in page if each.key not in changed]
+        while page and (count := bisect_right(keys, page[-1].key)):
+            # There are more than those of the page if many were deleted later.
+            count = min(count, _LISTED)
+            split = bisect_right(kept, keys[count - 1], key=_key_of)
+            yield sorted(kept[:split] + take(count))
+            kept = kept[split:]
+        yield kept
+    while keys:
+        yield take(_LISTED)
+
+
+async def _in_pages(versions: Sequence[Version], start: str) -> AsyncIterator[list[Version]]:
+    for first in range(bisect_left(versions, start, key=_key_of), len(versions), _LISTED):
+        yield [*versions[first : first + _LISTED]]
+
+
+def _key_of(version: Version) -> str:
+    return version.key
 
 
 def _existing(found: KeyValue) -> Version:

@@ -322,8 +322,11 @@ class _Planning:
                 return self._is_object(key)
             return key == own or (key.count("/") == 3 and key.split("/")[2] == namespace and self._is_object(key))
 
-        then = {each.key: each for each in await self._reader.list_at("", revision) if is_chosen(each.key)}
-        now = {each.key: each for each in await self._reader.list_at("", self._reader.newest) if is_chosen(each.key)}
+        then: dict[str, Version] = {}
+        now: dict[str, Version] = {}
+        for found, at in ((then, revision), (now, self._reader.newest)):
+            async for page in self._reader.pages_at("", at):
+                found.update((each.key, each) for each in page if is_chosen(each.key))
         for key in (each for each in then if each.startswith("/".join(_DEFINITIONS))):
             if (definition := _decoded(then[key])) not in (None, _UNREADABLE):
                 assert definition is not None
