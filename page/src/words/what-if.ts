@@ -32,6 +32,7 @@ export const whatIf = {
   missing: "Say first what should change.",
   took: (revision: string, passed: string, took: string) => `A copy of revision ${revision}; ${passed} of virtual time passed in ${took} s.`,
   result: "Result",
+  sideBySide: "Now and what if, side by side",
   now: "now",
   then: "what if",
   what: "What",

@@ -269,7 +269,8 @@ class Gates:
                     waiting.append((since, gate, found))
         if not waiting:
             return None
-        _, gate, found = min(waiting, key=lambda each: each[0])
+        # Loops that only look after everything now and then have no key, and come last.
+        _, gate, found = min(waiting, key=lambda each: (not each[2], each[0]))
         return gate, found
 
     def add_breakpoint(self, loop: str = "", kind: str = "", key: str = "") -> Breakpoint:

@@ -64,7 +64,7 @@ function interruption(one: Plan["interruptions"][number]): string {
 
 function Compared({ rows }: { rows: readonly ComparedRow[] }) {
   return (
-    <div class="whatif-scroll" tabIndex={0} role="region" aria-label={words.result}>
+    <div class="whatif-scroll" tabIndex={0} role="region" aria-label={words.sideBySide}>
       <table class="whatif-compared">
         <thead>
           <tr>

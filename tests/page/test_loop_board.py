@@ -1,0 +1,243 @@
+"""The board of control loops, faults and what-if, by mouse and keyboard."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import GuardedContext, GuardedPage
+from page_cluster import PageCluster
+from playwright.sync_api import Locator, expect
+
+LOOPS, FAULTS = "/setpoint/v1/loops", "/setpoint/v1/faults"
+DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments"
+
+
+@pytest.fixture(autouse=True)
+def running_loops(cluster: PageCluster) -> Iterator[None]:
+    """Let all loops run before the next test."""
+    yield
+    cluster.api("POST", LOOPS, {"action": "clear"})
+    cluster.api("POST", LOOPS, {"action": "resume"})
+
+
+def row(page: GuardedPage, loop: str) -> Locator:
+    return page.locator(f"tbody[data-loop='{loop}']")
+
+
+def ready_pods(cluster: PageCluster, label: str) -> list[str]:
+    found = cluster.api("GET", f"/api/v1/namespaces/default/pods?labelSelector={label}")["items"]
+    return [
+        pod["metadata"]["name"]
+        for pod in found
+        if not pod["metadata"].get("deletionTimestamp")
+        and any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
+    ]
+
+
+def eventually(check: Callable[[], Any], within: float = 20.0) -> Any:
+    deadline = time.monotonic() + within
+    while not (found := check()):
+        assert time.monotonic() < deadline, f"not true within {within:g} s"
+        time.sleep(0.05)
+    return found
+
+
+def findings(page: GuardedPage) -> list[str]:
+    found = Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+
+
+def test_pause_delete_step_and_resume(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create_deployment("heal", 3)
+    eventually(lambda: len(ready_pods(cluster, "app=heal")) == 3)
+    page.go("#/loops")
+    loop = row(page, "replicaset-controller")
+    loop.get_by_role("button", name="Pause replicaset-controller").click()
+    expect(loop).to_have_attribute("data-mode", "paused")
+    expect(page.get_by_text("Held back: replicaset.")).to_be_visible()
+    expect(page.get_by_text("All run again in 9 m")).to_be_visible()
+    for name in ready_pods(cluster, "app=heal"):
+        cluster.api("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+    # One key for three deletions and what followed them.
+    expect(loop.locator("[data-depth]")).to_have_attribute("data-depth", "1")
+    expect(loop.locator(".loops-keys").get_by_role("button")).to_have_text(re.compile(r"^default/heal-"))
+    times = loop.get_by_text(re.compile(r"^×\d+$"))
+    assert int(times.inner_text()[1:]) >= 3
+    assert ready_pods(cluster, "app=heal") == []
+    loop.get_by_role("button", name="One reconcile of replicaset-controller").click()
+    eventually(lambda: len(ready_pods(cluster, "app=heal")) == 3)
+    assert findings(page) == []
+    # The latest reconcile says what it did, and why.
+    loop.get_by_role("button", name="Show the latest reconciles of replicaset-controller").click()
+    newest = loop.locator(".loops-runs tbody tr").first
+    expect(newest).to_contain_text("revision")
+    expect(newest).to_contain_text("default/heal-")
+    newest.get_by_role("button", name="Why is default/heal-").click()
+    expect(page.get_by_role("complementary", name="Selected object")).to_contain_text("heal-")
+    loop.get_by_role("button", name="Pause replicaset-controller").click()
+    expect(loop).to_have_attribute("data-mode", "run")
+    expect(page.get_by_text("All loops run.", exact=True)).to_be_visible()
+
+
+def test_a_back_off_counts_down_and_a_step_tries_again(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "small"}})
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    cluster.create("/api/v1/namespaces/small/resourcequotas", quota)
+    eventually(lambda: cluster.api("GET", "/api/v1/namespaces/small/resourcequotas/none")["status"].get("hard"))
+    cluster.create_deployment("big", 1, namespace="small")
+    page.go("#/loops")
+    loop = row(page, "replicaset-controller")
+    timer = loop.locator("[data-delayed^='small/big-'] .loops-timer")
+    expect(timer).to_have_text(re.compile(r"^\d\.\d s$|^\d+ s$"), timeout=20_000)
+    expect(loop).to_contain_text("exceeded quota: none")
+    seconds = []
+    while len(set(seconds)) < 3:
+        if match := re.match(r"([\d.]+) s", timer.inner_text()):
+            seconds.append(float(match[1]))
+        page.page.wait_for_timeout(250)
+    assert min(seconds) < max(seconds)
+    failures = int(re.search(r"\((\d+) failures\)", loop.inner_text())[1])  # type: ignore[index]
+    loop.get_by_role("button", name="Reconcile small/big-").click()
+    expect(loop).to_contain_text(re.compile(rf"\(({failures + 1}|{failures + 2}) failures\)"))
+    cluster.api("DELETE", f"{DEPLOYMENT}/big".replace("default", "small"))
+
+
+def test_all_loops_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create_deployment("keys", 1)
+    eventually(lambda: len(ready_pods(cluster, "app=keys")) == 1)
+    page.go("#/objects")
+    page.press("g", "l")
+    row(page, "kube-scheduler").wait_for()
+    page.press(".")
+    expect(page.get_by_text("All loops are paused.")).to_be_visible()
+    cluster.api("PATCH", f"{DEPLOYMENT}/keys", {"spec": {"replicas": 2}}, "application/merge-patch+json")
+    expect(row(page, "deployment-controller").locator("[data-depth]")).to_have_attribute("data-depth", "1")
+    # The key steps the loop whose row has the focus.
+    row(page, "deployment-controller").get_by_role("button", name="Show the latest reconciles").focus()
+    page.press("s")
+    page.until("document.querySelector('#live-polite').textContent.includes('reconciles default/keys')")
+    expect(row(page, "replicaset-controller").locator(".loops-keys")).to_contain_text("default/keys-")
+    assert len(ready_pods(cluster, "app=keys")) == 1
+    page.press(".")
+    expect(page.get_by_text("All loops run.", exact=True)).to_be_visible()
+    eventually(lambda: len(ready_pods(cluster, "app=keys")) == 2)
+
+
+def test_a_breakpoint_on_the_selected_object(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create_deployment("stop", 1)
+    eventually(lambda: len(ready_pods(cluster, "app=stop")) == 1)
+    page.go("#/loops/apps.deployments/default/stop")
+    page.get_by_role("button", name="Break on deployment/stop").click()
+    expect(page.get_by_text("Breakpoint: Deployment default/stop")).to_be_visible()
+    cluster.api("PATCH", f"{DEPLOYMENT}/stop", {"spec": {"replicas": 2}}, "application/merge-patch+json")
+    expect(page.get_by_text("Stopped: deployment-controller would reconcile default/stop next.")).to_be_visible()
+    assert len(ready_pods(cluster, "app=stop")) == 1
+    page.get_by_role("button", name="Remove the breakpoint on Deployment default/stop").click()
+    page.get_by_role("button", name="Resume all").click()
+    eventually(lambda: len(ready_pods(cluster, "app=stop")) == 2)
+    # Slow motion is a choice, and goes back to full speed.
+    page.get_by_label("Slow motion").select_option("2")
+    expect(page.get_by_text("All loops together make one reconcile each 2 s.")).to_be_visible()
+    page.get_by_label("Slow motion").select_option("")
+    expect(page.get_by_text("All loops run.", exact=True)).to_be_visible()
+
+
+def test_a_fault_is_injected_and_undone(cluster: PageCluster, page: GuardedPage) -> None:
+    page.go("#/loops")
+    row(page, "kube-scheduler").wait_for()
+    page.press("x")
+    panel = page.locator("#dock-faults")
+    expect(panel).to_contain_text("Nothing is broken on purpose")
+    panel.get_by_role("button", name="Power a node off").click()
+    dialog = page.get_by_role("dialog")
+    button = dialog.get_by_role("button", name="Break it")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    dialog.get_by_label("Node", exact=True).select_option("node-2")
+    assert findings(page) == []
+    button.click()
+    expect(panel.get_by_role("button", name="Undo: powered node-2 off")).to_be_visible()
+    annotations = cluster.api("GET", "/api/v1/nodes/node-2")["metadata"]["annotations"]
+    assert annotations["simulate.setpoint.dev/state"] == "stopped"
+    panel.get_by_role("button", name="Undo: powered node-2 off").click()
+    expect(panel).to_contain_text("Nothing is broken on purpose")
+    assert "simulate.setpoint.dev/state" not in cluster.api("GET", "/api/v1/nodes/node-2")["metadata"]["annotations"]
+    # What the server refuses is said, and the dialog stays.
+    panel.get_by_role("button", name="Let a container use too much memory").click()
+    names = eventually(lambda: cluster.pod_names("app=heal"))
+    dialog.get_by_label("Pod", exact=True).select_option(names[0])
+    dialog.get_by_role("button", name="Break it").click()
+    expect(page.get_by_text("has no memory limit").first).to_be_visible()
+    page.press("Escape")
+    expect(dialog).to_have_count(0)
+
+
+def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create_deployment("shop", 3)
+    service = {"selector": {"app": "shop"}, "ports": [{"port": 80}]}
+    path = "/api/v1/namespaces/default/services"
+    cluster.create(path, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"}, "spec": service})
+    eventually(lambda: len(ready_pods(cluster, "app=shop")) == 3)
+    before = sorted(cluster.pod_names("app=shop"))
+    page.go("#/objects")
+    page.press("g", "w")
+    page.get_by_label("Node", exact=True).select_option("node-2")
+    page.get_by_label("Let time pass").select_option("3600")
+    page.get_by_role("button", name="Predict").click()
+    table = page.get_by_role("table")
+    expect(table.get_by_role("row", name="node/node-2")).to_contain_text("Unknown", timeout=60_000)
+    expect(table.get_by_role("row", name="service/shop")).to_contain_text("fewer than 3 from +")
+    expect(page.get_by_text(re.compile(r"^shop-\S+ on node-2 by shop-\S+ on node-[13]$"))).to_be_visible()
+    expect(page.locator(".whatif-events")).to_contain_text("scheduled to")
+    assert findings(page) == []
+    # The cluster itself is as it was.
+    assert sorted(ready_pods(cluster, "app=shop")) == before
+    assert "annotations" not in cluster.api("GET", "/api/v1/nodes/node-2")["metadata"] or (
+        "simulate.setpoint.dev/state" not in cluster.api("GET", "/api/v1/nodes/node-2")["metadata"]["annotations"]
+    )
+    # All views show the copy, and the page leads back.
+    page.get_by_role("button", name="Look around in the copy").click()
+    page.go("#/objects/pods?ns=default&cluster=%2Fforks%2Fwhat-if")
+    expect(page.get_by_text("fork what-if")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("shop-")).first).to_be_visible()
+    page.get_by_role("button", name="Back to now").first.click()
+    page.go("#/what-if")
+    page.get_by_role("button", name="Remove the copy").click()
+    expect(page.locator(".whatif-result")).to_have_count(0)
+    assert all(each["name"] != "what-if" for each in cluster.api("GET", "/setpoint/v1/forks")["forks"])
+
+
+def test_what_if_and_then_for_real(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create_deployment("grow", 1)
+    eventually(lambda: len(ready_pods(cluster, "app=grow")) == 1)
+    page.go("#/what-if/apps.deployments/default/grow")
+    page.get_by_label("Change", exact=True).select_option("scale")
+    page.get_by_label("Object", exact=True).select_option("deployments/default/grow")
+    page.get_by_label("Replicas").fill("3")
+    page.press("Enter")
+    expect(page.get_by_role("row", name="deployment/grow")).to_contain_text("3 of 3 ready", timeout=60_000)
+    assert len(ready_pods(cluster, "app=grow")) == 1
+    page.get_by_role("button", name="Make this change here").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("scale deployments/grow to 3")
+    dialog.get_by_role("button", name="Make the change").click()
+    eventually(lambda: len(ready_pods(cluster, "app=grow")) == 3)
+    # What cannot be is said in the words of the server.
+    page.get_by_label("Change", exact=True).select_option("apply")
+    page.get_by_label("YAML").fill("kind: Nothing\nmetadata: {name: a}")
+    page.get_by_role("button", name="Predict").click()
+    expect(page.get_by_text("The change would be refused.")).to_be_visible(timeout=60_000)
+
+
+def test_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    page = new_context(viewport={"width": 390, "height": 844}, has_touch=True).new_page().enter(then="#/loops")
+    row(page, "kube-scheduler").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert findings(page) == []
+    page.go("#/what-if")
+    page.get_by_role("button", name="Predict").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
