@@ -95,7 +95,7 @@ def test_a_back_off_counts_down_and_a_step_tries_again(cluster: PageCluster, pag
     timer = loop.locator("[data-delayed^='small/big-'] .loops-timer")
     expect(timer).to_have_text(re.compile(r"^\d\.\d s$|^\d+ s$"), timeout=20_000)
     expect(loop).to_contain_text("exceeded quota: none")
-    seconds = []
+    seconds: list[float] = []
     while len(set(seconds)) < 3:
         if match := re.match(r"([\d.]+) s", timer.inner_text()):
             seconds.append(float(match[1]))
