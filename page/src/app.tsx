@@ -40,12 +40,16 @@ export function App() {
         <Header />
         <Banners />
         <SeatBanner />
-        <div class="middle">
+        <div class="content">
           <Navigation />
-          <Main />
-          {atBoard.value ? null : <Inspector />}
+          <div class="column">
+            <div class="middle">
+              <Main />
+              {atBoard.value ? null : <Inspector />}
+            </div>
+            {atBoard.value ? null : <Dock />}
+          </div>
         </div>
-        {atBoard.value ? null : <Dock />}
       </div>
       {atBoard.value ? null : <KindsFeed />}
       <ClassNotices />
