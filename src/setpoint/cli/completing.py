@@ -132,7 +132,7 @@ async def offers(words: list[str], io: CommandIO) -> Offers:
     if command.children and with_server.first_argument(rest) < 0:
         if command is ROOT and not children and io.on_host:
             return Offers(_plugins(last, io))
-        return Offers(children)
+        return Offers([*children, *(_taught(path, [], last) if path == "lesson" else ())])
     return await _arguments(path, last, rest, flags, io, command.local)
 
 

@@ -149,7 +149,7 @@ def _show_solution(invocation: Invocation, lesson: Lesson) -> None:
 
 async def test(invocation: Invocation) -> None:
     """Test the lessons of a folder, or of the package."""
-    from setpoint.cli.lessons.testing import LessonResult, test_course
+    from setpoint.cli.lessons.testing import LessonResult, check_course
     from setpoint.system import RandomIds
     from setpoint.web.lessons.folder import built_in_course, read_folder
 
@@ -172,7 +172,7 @@ async def test(invocation: Invocation) -> None:
     only = tuple(invocation.flags.only)
     if unknown := [name for name in only if course.lesson(name) is None]:
         raise Failed(f"there is no lesson {unknown[0]}, or it is invalid")
-    problems = await test_course(course, RandomIds(), invocation.io.clock.now(), report, only)
+    problems = await check_course(course, RandomIds(), invocation.io.clock.now(), report, only)
     if not course.lessons and not problems:
         raise Failed("there are no lessons")
     if problems:

@@ -29,7 +29,7 @@ class LessonResult(NamedTuple):
     """The seconds of virtual time that its solution takes."""
 
 
-async def test_lesson(
+async def check_lesson(
     course: Course, lesson: Lesson, starts: FreshStarts, now: datetime, seeds: tuple[int, ...] = SEEDS
 ) -> LessonResult:
     """Solve a lesson once for each seed, in a thread, and return what is wrong."""
@@ -50,7 +50,7 @@ async def test_lesson(
     return LessonResult(lesson.name, [], seconds)
 
 
-async def test_course(
+async def check_course(
     course: Course,
     ids: Ids,
     now: datetime,
@@ -62,7 +62,7 @@ async def test_course(
     for lesson in course.lessons:
         if only and lesson.name not in only:
             continue
-        result = await test_lesson(course, lesson, starts, now)
+        result = await check_lesson(course, lesson, starts, now)
         report(result)
         problems += result.problems
     return problems
