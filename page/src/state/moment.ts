@@ -3,7 +3,7 @@ import { effect, signal } from "@preact/signals";
 import { request } from "../link/hooks";
 import { connections } from "../link/link";
 import type { Status } from "../link/protocol";
-import { at, momentTime, settledCluster } from "./place";
+import { cluster, momentTime, settledCluster } from "./place";
 
 /** Why the moment cannot be shown; null if it can, or if that is not known yet. */
 export const momentError = signal<string | null>(null);
@@ -20,7 +20,7 @@ export function startMoments(): void {
   effect(() => {
     const prefix = settledCluster.value;
     const mine = ++asked;
-    if (at.value === null || !prefix.includes("/at/") || connections.value === 0) {
+    if (!prefix.includes("/at/") || connections.value === 0) {
       momentError.value = null;
       return;
     }
@@ -29,7 +29,8 @@ export function startMoments(): void {
       const refused = reply.status === 410 || reply.status === 400;
       momentError.value = refused ? (reply.body?.message ?? "") : null;
       const time = timeOf(reply.headers?.["setpoint-at"]);
-      if (time) momentTime.value = time;
+      // It may have moved on meanwhile.
+      if (time && settledCluster.peek() === cluster.peek()) momentTime.value = time;
     }, () => undefined);
   });
 }

@@ -24,10 +24,19 @@ export const cluster = computed(() => logical.value + (at.value === null ? "" : 
 /** Whether the moment is being dragged: it changes many times a second. */
 export const scrubbing = signal(false);
 
-/** As `cluster`, but while the moment is dragged what it was before: for what need not follow each movement. */
+/**
+ * As `cluster`, but while the moment is dragged what it was before, and a little later: for what need not follow each
+ * movement, and what is less important than the view.
+ */
 export const settledCluster = signal("");
+const LATER = 50;
+let later = 0;
 effect(() => {
-  if (!scrubbing.value) settledCluster.value = cluster.value;
+  const next = cluster.value;
+  window.clearTimeout(later);
+  if (scrubbing.value) return;
+  if (at.value === null) settledCluster.value = next;
+  else later = window.setTimeout(() => (settledCluster.value = next), LATER);
 });
 
 const storedNamespace = stored("namespace", "default");
