@@ -16,9 +16,19 @@ export interface InspectorTab {
   load: () => Promise<{ default: ComponentType<TabProps> }>;
 }
 
+const WITH_PODS = ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Service", "ReplicationController"];
+
+/** Whether an object is a Pod, or selects Pods. */
+function hasLogs(target: ObjectRef): boolean {
+  return WITH_PODS.includes(target.kind) && ["", "apps", "batch"].includes(target.group);
+}
+
 export const inspectorTabs: readonly InspectorTab[] = [
   { id: "loop", label: "Loop", load: () => import("./loop/loop") },
   { id: "why", label: "Why", key: "w", load: () => import("./why/why") },
   { id: "history", label: "History", key: "h", load: () => import("./history/history") },
+  { id: "yaml", label: "YAML", key: "y", load: () => import("./yaml/yaml") },
   { id: "events", label: "Events", key: "v", load: () => import("./events/events") },
+  { id: "logs", label: "Logs", applies: hasLogs, load: () => import("./logs/logs") },
+  { id: "exec", label: "Shell", applies: (target) => target.kind === "Pod" && !target.group, load: () => import("./exec/exec") },
 ];

@@ -3,12 +3,12 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import type { TargetedKeyboardEvent } from "preact";
 import { announce } from "../../a11y/live";
+import { YamlLine } from "../../ui/yaml-highlight";
 import { editor as words } from "../../words/editor";
 import { Completion } from "./completion";
 import type { Choice } from "./completion";
 import { EditedText } from "./document";
 import type { SchemaField } from "./document";
-import { highlight } from "./highlight";
 
 export const LINE_HEIGHT = 20;
 const INDENT = "  ";
@@ -42,9 +42,10 @@ export function TextArea(props: { edited: EditedText; save(): void; close(): voi
     return () => observer.disconnect();
   }, [edited]);
 
-  // The text is changed by typing, and from outside when it is loaded anew.
+  // The text is changed by typing, and from outside when it is loaded anew. More may be typed since this was rendered.
   useEffect(() => {
-    if (field.current && field.current.value !== text) field.current.value = text;
+    const latest = edited.text.peek();
+    if (field.current && field.current.value !== latest) field.current.value = latest;
   }, [text]);
 
   const lines = text.split("\n");
@@ -196,8 +197,7 @@ export function TextArea(props: { edited: EditedText; save(): void; close(): voi
           <div style={{ transform: `translate(${-left.value}px, ${first * LINE_HEIGHT - top.value}px)` }}>
             {lines.slice(first, last).map((line, index) => (
               <div key={first + index} class={problems.get(first + index + 1) ? "editor-line error" : "editor-line"}>
-                {highlight(line).map((part, number) => (part.kind ? <span key={number} class={`yaml-${part.kind}`}>{part.text}</span> : part.text))}
-                {line === "" ? " " : ""}
+                {line === "" ? " " : <YamlLine line={line} />}
               </div>
             ))}
           </div>

@@ -1,6 +1,8 @@
-/** Splits a line of YAML into parts for colours. It looks at the line alone, so texts of several lines stay plain. */
+/** Colours for YAML. Each line is looked at alone, so texts of several lines stay plain. */
+import { visible } from "./text";
+import "./yaml-highlight.css";
 
-export interface Part {
+interface Part {
   text: string;
   kind: "" | "key" | "text" | "number" | "comment" | "mark";
 }
@@ -8,26 +10,43 @@ export interface Part {
 const LINE = /^(\s*)((?:- +)*)((?:"[^"]*"|'[^']*'|[^\s#:'"[\]{},&*!|>%@`-][^:#]*?|[\w.-]+\/[\w./-]+)(?=\s*:(?:\s|$)))?(\s*:)?(.*)$/;
 const NUMBER = /^(?:-?\d+(?:\.\d+)?|true|false|null|~)$/;
 
-export function highlight(line: string): Part[] {
+/** A line of YAML with its colours. */
+export function YamlLine({ line }: { line: string }) {
+  return (
+    <>
+      {parts(line).map((part, index) =>
+        part.kind ? (
+          <span key={index} class={`code-${part.kind}`}>
+            {visible(part.text)}
+          </span>
+        ) : (
+          visible(part.text)
+        ),
+      )}
+    </>
+  );
+}
+
+function parts(line: string): Part[] {
   if (/^\s*#/.test(line)) return [{ text: line, kind: "comment" }];
   if (/^(?:---|\.\.\.)/.test(line)) return [{ text: line, kind: "mark" }];
   const match = LINE.exec(line);
   if (!match) return [{ text: line, kind: "" }];
   const [, indent = "", dashes = "", key = "", colon = "", rest = ""] = match;
-  const parts: Part[] = [];
+  const found: Part[] = [];
   const add = (text: string, kind: Part["kind"]) => {
-    if (text) parts.push({ text, kind });
+    if (text) found.push({ text, kind });
   };
   add(indent, "");
   add(dashes, "mark");
   if (!colon) {
     value(key + rest, add);
-    return parts;
+    return found;
   }
   add(key, "key");
   add(colon, "mark");
   value(rest, add);
-  return parts;
+  return found;
 }
 
 function value(text: string, add: (text: string, kind: Part["kind"]) => void): void {

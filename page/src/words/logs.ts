@@ -1,0 +1,20 @@
+/** Texts of the tab with the logs of containers. */
+export const logs = {
+  title: "logs",
+  follow: "Follow",
+  previous: "Previous",
+  previousHint: "The log of the container before its last restart",
+  container: "Container",
+  all: "all",
+  search: "Search",
+  searchCount: (found: number, all: number) => `${found} of ${all} lines`,
+  none: "There are no lines.",
+  noneYet: "There are no lines yet.",
+  noPods: "This object selects no Pods.",
+  lines: "Lines of the log",
+  more: (count: number) => `The logs of ${count} more containers are not shown.`,
+  ended: (name: string, message: string) => (message ? `${name}: ${message}` : `The log of ${name} has ended.`),
+  dropped: (count: number) => `${count} earlier lines are not kept.`,
+  toEnd: "Go to the end",
+  lost: "The connection was lost.",
+} as const;
