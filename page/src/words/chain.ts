@@ -23,7 +23,8 @@ export const chain = {
   noWrites: "Writes are not shown: this server does not record who writes what.",
   hiddenWrites: "Writes are not shown: you may not read who writes what.",
   past: "This is a past moment: nothing is written.",
-  group: (prefix: string, count: number) => `${prefix}… × ${count}`,
+  count: (count: number) => `× ${count}`,
+  group: (kind: string, prefix: string, count: number, states: string) => `${count} more of kind ${kind}, ${prefix}…: ${states}`,
   states: (states: Record<string, number>) =>
     Object.entries(states)
       .map(([state, count]) => `${count} ${state}`)

@@ -10,7 +10,7 @@ export function Gauge({ observed, desired, phase }: { observed: number; desired:
     <svg class={`gauge ${phase}`} viewBox="0 0 64 64" aria-hidden="true" focusable="false">
       <path class="gauge-track" d={arc(1)} />
       {full > 0 ? <path class="gauge-value" d={arc(full)} /> : null}
-      <text class="gauge-text" x="32" y="37" text-anchor="middle">
+      <text class={observed > 99 || desired > 99 ? "gauge-text long" : "gauge-text"} x="32" y="37" text-anchor="middle">
         {observed}/{desired}
       </text>
     </svg>

@@ -49,15 +49,16 @@ export default function Chain() {
   const [slower, setSlower] = useState(1);
   const form = route.value.params.form ?? (phone.value ? "table" : "graph");
 
-  // An object that is selected elsewhere and not in the picture becomes the root. One that is deleted does not change it.
+  // An object that is selected elsewhere and not in the picture becomes the root, unless everything was asked for. One
+  // that is deleted does not change it.
   const key = target && writtenKey(target);
   const handled = useRef<string | null>(null);
   useEffect(() => {
     if (!feed.synced || handled.current === key) return;
     handled.current = key;
-    if (target && !graph.boxes.has(writtenKey(target)) && !(root && sameObject(root, target))) setParam("root", rootText(target));
+    const inside = target !== null && graph.boxes.has(writtenKey(target));
+    if (target && !inside && text !== "*" && !sameObject(root, target)) setParam("root", rootText(target));
   }, [key, feed.synced]);
-  const inside = target !== null && graph.boxes.has(writtenKey(target));
 
   return (
     <div class="chain-view">
@@ -65,7 +66,7 @@ export default function Chain() {
         <h2>{root ? words.title(visible(shortName(root))) : words.everything(namespace.value)}</h2>
         <div class="toolbar" role="toolbar" aria-label={words.form}>
           {root ? <Button onClick={() => setParam("root", "*")}>{words.showEverything}</Button> : null}
-          {!root && target && inside ? <Button onClick={() => setParam("root", rootText(target))}>{words.focus}</Button> : null}
+          {!root && target ? <Button onClick={() => setParam("root", rootText(target))}>{words.focus}</Button> : null}
           <div class="chain-forms">
             {(["graph", "table"] as const).map((one) => (
               <Button key={one} small aria-pressed={form === one} onClick={() => setParam("form", one)}>

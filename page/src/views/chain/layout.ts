@@ -32,6 +32,7 @@ const STEP = BOX_HEIGHT + GAP_Y;
 const SWEEPS = 4;
 /** How much more a box resists to be moved if it was there before. */
 const STAYS = 50;
+const FREE = 0.001;
 /** A column may be this many times as high as its boxes need before everything is arranged again. */
 const LOOSE = 2;
 
@@ -69,8 +70,14 @@ export function arrange(graph: Graph, actors: readonly string[], before: Layout 
 /** The keys of each column; ranks without boxes are left out. */
 function columnsOf(graph: Graph): string[][] {
   const byRank = new Map<number, string[]>();
-  for (const [key, box] of graph.boxes) byRank.set(box.rank, [...(byRank.get(box.rank) ?? []), key]);
+  for (const [key, box] of graph.boxes) addTo(byRank, box.rank, key);
   return [...byRank.keys()].sort((a, b) => a - b).map((rank) => byRank.get(rank)!);
+}
+
+function addTo<K>(lists: Map<K, string[]>, key: K, value: string): void {
+  const known = lists.get(key);
+  if (known) known.push(value);
+  else lists.set(key, [value]);
 }
 
 function isTight(columns: readonly string[][], before: Layout): boolean {
@@ -90,11 +97,10 @@ function isTight(columns: readonly string[][], before: Layout): boolean {
 
 function neighbours(graph: Graph): Map<string, string[]> {
   const found = new Map<string, string[]>();
-  const add = (from: string, to: string) => found.set(from, [...(found.get(from) ?? []), to]);
   for (const edge of graph.edges) {
     if (!graph.boxes.has(edge.from) || !graph.boxes.has(edge.to)) continue;
-    add(edge.from, edge.to);
-    add(edge.to, edge.from);
+    addTo(found, edge.from, edge.to);
+    addTo(found, edge.to, edge.from);
   }
   return found;
 }
@@ -117,8 +123,9 @@ function fresh(graph: Graph, columns: string[][]): Map<string, number> {
     const ordered = sweep % 2 ? [...columns].reverse() : columns;
     for (const keys of ordered) {
       const wanted = keys.map((key) => mean(near.get(key) ?? [], ys) ?? ys.get(key)!);
-      // Leaves of other columns have no say in their own order: only places move.
-      spread(wanted, keys.map(() => 1)).forEach((y, index) => ys.set(keys[index]!, y));
+      // A box without neighbours goes where the others leave space.
+      const weights = keys.map((key) => (near.has(key) ? 1 : FREE));
+      spread(wanted, weights).forEach((y, index) => ys.set(keys[index]!, y));
     }
   }
   return ys;
@@ -127,10 +134,12 @@ function fresh(graph: Graph, columns: string[][]): Map<string, number> {
 /** The place of each box in a walk from the left along the edges. */
 function treeOrder(graph: Graph): Map<string, number> {
   const following = new Map<string, string[]>();
-  for (const edge of graph.edges) following.set(edge.from, [...(following.get(edge.from) ?? []), edge.to]);
+  for (const edge of graph.edges) addTo(following, edge.from, edge.to);
   const compare = (a: string, b: string) => {
     const [one, other] = [graph.boxes.get(a)!, graph.boxes.get(b)!];
-    return one.rank - other.rank || boxKind(one).localeCompare(boxKind(other)) || boxName(one).localeCompare(boxName(other)) || a.localeCompare(b);
+    // A group stands below those of its siblings that have boxes of their own.
+    const groups = Number(one.type === "group") - Number(other.type === "group");
+    return one.rank - other.rank || groups || boxKind(one).localeCompare(boxKind(other)) || boxName(one).localeCompare(boxName(other)) || a.localeCompare(b);
   };
   const order = new Map<string, number>();
   const visit = (key: string) => {

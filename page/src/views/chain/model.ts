@@ -104,7 +104,7 @@ export function parentOf(written: Written): string | null {
 }
 
 export function boxName(box: Box): string {
-  if (box.type === "group") return words.group(box.prefix, box.count);
+  if (box.type === "group") return words.states(box.states);
   return box.type === "owner" ? box.name : box.ref.name;
 }
 
@@ -114,7 +114,7 @@ export function boxKind(box: Box): string {
 
 /** A sentence for screen readers. */
 export function boxLabel(box: Box): string {
-  if (box.type === "group") return `${box.count} ${box.kind}s: ${words.states(box.states)}`;
+  if (box.type === "group") return words.group(box.kind, box.prefix, box.count, words.states(box.states));
   if (box.type === "owner") return `${box.kind} ${box.name}, ${words.owner}`;
   const gauge = box.gauge ? `, ${box.gauge[0]} of ${box.gauge[1]}` : "";
   return `${box.ref.kind} ${box.ref.name}, ${box.phase}${gauge}${box.note ? `: ${box.note}` : ""}`;
@@ -137,7 +137,9 @@ export function treeRows(graph: Graph, collapsed: ReadonlySet<string>): TreeRow[
   for (const edge of graph.edges) {
     if (edge.how !== "owns" || owned.has(edge.to)) continue;
     owned.add(edge.to);
-    children.set(edge.from, [...(children.get(edge.from) ?? []), edge.to]);
+    const known = children.get(edge.from);
+    if (known) known.push(edge.to);
+    else children.set(edge.from, [edge.to]);
   }
   const rows: TreeRow[] = [];
   const seen = new Set<string>();

@@ -1,5 +1,5 @@
 /** The graph: actors, the API server and boxes as elements, edges and dots on a canvas behind them. */
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { drawStats } from "../../state/draw-stats";
 import { sameObject } from "../../state/refs";
 import { navigate } from "../../router";
@@ -193,7 +193,10 @@ function Boxes(props: { graph: Graph; layout: Layout; flashes: ReadonlyMap<strin
   const group = useRef<HTMLDivElement>(null);
   const [focused, setFocused] = useState<string | null>(null);
   const target = selected.value;
-  const size = { width: layout.box, height: BOX_HEIGHT };
+  const focus = useCallback((key: string) => {
+    setFocused(key);
+    props.light(key);
+  }, []);
   // Rendered in the order of reading: column by column, from top to bottom.
   const ordered = [...graph.boxes].sort(([a], [b]) => {
     const [one, other] = [layout.boxes.get(a), layout.boxes.get(b)];
@@ -219,15 +222,13 @@ function Boxes(props: { graph: Graph; layout: Layout; flashes: ReadonlyMap<strin
             key={key}
             id={key}
             box={box}
-            place={place}
-            size={size}
+            x={place.x}
+            y={place.y}
+            width={layout.box}
             flash={props.flashes.get(key)}
             chosen={box.type === "object" && sameObject(box.ref, target)}
             tab={key === inOrder}
-            focus={() => {
-              setFocused(key);
-              props.light(key);
-            }}
+            focus={focus}
             light={props.light}
           />
         );
@@ -265,39 +266,48 @@ function nearest(key: string, from: Place, boxes: ReadonlyMap<string, Place>): s
 interface BoxProps {
   id: string;
   box: Box;
-  place: Place;
-  size: { width: number; height: number };
+  x: number;
+  y: number;
+  width: number;
   flash: Flash | undefined;
   chosen: boolean;
   tab: boolean;
-  focus(): void;
+  /** The same function for all boxes and all times. */
+  focus(key: string): void;
   light(key: string | null): void;
 }
 
-function BoxButton({ id, box, place, size, flash, chosen, tab, focus, light }: BoxProps) {
+function openBox(box: Box): void {
+  if (box.type === "object") select(box.ref);
+  else if (box.type === "owner") {
+    const ref = refOf({ apiVersion: box.api_version, kind: box.kind, name: box.name });
+    if (ref) select(ref);
+  } else {
+    navigate({ view: "objects", kind: { group: box.ref.group, resource: box.ref.resource }, name: "", namespace: "" });
+  }
+}
+
+/** There may be 400: one is rendered again only if something of it has changed. */
+function BoxButton(props: BoxProps) {
+  const { id, box, x, y, width, flash, chosen, tab } = props;
+  return useMemo(() => drawnBox(props), [id, box, x, y, width, flash, chosen, tab]);
+}
+
+function drawnBox({ id, box, x, y, width, flash, chosen, tab, focus, light }: BoxProps) {
   const phase = box.type === "owner" ? "settled" : box.phase;
-  const open = () => {
-    if (box.type === "object") select(box.ref);
-    else if (box.type === "owner") {
-      const ref = refOf({ apiVersion: box.api_version, kind: box.kind, name: box.name });
-      if (ref) select(ref);
-    } else {
-      navigate({ view: "objects", kind: { group: box.ref.group, resource: box.ref.resource }, name: "", namespace: "" });
-    }
-  };
   const classes = ["chain-box", box.type, phase, chosen && "chosen", box.type === "object" && box.root && "root", flash && `part-${flash.part}`];
   return (
     <button
       type="button"
       data-box={id}
       class={classes.filter(Boolean).join(" ")}
-      style={at(place, size)}
+      style={at({ x, y }, { width, height: BOX_HEIGHT })}
       tabIndex={tab ? 0 : -1}
       aria-label={visible(boxLabel(box))}
       aria-current={chosen ? "true" : undefined}
-      title={box.type === "group" ? words.openGroup : visible(boxLabel(box))}
-      onClick={open}
-      onFocus={focus}
+      title={box.type === "group" ? `${visible(boxLabel(box))}. ${words.openGroup}` : visible(boxLabel(box))}
+      onClick={() => openBox(box)}
+      onFocus={() => focus(id)}
       onBlur={() => light(null)}
       onPointerEnter={() => light(id)}
       onPointerLeave={() => light(null)}
@@ -309,6 +319,7 @@ function BoxButton({ id, box, place, size, flash, chosen, tab, focus, light }: B
             {box.gauge[0]}/{box.gauge[1]}
           </span>
         ) : null}
+        {box.type === "group" ? <span class="chain-box-gauge">{words.count(box.count)}</span> : null}
         <span class={`chain-box-phase phase ${phase}`}>{PHASES[phase].shape}</span>
       </span>
       <BoxName name={visible(boxName(box))} />

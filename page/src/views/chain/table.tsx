@@ -143,7 +143,7 @@ function Row({ row, closed, entry, tab, fold, focus }: RowProps) {
           )}
           <span>
             <span class="faint">{boxKind(box)} </span>
-            {visible(boxName(box))}
+            {box.type === "group" ? words.count(box.count) : visible(boxName(box))}
           </span>
         </span>
       </td>

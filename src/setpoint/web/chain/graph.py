@@ -24,6 +24,8 @@ from setpoint.web.chain.records import Owner, Record
 MAX_BOXES: Final = 400
 MAX_SIBLINGS: Final = 12
 """Number of siblings up to which all are shown; of more, one less, and a group for the others."""
+_SIBLINGS_OF_MANY: Final = ((8, 4), (3, 6))
+"""The same number for the dependents of objects, if a chain begins with more objects than the first number."""
 _RESERVED: Final = 40
 """Number of boxes that owners and dependents leave to others: Services, nodes, claims."""
 _LEVELS: Final = 3
@@ -78,12 +80,15 @@ class Builder:
             for owner in each.owners:
                 self._children.setdefault(owner.uid, []).append(each)
         self._graph = _Graph()
+        self._siblings = MAX_SIBLINGS
 
     def build(self) -> dict[str, dict[str, Any]]:
         """Return boxes and edges by key."""
         tops = self._tops()
         self._graph.limit = MAX_BOXES - _RESERVED
         shown = [each for siblings in _by_kind(tops).values() for each in self._add_siblings(siblings, "")]
+        # A picture of everything is an overview: of each of many objects it shows less.
+        self._siblings = next((most for many, most in _SIBLINGS_OF_MANY if len(shown) > many), MAX_SIBLINGS)
         self._down(shown, 2 * _LEVELS)
         self._graph.limit = MAX_BOXES
         self._up_from(tops)
@@ -141,10 +146,10 @@ class Builder:
     def _add_siblings(self, siblings: list[Record], parent: str) -> list[Record]:
         """Add siblings of one kind, and return those that have boxes of their own."""
         ordered = sorted(siblings, key=_order)
-        if len(ordered) > MAX_SIBLINGS:
+        if len(ordered) > self._siblings:
             # The root and what differs from its desired state are worth a box more than what is settled.
             ordered.sort(key=lambda each: (each.key != self._root, each.phase == "settled"))
-            shown, folded = ordered[: MAX_SIBLINGS - 1], ordered[MAX_SIBLINGS - 1 :]
+            shown, folded = ordered[: self._siblings - 1], ordered[self._siblings - 1 :]
             key = f"group:{parent}:{folded[0].ref['group']}/{folded[0].ref['resource']}"
             self._graph.groups[key] = folded
             self._graph.parents[key] = parent
@@ -212,6 +217,7 @@ class Builder:
         names = {pod.node for inside in pods.values() for pod in inside if pod.node}
         nodes = {name: self._records.get(f"/nodes//{name}") for name in sorted(names)}
         known = [each for each in nodes.values() if each is not None]
+        self._siblings = MAX_SIBLINGS
         shown = {each.ref["name"]: each.key for each in self._add_siblings(known, "")}
         group = next((key for key in self._graph.groups if key.endswith(":/nodes")), "")
         for key, inside in pods.items():
