@@ -65,7 +65,7 @@ def test_pause_delete_step_and_resume(cluster: PageCluster, page: GuardedPage) -
         cluster.api("DELETE", f"/api/v1/namespaces/default/pods/{name}")
     # One key for three deletions and what followed them.
     expect(loop.locator("[data-depth]")).to_have_attribute("data-depth", "1")
-    expect(loop.locator(".loops-keys").get_by_role("button")).to_have_text(re.compile(r"^default/heal-"))
+    expect(loop.locator(".loops-queue").get_by_role("button")).to_have_text(re.compile(r"^default/heal-"))
     times = loop.get_by_text(re.compile(r"^×\d+$"))
     assert int(times.inner_text()[1:]) >= 3
     assert ready_pods(cluster, "app=heal") == []
@@ -121,7 +121,7 @@ def test_all_loops_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
     row(page, "deployment-controller").get_by_role("button", name="Show the latest reconciles").focus()
     page.press("s")
     page.until("document.querySelector('#live-polite').textContent.includes('reconciles default/keys')")
-    expect(row(page, "replicaset-controller").locator(".loops-keys")).to_contain_text("default/keys-")
+    expect(row(page, "replicaset-controller").locator(".loops-queue")).to_contain_text("default/keys-")
     assert len(ready_pods(cluster, "app=keys")) == 1
     page.press(".")
     expect(page.get_by_text("All loops run.", exact=True)).to_be_visible()

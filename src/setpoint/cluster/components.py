@@ -256,7 +256,7 @@ class Components:
         self.gates = Gates(clock)
         """They hold back the control loops if a user asks for it."""
         self.board = LoopBoard(clock, self.gates, self._component_states, self._scheduler_rows)
-        loops = LoopEndpoints(self.board, clock, self._run_gates)
+        loops = LoopEndpoints(self.board, clock, self._run_gates, options.controllers)
         api.serve_path(LOOPS_PATH, loops.answer)
         api.serve_path(FAULTS_PATH, self._answer_faults)
         self._faults: FaultEndpoints | None = None

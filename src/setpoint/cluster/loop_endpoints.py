@@ -12,7 +12,7 @@ all. Every one of them renews the hold: ten minutes after the last, all loops ru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import orjson
@@ -57,9 +57,13 @@ _PARTS = (
 
 
 class LoopEndpoints:
-    def __init__(self, board: LoopBoard, clock: Clock, run_gates: Callable[[], None]) -> None:
-        """`run_gates` starts the timers of the gates, unless they run."""
+    def __init__(
+        self, board: LoopBoard, clock: Clock, run_gates: Callable[[], None], controllers: Collection[str] | None
+    ) -> None:
+        """`run_gates` starts the timers of the gates, unless they run. `controllers` are the names of the controllers
+        that run or may be started; None means all."""
         self._board = board
+        self._controllers = controllers
         self._clock = clock
         self._run_gates = run_gates
 
@@ -175,8 +179,10 @@ class LoopEndpoints:
         """Return the names of controllers that start when the first object of their kinds exists."""
         from setpoint.controllers.builtin import CONTROLLERS, OFF_BY_DEFAULT  # few requests need it
 
-        running = {*self._board.names(), *_PARTS}
-        return [name for name in CONTROLLERS if name not in running and name not in OFF_BY_DEFAULT]
+        running, chosen = {*self._board.names(), *_PARTS}, self._controllers
+        if chosen is None:
+            chosen = [name for name in CONTROLLERS if name not in OFF_BY_DEFAULT]
+        return [name for name in chosen if name in CONTROLLERS and name not in running]
 
 
 def _nothing_to_step(loop: str, key: str) -> str:

@@ -5,7 +5,7 @@ import { useFeed } from "../../link/hooks";
 import { at, logical } from "../../state/place";
 import { Button } from "../../ui/button";
 import { Icon } from "../../ui/icon";
-import { Failure, Loading } from "../../ui/notice";
+import { Failure, Loading, Notice } from "../../ui/notice";
 import { visible } from "../../ui/text";
 import { loops as words } from "../../words/loops";
 import { boardOf, isActive } from "./board";
@@ -40,6 +40,13 @@ export default function Loops() {
   );
   if (feed.error) return <Failure error={feed.error} feature={words.feature} />;
   if (!feed.synced) return <Loading />;
+  if (board.loops.length === 0) {
+    return (
+      <Notice title={words.none}>
+        <p>{words.noneHint}</p>
+      </Notice>
+    );
+  }
   return <BoardView board={board} tick={tick} />;
 }
 
@@ -162,7 +169,7 @@ function Row({ loop, now, tick }: { loop: Loop; now: number; tick: number }) {
         <td class="number" data-label={columns.rate}>
           {loop.rate.toFixed(1)}
         </td>
-        <td class="number" data-label={columns.p99}>
+        <td class="number" data-label={columns.p99} title={words.median(words.milliseconds(loop.p50))}>
           {loop.done > 0 ? words.milliseconds(loop.p99) : "–"}
         </td>
         <td data-label={columns.gate}>

@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../../a11y/live";
 import { ask } from "../../link/hooks";
+import { hello } from "../../link/link";
 import { ApiError } from "../../link/protocol";
 import type { Status } from "../../link/protocol";
 import { at, logical, namespace, setLogical } from "../../state/place";
@@ -36,6 +37,7 @@ export default function WhatIf() {
       </Notice>
     );
   }
+  if (hello.value && !hello.value.features.includes("forks")) return <Notice title={shell.notOffered(words.feature)} />;
   const predict = async (question: Question) => {
     setBusy(true);
     setError(null);
@@ -59,7 +61,7 @@ export default function WhatIf() {
       </header>
       <ChangeForm busy={busy} fork={plan?.fork?.name ?? ""} ask={(question) => void predict(question)} />
       <div ref={result} aria-busy={busy}>
-        {error ? <Failure error={error} feature={error.reason === "NotFound" ? undefined : words.feature} /> : null}
+        {error ? <Failure error={error} {...(error.code === 403 ? { feature: words.feature } : {})} /> : null}
         {plan && !error ? <Result plan={plan} removed={() => (latest.value = null)} /> : null}
       </div>
     </div>
