@@ -89,6 +89,18 @@ def test_many_siblings_are_folded_into_a_group() -> None:
     assert build([replica_set, *pods, *bad], pods[50])[pods[50].key]["root"]
 
 
+def test_the_owner_of_what_waits_waits() -> None:
+    counts = {"replicas": 1, "readyReplicas": 0, "observedGeneration": 1}
+    owner = record(builtin("deployments", "apps"), "web", spec={"replicas": 1}, status=counts)
+    middle = record(SETS, "web-1", owner, spec={"replicas": 1}, status=counts)
+    container = {"name": "web", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    status = {"phase": "Pending", "containerStatuses": [container]}
+    pod = record(PODS, "web-1-a", middle, spec={**POD_SPEC, "nodeName": "n1"}, status=status)
+    assert (owner.phase, middle.phase, pod.phase) == ("acting", "acting", "waiting")
+    graph = build([owner, middle, pod], owner)
+    assert {graph[each.key]["phase"] for each in (owner, middle, pod)} == {"waiting"}
+
+
 def test_the_number_of_boxes_is_bounded() -> None:
     sets = [record(SETS, f"web-{number}") for number in range(60)]
     pods = [record(PODS, f"p-{at}-{number}", owner) for at, owner in enumerate(sets) for number in range(12)]

@@ -96,6 +96,12 @@ export function LoopPanel({ value }: { value: LoopValue }) {
         <Phase phase={value.phase} />
       </div>
       <div class="loop-body">
+        {gauge ? (
+          <figure class="loop-gauge">
+            <Gauge observed={gauge.observed} desired={gauge.desired} phase={value.phase} />
+            <figcaption>{words.gauge(gauge.observed, gauge.desired, gauge.unit)}</figcaption>
+          </figure>
+        ) : null}
         <dl class="loop-rows">
           <Row name={words.desired}>{list(value.desired)}</Row>
           <Row name={words.observed}>{list(value.observed)}</Row>
@@ -104,12 +110,6 @@ export function LoopPanel({ value }: { value: LoopValue }) {
           </Row>
           <Row name={words.action}>{visible(value.action)}</Row>
         </dl>
-        {gauge ? (
-          <figure class="loop-gauge">
-            <Gauge observed={gauge.observed} desired={gauge.desired} phase={value.phase} />
-            <figcaption>{words.gauge(gauge.observed, gauge.desired, gauge.unit)}</figcaption>
-          </figure>
-        ) : null}
       </div>
     </section>
   );

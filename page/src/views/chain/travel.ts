@@ -168,7 +168,8 @@ export class Travel {
   private land(dot: Dot, stage: Stage, now: number, slower: number): void {
     dot.landed = true;
     if (dot.ring || dot.box === null) return;
-    const box = stage.graph.boxes.has(dot.box) ? dot.box : dot.fallback;
+    const many = dot.count > 1 && dot.fallback !== null;
+    const box = stage.graph.boxes.has(dot.box) && !many ? dot.box : dot.fallback;
     if (box) this.flash(box, dot.part, dot.count > 1 ? `× ${dot.count}` : dot.label, now, slower);
   }
 
@@ -208,7 +209,10 @@ export class Travel {
 
   private target(dot: Dot, stage: Stage): Place | null {
     if (dot.box === null) return null;
+    // Many at once go to what they have in common: their owner.
+    const owner = dot.count > 1 && dot.fallback !== null ? stage.layout.boxes.get(dot.fallback) : undefined;
     return (
+      owner ??
       stage.layout.boxes.get(dot.box) ??
       this.places.get(dot.box) ??
       (dot.fallback === null ? null : (stage.layout.boxes.get(dot.fallback) ?? null))

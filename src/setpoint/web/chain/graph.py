@@ -226,6 +226,13 @@ class Builder:
                 if target:
                     self._graph.connect(key, target, _RUNS_ON)
 
+    def _phase(self, record: Record, levels: int) -> str:
+        """Return the phase of an object. One that acts, and owns what waits, waits itself."""
+        if record.phase != "acting" or not levels:
+            return record.phase
+        owned = [self._phase(each, levels - 1) for each in self._children.get(record.uid, ())]
+        return "waiting" if "waiting" in owned else record.phase
+
     # -- the result ------------------------------------------------------------------------------------------------
 
     def _json(self) -> dict[str, dict[str, Any]]:
@@ -235,7 +242,9 @@ class Builder:
         ranks = ranks_of(boxes, edges)
         found: dict[str, dict[str, Any]] = {}
         for key, record in graph.records.items():
-            found[key] = {**_box(record), "rank": ranks[key], **({"root": True} if key == self._root else {})}
+            found[key] = {**_box(record), "phase": self._phase(record, _LEVELS), "rank": ranks[key]}
+            if key == self._root:
+                found[key]["root"] = True
         for key, folded in graph.groups.items():
             found[key] = {**_group(folded), "rank": ranks[key], "parent": graph.parents[key]}
         for key, owner in graph.missing.items():
