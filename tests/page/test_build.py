@@ -77,6 +77,9 @@ def test_packages_have_exact_versions_and_no_place() -> None:
     own = {**lock["packages"][""].get("dependencies", {}), **lock["packages"][""].get("devDependencies", {})}
     assert own == versions
     packages = [each for name, each in lock["packages"].items() if name]
+    # `npm ci` refuses a lock without the packages of other platforms, also those that it does not install.
+    wanted = {name for each in packages for name in each.get("optionalDependencies", {})}
+    assert [name for name in sorted(wanted) if f"node_modules/{name}" not in lock["packages"]] == []
     assert all(each["integrity"].startswith("sha512-") and "resolved" not in each for each in packages)
 
 
