@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -12,10 +13,12 @@ from virtual_commands import run_command, run_successfully
 
 from setpoint.client.https import connect
 from setpoint.client.kubeconfig import Kubeconfig
-from setpoint.cluster.cluster_copy import last_copy, loaded_copy
+from setpoint.cluster.cluster_copy import ClusterCopy, last_copy, loaded_copy
+from setpoint.cluster.manifest_reader import opened_state
 from setpoint.cluster.playback import playback
 from setpoint.cluster.snapshot_file import SnapshotReader, SnapshotWriter
 from setpoint.meta.errors import MethodNotAllowed
+from setpoint.meta.times import parse_time
 from setpoint.system import SystemClock
 from setpoint.testing import VirtualCluster, virtual
 
@@ -85,7 +88,36 @@ async def test_inputs_are_repeated(cluster: VirtualCluster, tmp_path: Path) -> N
     await run_successfully(cluster, f"snapshot save {tmp_path / 'now.setpoint'}", tmp_path)
     refused = await run_command(cluster, f"replay {tmp_path / 'now.setpoint'}", tmp_path)
     assert "is a snapshot, in which nothing happens" in refused.err
+    await _exchange_with_kwok(cluster, everything, tmp_path)
     await asyncio.to_thread(asyncio.run, _serve(everything, tmp_path / "played"))
+
+
+async def _exchange_with_kwok(cluster: VirtualCluster, recording: Path, tmp_path: Path) -> None:
+    """Export a recording in KWOK's format, and import it again: the end is the same, except for revisions."""
+    exported = tmp_path / "kwok.yaml"
+    exported.write_text(await run_successfully(cluster, f"snapshot show {recording} -o kwok", tmp_path))
+    assert "kind: ResourcePatch\n" in exported.read_text()
+    shown = await run_successfully(cluster, f"snapshot show {exported}", tmp_path)
+    assert re.search(r"Recorded: +\d{2,} revisions, up to revision \d+\n", shown), shown
+    played = await run_successfully(cluster, f"replay {exported} --speed 1000000", tmp_path)
+    assert "changed deployment/web: spec.replicas 3 -> 5\n" in played
+    begin = parse_time(SnapshotReader(recording).header.at)
+    ended, again = last_copy(SnapshotReader(recording)), last_copy(opened_state(exported, begin))
+    assert again.objects.keys() == ended.objects.keys()
+    differing = [key for key in ended.objects if _content(again, key) != _content(ended, key)]
+    assert differing == [], [(_content(again, key), _content(ended, key)) for key in differing]
+    await run_successfully(cluster, f"snapshot load {exported} --data-dir {tmp_path / 'loaded'}", tmp_path)
+    planned = await run_command(cluster, f"plan --snapshot {exported} --scale deployment/web=6", tmp_path)
+    assert planned.code == 2 and "replicas" in planned.out, planned.err
+    bug = tmp_path / "bug.setpoint"
+    refused = await run_command(cluster, f"snapshot show {bug} -o kwok", tmp_path)
+    assert refused.code == 1 and "holds inputs only" in refused.err
+
+
+def _content(copy: ClusterCopy, key: str) -> dict[str, Any]:
+    obj: dict[str, Any] = orjson.loads(copy.objects[key].value)
+    del obj["metadata"]["resourceVersion"]
+    return obj
 
 
 async def _serve(recording: Path, directory: Path) -> None:
@@ -154,9 +186,12 @@ async def test_the_documented_commands(
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "snapshots.md").read_text()
     lines = [line for line in re.findall(r"^setpoint (.*)$", page, re.MULTILINE) if not line.startswith("fork")]
-    assert len(lines) == 13
+    assert len(lines) == 15
     await cluster.advance("2m")
     for line in lines:
-        await run_successfully(cluster, line.replace("/tmp/copy", "copy"), tmp_path)
+        command, _, output = line.replace("/tmp/copy", "copy").partition(" > ")
+        printed = await run_successfully(cluster, command, tmp_path)
+        if output:
+            (tmp_path / output).write_text(printed)
         await cluster.settle()
     assert (await cluster.find(("apps/v1", "Deployment"), "web") or {})["status"]["readyReplicas"] == 3

@@ -18,7 +18,7 @@ from setpoint.meta.times import parse_time, unix_milliseconds
 
 if TYPE_CHECKING:
     from setpoint.cluster.cluster_copy import ClusterCopy
-    from setpoint.cluster.snapshot_file import SnapshotReader, StoredChange
+    from setpoint.cluster.snapshot_file import StateReader, StoredChange
     from setpoint.cluster.virtual.replay import ReplayResult
     from setpoint.meta.clock import Clock
 
@@ -74,14 +74,15 @@ async def _set_after(event: asyncio.Event, clock: Clock, seconds: float) -> None
 
 async def replay(invocation: Invocation) -> int:
     from setpoint.cluster.cluster_copy import loaded_copy
-    from setpoint.cluster.snapshot_file import InvalidSnapshot, SnapshotReader
+    from setpoint.cluster.manifest_reader import opened_state
+    from setpoint.cluster.snapshot_file import InvalidSnapshot
 
     flags = invocation.flags
     if flags.speed <= 0:
         invocation.usage("--speed must be greater than 0")
     path = _file(invocation, "setpoint replay FILE")
     try:
-        reader = SnapshotReader(path)
+        reader = opened_state(path, invocation.io.clock.now())
         copy = loaded_copy(reader)
         if not reader.header.recording:
             raise Failed(f"{path} is a snapshot, in which nothing happens: `setpoint record` makes recordings")
@@ -94,7 +95,7 @@ async def replay(invocation: Invocation) -> int:
         raise Failed(str(error)) from None
 
 
-async def _replay_inputs(invocation: Invocation, reader: SnapshotReader, copy: ClusterCopy) -> int:
+async def _replay_inputs(invocation: Invocation, reader: StateReader, copy: ClusterCopy) -> int:
     from setpoint.cluster.virtual.replay import replay_inputs
 
     changes = [*reader.changes()]
@@ -120,7 +121,7 @@ async def _replay_inputs(invocation: Invocation, reader: SnapshotReader, copy: C
     return 1 if result.same is False or result.refused else 0
 
 
-async def _play(invocation: Invocation, reader: SnapshotReader, copy: ClusterCopy) -> int:
+async def _play(invocation: Invocation, reader: StateReader, copy: ClusterCopy) -> int:
     from setpoint.cluster.playback import play, playback
 
     flags, clock = invocation.flags, invocation.io.clock
@@ -216,5 +217,6 @@ REPLAY = Command(
     usage="FILE",
     connects=False,
     about="""A recording of inputs is repeated on a fresh copy in virtual time: the loops act anew. The exit code is 0
-if the state at the end is the recorded one, and 1 if it differs or an input was refused. Others are played.""",
+if the state at the end is the recorded one, and 1 if it differs or an input was refused. Others are played, and so are
+recordings of `kwokctl snapshot record`.""",
 )

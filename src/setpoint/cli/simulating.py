@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -40,13 +41,14 @@ def secrets_of(invocation: Invocation) -> str:
     return known[invocation.flags.secrets]
 
 
-def loaded(path: Path) -> ClusterCopy:
-    """Return the state at the end of a file. Raise Failed."""
+def loaded(path: Path, now: datetime) -> ClusterCopy:
+    """Return the state at the end of a file of any format. Raise Failed."""
     from setpoint.cluster.cluster_copy import last_copy
-    from setpoint.cluster.snapshot_file import InvalidSnapshot, SnapshotReader
+    from setpoint.cluster.manifest_reader import opened_state
+    from setpoint.cluster.snapshot_file import InvalidSnapshot
 
     try:
-        return last_copy(SnapshotReader(path))
+        return last_copy(opened_state(path, now))
     except InvalidSnapshot as error:
         raise Failed(str(error)) from None
 
@@ -56,7 +58,7 @@ async def copy_of(invocation: Invocation) -> ClusterCopy:
     from setpoint.cluster.cluster_copy import copied
 
     if invocation.flags.snapshot:
-        return loaded(Path(invocation.flags.snapshot))
+        return loaded(Path(invocation.flags.snapshot), invocation.io.clock.now())
     client = invocation.client
     client.sender.on_warning = lambda text: None  # of deprecated kinds, which are copied too
     try:

@@ -22,7 +22,7 @@ from setpoint.meta.times import unix_milliseconds
 if TYPE_CHECKING:
     from setpoint.client import Client
     from setpoint.cluster.cluster_copy import ClusterCopy
-    from setpoint.cluster.snapshot_file import SnapshotReader
+    from setpoint.cluster.snapshot_file import StateReader
 
 _PAGE = 500
 _BEGINNINGS = ("start", "-5m", "-1m")
@@ -102,7 +102,7 @@ async def _past(invocation: Invocation, moment: str) -> tuple[Client, datetime]:
 
 async def load(invocation: Invocation) -> None:
     path = _file(invocation, "setpoint snapshot load FILE --data-dir DIRECTORY")
-    copy = loaded(path)
+    copy = loaded(path, invocation.io.clock.now())
     if invocation.flags.into:
         await _load_into(invocation, path, copy)
         return
@@ -146,13 +146,17 @@ async def _load_into(invocation: Invocation, path: Path, copy: ClusterCopy) -> N
 
 
 def show(invocation: Invocation) -> None:
-    from setpoint.cluster.snapshot_file import InvalidSnapshot, SnapshotReader
+    from setpoint.cluster.manifest_reader import opened_state
+    from setpoint.cluster.snapshot_file import InvalidSnapshot
 
     path = _file(invocation, "setpoint snapshot show FILE")
-    if invocation.flags.output not in ("", "yaml"):
-        raise Failed("--output must be yaml, or be left out for a summary")
+    if invocation.flags.output not in ("", "yaml", "kwok"):
+        raise Failed("--output must be yaml or kwok, or be left out for a summary")
     try:
-        reader = SnapshotReader(path)
+        reader = opened_state(path, invocation.io.clock.now())
+        if invocation.flags.output == "kwok":
+            _print_kwok(invocation, reader)
+            return
         if invocation.flags.output:
             _print_objects(invocation, reader)
             return
@@ -163,7 +167,17 @@ def show(invocation: Invocation) -> None:
     _show(invocation, reader, kinds, changes)
 
 
-def _print_objects(invocation: Invocation, reader: SnapshotReader) -> None:
+def _print_kwok(invocation: Invocation, reader: StateReader) -> None:
+    """Print the state and the changes in KWOK's format."""
+    from setpoint.cluster.kwok_writer import kwok_documents
+
+    if reader.header.inputs:
+        raise Failed(f"{reader.path} holds inputs only; KWOK's recordings hold all changes: record without --inputs")
+    for document in kwok_documents(reader):
+        invocation.write(document)
+
+
+def _print_objects(invocation: Invocation, reader: StateReader) -> None:
     """Print every object of the state, as a document each."""
     import orjson
 
@@ -176,7 +190,7 @@ def _print_objects(invocation: Invocation, reader: SnapshotReader) -> None:
         invocation.write(b"---\n" + dump_yaml({**obj, "apiVersion": ref.api_version, "kind": ref.kind}))
 
 
-def _show(invocation: Invocation, reader: SnapshotReader, kinds: Counter[str], changes: list[int]) -> None:
+def _show(invocation: Invocation, reader: StateReader, kinds: Counter[str], changes: list[int]) -> None:
     header = reader.header
     lines = [
         f"Cluster:     {header.cluster or 'unknown'}, Kubernetes {header.kubernetes or 'unknown'}",
@@ -248,9 +262,17 @@ COMMAND = Command(
         "show": Command(
             "Describe the content of a file",
             show,
-            (text("output", "o", help="yaml prints all objects of the state, as manifests, instead of a summary."),),
+            (
+                text(
+                    "output",
+                    "o",
+                    help="yaml prints all objects of the state, as manifests, instead of a summary; "
+                    "kwok prints them and all changes as `kwokctl snapshot replay` reads them.",
+                ),
+            ),
             usage="FILE",
             connects=False,
+            about="FILE is a snapshot, a recording, manifests in YAML, or a recording of `kwokctl snapshot record`.",
         ),
     },
     usage="(save | load | show) FILE",

@@ -30,7 +30,7 @@ from setpoint.cluster.snapshot_file import (
     LEFT_OUT,
     REDACTED,
     SnapshotHeader,
-    SnapshotReader,
+    StateReader,
     StoredObject,
 )
 from setpoint.controllers.options import ControllerOptions
@@ -347,7 +347,7 @@ def copied_items(items: Iterable[KeyValue], revision: int, now: datetime) -> Clu
     return ClusterCopy(objects, revision, now, INCLUDED, kubernetes=VERSION["gitVersion"])
 
 
-def loaded_copy(reader: SnapshotReader) -> ClusterCopy:
+def loaded_copy(reader: StateReader) -> ClusterCopy:
     """Return the state at the beginning of a file. Raises InvalidSnapshot, OSError."""
     header = reader.header
     objects = {item.key: KeyValue(item.key, item.value, item.revision, item.revision) for item in reader.objects()}
@@ -355,7 +355,7 @@ def loaded_copy(reader: SnapshotReader) -> ClusterCopy:
     return ClusterCopy(objects, revision, parse_time(header.at), header.secrets, [*header.left_out], header.kubernetes)
 
 
-def last_copy(reader: SnapshotReader) -> ClusterCopy:
+def last_copy(reader: StateReader) -> ClusterCopy:
     """Return the state at the end of a file: that of a snapshot, or after all changes of a recording. Raises
     InvalidSnapshot, OSError."""
     copy = loaded_copy(reader)

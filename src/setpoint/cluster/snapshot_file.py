@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import orjson
 
@@ -186,6 +186,27 @@ class SnapshotWriter:
         self._file.write(self._zip.compress(orjson.dumps(value) + b"\n"))
 
 
+class StateReader(Protocol):
+    """Reads the state of a cluster, and what happened then, from a file of any format."""
+
+    path: Path
+    header: SnapshotHeader
+    complete: bool
+    """Whether the end was reached, after all changes were read."""
+    ended_at: int
+    """The end of a recording in milliseconds since the epoch, after all changes were read; 0 if it is unknown."""
+    final: dict[str, bytes]
+    """The objects of the final state, by key, after all changes were read; empty if the file has none."""
+
+    def objects(self) -> Iterator[StoredObject]:
+        """Yield the objects. Call it before `changes`."""
+        ...
+
+    def changes(self) -> Iterator[StoredChange]:
+        """Yield the recorded changes, oldest first, after all objects were read."""
+        ...
+
+
 class SnapshotReader:
     """Reads a file piece by piece. Raises InvalidSnapshot, OSError."""
 
@@ -195,13 +216,10 @@ class SnapshotReader:
         self.complete = False
         """Whether the end was reached; a recording that was interrupted has none."""
         self.ended_at = 0
-        """The end of a recording in milliseconds since the epoch, after all changes were read; 0 if it is unknown."""
         self.final: dict[str, bytes] = {}
-        """The objects of the final state, by key, after all changes were read; empty if the file has none."""
         self.header = self._header()
 
     def objects(self) -> Iterator[StoredObject]:
-        """Yield the objects. Call it before `changes`."""
         for number, line in self._lines:
             if "k" not in line:
                 self._pending = (number, line)
@@ -210,7 +228,6 @@ class SnapshotReader:
         self._pending = None
 
     def changes(self) -> Iterator[StoredChange]:
-        """Yield the recorded changes, oldest first, after all objects were read."""
         before, pending = self.header.revision, self._pending
         while pending is not None:
             number, line = pending

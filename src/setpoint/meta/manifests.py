@@ -22,7 +22,7 @@ def manifests(data: bytes) -> list[Obj]:
 
     Raises ManifestProblem."""
     try:
-        found = [obj for value in values(data) for obj in _opened(value)]
+        found = [obj for value in values(data) for obj in opened(value)]
     except BodyError as error:
         raise ManifestProblem(str(error)) from None
     except RecursionError:
@@ -71,7 +71,8 @@ def _json_values(data: bytes) -> Iterator[Any]:
             yield found
 
 
-def _opened(value: Any) -> Iterator[Obj]:
+def opened(value: Any) -> Iterator[Obj]:
+    """Yield the objects of a document: itself, or those of a list. Raises ManifestProblem."""
     if not isinstance(value, dict):
         raise ManifestProblem(f"an object is a mapping, not {type(value).__name__}")
     kind = value.get("kind")
@@ -81,7 +82,7 @@ def _opened(value: Any) -> Iterator[Obj]:
     for item in value["items"]:
         if isinstance(item, dict) and kind != "List" and not item.get("kind"):
             item = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
-        yield from _opened(item)
+        yield from opened(item)
 
 
 def _check(obj: Obj) -> None:
