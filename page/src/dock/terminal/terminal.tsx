@@ -49,7 +49,11 @@ export default function TerminalPanel() {
   const prefix = logical.value;
   const own = useComputed(() => sessions.value.filter((each) => each.prefix === logical.value));
   useLayoutEffect(() => {
-    if (!own.peek().length && sessions.peek().length < MOST) add(prefix);
+    if (own.peek().length) return;
+    // A cluster without a terminal gets one, if need be instead of the oldest one of another cluster.
+    const oldest = sessions.peek().length < MOST ? undefined : sessions.peek()[0];
+    if (oldest) close(oldest);
+    add(prefix);
   }, [prefix, own.value.length]);
   const current = own.value.find((each) => each.number === chosen.value[prefix]) ?? own.value[0];
   const full = sessions.value.length >= MOST;
