@@ -57,8 +57,8 @@ function Place() {
       {logical.value.startsWith("/forks/") ? (
         <span class="place-cluster">
           <span class="badge acting">{shell.clusterFork(name)}</span>
-          <Button small look="plain" onClick={() => setLogical("")}>
-            {shell.backToNow}
+          <Button small look="plain" aria-label={shell.leaveFork} title={shell.leaveFork} onClick={() => setLogical("")}>
+            <Icon name="close" />
           </Button>
         </span>
       ) : null}

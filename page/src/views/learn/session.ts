@@ -4,7 +4,7 @@
  */
 import { effect, signal } from "@preact/signals";
 import { announce } from "../../a11y/live";
-import { openPanel } from "../../dock/state";
+import { closePanel, isOpen, openPanel } from "../../dock/state";
 import { converse } from "../../link/hooks";
 import { connections } from "../../link/link";
 import { CONNECTION_LOST } from "../../link/protocol";
@@ -96,7 +96,18 @@ export function enterCluster(cluster: string): void {
   if (logical.peek() !== cluster) {
     navigate({ kind: null, name: "", params: { cluster, at: "", ns: "default", root: "*", side: "" } }, { replace: true });
   }
+  makeRoom();
   openPanel("terminal");
+}
+
+/** Windows below this height have no room for a text, the timeline and a terminal. */
+const LOW = 1_000;
+let closedTimeline = false;
+
+function makeRoom(): void {
+  if (window.innerHeight >= LOW || !isOpen("timeline")) return;
+  closePanel("timeline");
+  closedTimeline = true;
 }
 
 function open(id: string): void {
@@ -145,6 +156,8 @@ function close(): void {
   channel = null;
   const cluster = current.peek()?.cluster;
   current.value = null;
+  if (closedTimeline) openPanel("timeline");
+  closedTimeline = false;
   if (cluster && logical.peek() === cluster) navigate({ params: { cluster: "", root: "" } }, { replace: true });
 }
 
