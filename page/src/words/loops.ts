@@ -67,6 +67,8 @@ export const loops = {
   leadsAlone: "runs",
   standsBy: (holder: string) => `stands by, ${holder || "no one"} leads`,
   componentStopped: "is stopped",
+  errors: "Errors of keys that wait",
+  starts: "starts with the first object of its kind",
   runs: "Latest reconciles",
   runsOf: (name: string) => `Latest reconciles of ${name}`,
   showRuns: (name: string) => `Show the latest reconciles of ${name}`,

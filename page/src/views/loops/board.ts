@@ -94,20 +94,24 @@ export interface Board {
   ahead: number;
 }
 
-/** Loops that most people look for, first; the others follow by name. The order never changes, so that rows stay in place. */
-const FIRST = [
-  "deployment-controller",
-  "replicaset-controller",
+/** Loops that have a row before they have something to do. */
+export const ALWAYS: readonly string[] = ["deployment-controller", "replicaset-controller", "kube-scheduler"];
+
+/**
+ * Loops that most people look for, first; the others follow by name. The order never changes, and those that start
+ * later are below, so that rows stay in place.
+ */
+const FIRST: readonly string[] = [
+  ...ALWAYS,
+  "endpointslice-controller",
+  "node-lifecycle-controller",
+  "taint-eviction-controller",
+  "garbage-collector-controller",
   "statefulset-controller",
   "daemonset-controller",
   "job-controller",
   "cronjob-controller",
   "horizontal-pod-autoscaler-controller",
-  "kube-scheduler",
-  "endpointslice-controller",
-  "node-lifecycle-controller",
-  "taint-eviction-controller",
-  "garbage-collector-controller",
 ];
 
 function place(loop: Loop): number {

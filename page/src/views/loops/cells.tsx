@@ -1,4 +1,5 @@
 /** The cells of a loop: its queue, what it works on, what waits. */
+import type { ComponentChildren } from "preact";
 import { select } from "../../state/selection";
 import { Button } from "../../ui/button";
 import { visible } from "../../ui/text";
@@ -8,21 +9,37 @@ import type { Loop } from "./board";
 import { Sparkline } from "./sparkline";
 import { countdown } from "./ticking";
 
-const SHOWN = 3;
+/** Lines of a cell. Rows keep their height, so that nothing moves away under the pointer. */
+const LINES = 2;
+const ERRORS = 12;
 
 /** A key of a queue; if its object is known, a button that selects it. */
 export function Key({ loop, name }: { loop: Loop; name: string }) {
   const ref = refOfKey(loop, name);
-  if (!ref) return <span class="loops-key">{visible(name)}</span>;
+  const shown = visible(name);
+  if (!ref) {
+    return (
+      <span class="loops-key" title={shown}>
+        {shown}
+      </span>
+    );
+  }
   return (
-    <button type="button" class="loops-key link" onClick={() => select(ref)}>
-      {visible(name)}
+    <button type="button" class="loops-key link" title={shown} onClick={() => select(ref)}>
+      {shown}
     </button>
   );
 }
 
-function More({ count }: { count: number }) {
-  return count > 0 ? <li class="faint">{words.more(count)}</li> : null;
+/** The first entries, and how many more there are; at most two lines. */
+function Lines({ count, children }: { count: number; children: ComponentChildren[] }) {
+  const shown = count > LINES ? LINES - 1 : LINES;
+  return (
+    <ul class={count === 1 ? "loops-keys single" : "loops-keys"}>
+      {children.slice(0, shown)}
+      {count > shown ? <li class="faint">{words.more(count - Math.min(shown, children.length))}</li> : null}
+    </ul>
+  );
 }
 
 export function QueueCell({ loop, tick }: { loop: Loop; tick: number }) {
@@ -35,8 +52,8 @@ export function QueueCell({ loop, tick }: { loop: Loop; tick: number }) {
         </span>
       </div>
       {loop.depth > 0 ? (
-        <ul class="loops-keys">
-          {loop.queued.slice(0, SHOWN).map((one) => (
+        <Lines count={loop.depth}>
+          {loop.queued.map((one) => (
             <li key={one.key}>
               <Key loop={loop} name={one.key} />
               {one.changes > 1 ? (
@@ -46,8 +63,7 @@ export function QueueCell({ loop, tick }: { loop: Loop; tick: number }) {
               ) : null}
             </li>
           ))}
-          <More count={loop.depth - Math.min(SHOWN, loop.queued.length)} />
-        </ul>
+        </Lines>
       ) : null}
     </div>
   );
@@ -56,14 +72,13 @@ export function QueueCell({ loop, tick }: { loop: Loop; tick: number }) {
 export function WorkingCell({ loop, now }: { loop: Loop; now: number }) {
   if (loop.working.length === 0) return <span class="faint loops-none">–</span>;
   return (
-    <ul class="loops-keys">
-      {loop.working.slice(0, SHOWN).map((one) => (
+    <Lines count={loop.working.length}>
+      {loop.working.map((one) => (
         <li key={one.key}>
           <Key loop={loop} name={one.key} /> <span class="number faint">{words.since(countdown(now - one.since))}</span>
         </li>
       ))}
-      <More count={loop.working.length - SHOWN} />
-    </ul>
+    </Lines>
   );
 }
 
@@ -88,55 +103,56 @@ function Timer({ due, now }: { due: number; now: number }) {
 export function WaitsCell({ loop, now }: { loop: Loop; now: number }) {
   const waits = loop.delayedCount + loop.waitingCount;
   if (waits === 0) return <span class="faint loops-none">–</span>;
-  const shown = Math.min(SHOWN, loop.delayed.length) + Math.min(SHOWN, loop.waiting.length);
   return (
-    <ul class="loops-keys">
-      {loop.delayed.slice(0, SHOWN).map((one) => (
-        <li key={`delayed ${one.key}`} data-delayed={one.key}>
-          <Key loop={loop} name={one.key} /> <Timer due={one.due} now={now} />
-          {one.failures > 0 ? <span class="faint">({words.failures(one.failures)})</span> : null}
-        </li>
-      ))}
-      {loop.waiting.slice(0, SHOWN).map((one) => (
-        <li key={`waiting ${one.key}`}>
-          <Key loop={loop} name={one.key} />{" "}
-          <span class="faint">
-            {one.gated ? words.gated : words.fitsNowhere} ({words.attempts(one.attempts)})
-          </span>
-        </li>
-      ))}
-      <More count={waits - shown} />
-    </ul>
+    <Lines count={waits}>
+      {[
+        ...loop.delayed.map((one) => (
+          <li key={`delayed ${one.key}`} data-delayed={one.key}>
+            <Key loop={loop} name={one.key} /> <Timer due={one.due} now={now} />
+            {one.failures > 0 ? <span class="faint">({words.failures(one.failures)})</span> : null}
+          </li>
+        )),
+        ...loop.waiting.map((one) => (
+          <li key={`waiting ${one.key}`}>
+            <Key loop={loop} name={one.key} />{" "}
+            <span class="faint">
+              {one.gated ? words.gated : words.fitsNowhere} ({words.attempts(one.attempts)})
+            </span>
+          </li>
+        )),
+      ]}
+    </Lines>
   );
 }
 
 /** The errors of keys that wait, one line each, with a button that tries again now. */
-export function Errors({ loop, step }: { loop: Loop; step(key: string): void }) {
-  const failed = loop.delayed.filter((one) => one.error).slice(0, SHOWN);
-  const waiting = loop.waiting.filter((one) => one.message).slice(0, SHOWN);
+export function Errors({ loops, step }: { loops: readonly Loop[]; step(loop: string, key: string): void }) {
+  const found = loops.flatMap((loop) => [
+    ...loop.delayed.filter((one) => one.error).map((one) => ({ loop, key: one.key, message: one.error })),
+    ...loop.waiting.filter((one) => one.message).map((one) => ({ loop, key: one.key, message: one.message })),
+  ]);
+  if (found.length === 0) return null;
   return (
-    <ul class="loops-errors">
-      {[...failed.map((one) => [one.key, one.error] as const), ...waiting.map((one) => [one.key, one.message] as const)].map(
-        ([key, message]) => (
-          <li key={key}>
+    <section class="loops-errors" aria-label={words.errors}>
+      <h3>{words.errors}</h3>
+      <ul>
+        {found.slice(0, ERRORS).map(({ loop, key, message }) => (
+          <li key={`${loop.name} ${key}`}>
             <span>
-              <strong>{visible(key)}</strong>: {visible(message)}
+              {loop.name}, <strong>{visible(key)}</strong>: {visible(message)}
             </span>
             <span class="loops-actions">
               <Why loop={loop} name={key} />
-              <Button small writes onClick={() => step(key)} aria-label={words.stepKey(visible(key))}>
+              <Button small writes onClick={() => step(loop.name, key)} aria-label={words.stepKey(visible(key))}>
                 {words.step}
               </Button>
             </span>
           </li>
-        ),
-      )}
-    </ul>
+        ))}
+        {found.length > ERRORS ? <li class="faint">{words.more(found.length - ERRORS)}</li> : null}
+      </ul>
+    </section>
   );
-}
-
-export function hasErrors(loop: Loop): boolean {
-  return loop.delayed.some((one) => one.error) || loop.waiting.some((one) => one.message);
 }
 
 export function Why({ loop, name }: { loop: Loop; name: string }) {

@@ -8,9 +8,9 @@ import { Icon } from "../../ui/icon";
 import { Failure, Loading, Notice } from "../../ui/notice";
 import { visible } from "../../ui/text";
 import { loops as words } from "../../words/loops";
-import { boardOf, isActive } from "./board";
+import { ALWAYS, boardOf, isActive } from "./board";
 import type { Board, BoardItem, Component, Loop } from "./board";
-import { Errors, QueueCell, WaitsCell, WorkingCell, hasErrors } from "./cells";
+import { Errors, QueueCell, WaitsCell, WorkingCell } from "./cells";
 import { command } from "./commands";
 import { GateBar, togglePause } from "./gate";
 import { PERIOD, sample } from "./history";
@@ -59,8 +59,11 @@ function focusedLoop(): Record<string, string> {
 function BoardView({ board, tick }: { board: Board; tick: number }) {
   const timed = board.loops.some((loop) => loop.working.length > 0 || loop.delayed.length > 0) || (board.gate?.until ?? 0) > 0;
   const now = useClusterNow(board.ahead, timed, 200);
-  const active = board.loops.filter(isActive);
-  const idle = board.loops.filter((loop) => !isActive(loop));
+  const shown = (loop: Loop) => isActive(loop) || ALWAYS.includes(loop.name);
+  const active = board.loops.filter(shown);
+  const idle = board.loops.filter((loop) => !shown(loop));
+  const usual = ALWAYS.map((name) => active.find((loop) => loop.name === name) ?? name);
+  const others = active.filter((loop) => !ALWAYS.includes(loop.name));
   const columns = words.columns;
   return (
     <div class="loops-view">
@@ -97,10 +100,11 @@ function BoardView({ board, tick }: { board: Board; tick: number }) {
               <th scope="col">{columns.gate}</th>
             </tr>
           </thead>
-          {active.map((loop) => (
-            <Row key={loop.name} loop={loop} now={now} tick={tick} />
-          ))}
+          {[...usual, ...others].map((one) =>
+            typeof one === "string" ? <Deferred key={one} name={one} text={board.deferred.includes(one) ? words.starts : words.componentStopped} /> : <Row key={one.name} loop={one} now={now} tick={tick} />,
+          )}
         </table>
+        <Errors loops={board.loops} step={(loop, key) => void command("step", { loop, key })} />
         <details class="loops-idle">
           <summary>{words.idle(idle.length)}</summary>
           <p class="soft">{idle.map((loop) => loop.name).join(", ")}</p>
@@ -137,10 +141,23 @@ function state(one: Component): string {
   return one.elected ? words.leads(visible(host(one.holder))) : words.leadsAlone;
 }
 
+/** A loop that does not run, because it is not needed yet or its component is stopped. */
+function Deferred({ name, text }: { name: string; text: string }) {
+  return (
+    <tbody class="deferred">
+      <tr>
+        <th scope="row">{name}</th>
+        <td colSpan={6} class="faint">
+          {text}
+        </td>
+      </tr>
+    </tbody>
+  );
+}
+
 function Row({ loop, now, tick }: { loop: Loop; now: number; tick: number }) {
   const [open, setOpen] = useState(false);
   const columns = words.columns;
-  const step = (key?: string) => void command("step", { loop: loop.name, ...(key ? { key } : {}) });
   return (
     <tbody class={loop.mode === "run" ? "" : "held"} data-loop={loop.name} data-mode={loop.mode}>
       <tr>
@@ -185,19 +202,12 @@ function Row({ loop, now, tick }: { loop: Loop; now: number; tick: number }) {
               <Icon name={loop.mode === "run" ? "pause" : "play"} />
               {loop.mode === "run" ? words.pause : words.resume}
             </Button>
-            <Button small writes aria-label={words.stepLoop(loop.name)} onClick={() => step()}>
+            <Button small writes aria-label={words.stepLoop(loop.name)} onClick={() => void command("step", { loop: loop.name })}>
               <Icon name="step" />
             </Button>
           </span>
         </td>
       </tr>
-      {hasErrors(loop) ? (
-        <tr class="loops-more">
-          <td colSpan={7}>
-            <Errors loop={loop} step={step} />
-          </td>
-        </tr>
-      ) : null}
       {open ? (
         <tr class="loops-more">
           <td colSpan={7}>
