@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
 from setpoint.meta.clock import Clock
@@ -84,6 +85,42 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+class Workers:
+    """Equal tasks that take work from a queue, started when there is work for them, at most `limit`."""
+
+    __slots__ = ("_limit", "_start", "_work", "count")
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], limit: int) -> None:
+        """Each worker runs `work()`, which ends by cancellation."""
+        self._work = work
+        self._limit = limit
+        self._start: Callable[[], None] | None = None
+        """Starts a task; None while the block of `running` does not run."""
+        self.count = 0
+        """The number of workers that were started."""
+
+    def add(self, most: int = 1) -> None:
+        """Start up to `most` workers, in the context of the block of `running`."""
+        if self._start is not None:
+            for _ in range(min(most, self._limit - self.count)):
+                self.count += 1
+                self._start()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Let workers run until the block ends. The failure of a worker cancels the block and the others."""
+        context, started = copy_context(), list[asyncio.Task[None]]()
+        async with asyncio.TaskGroup() as tasks:
+            self._start = lambda: started.append(tasks.create_task(self._work(), context=context.copy()))
+            try:
+                yield
+            finally:
+                self._start = None
+                self.count = 0
+                for task in started:
+                    task.cancel()
 
 
 class TaskRegistry:

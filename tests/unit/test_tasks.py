@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import ContextVar
 
 import pytest
 
 from setpoint.system import SystemClock
-from setpoint.tasks import TaskRegistry, child_tasks, first_completed, run_all, within
+from setpoint.tasks import TaskRegistry, Workers, child_tasks, first_completed, run_all, within
 
 
 async def _fail() -> None:
@@ -98,3 +99,38 @@ async def test_a_registry_reports_tasks_that_ignore_cancellation(
     assert "1 tasks still run although they were cancelled" in caplog.messages
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_workers_start_on_demand_in_the_context_of_the_block_and_end_with_it() -> None:
+    ended: list[str] = []
+    name: ContextVar[str] = ContextVar("name", default="")
+    contexts: list[str] = []
+
+    async def work() -> None:
+        contexts.append(name.get())
+        await _forever(ended)
+
+    workers = Workers(work, 3)
+    workers.add()
+    async with workers.running():
+        assert workers.count == 0
+        name.set("of who adds work")
+        workers.add()
+        await asyncio.sleep(0)
+        assert contexts == [""]
+        workers.add(5)
+        await asyncio.sleep(0)
+        assert len(contexts) == workers.count == 3
+    assert len(ended) == 3
+    workers.add()
+    await asyncio.sleep(0)
+    assert len(contexts) == 3
+
+
+async def test_a_failing_worker_ends_the_block() -> None:
+    workers = Workers(_fail, 1)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with workers.running():
+            workers.add()
+            await asyncio.Event().wait()
+    assert raised.group_contains(ValueError, match="broken")

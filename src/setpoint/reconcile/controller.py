@@ -17,6 +17,7 @@ from setpoint.meta.exposition import Histogram, exponential
 from setpoint.reconcile.gate import Gates
 from setpoint.reconcile.run import RecentRuns, Run, current_run, process_of
 from setpoint.reconcile.workqueue import RateLimitingQueue, ShutDown
+from setpoint.tasks import Workers
 
 log = logging.getLogger("setpoint.reconcile")
 
@@ -95,7 +96,7 @@ class Counts:
 
 
 class Controller:
-    """Reconciles the keys of its queue with a fixed number of workers.
+    """Reconciles the keys of its queue with a limited number of workers.
 
     Throttles keys whose reconcile occupies the event loop: after a reconcile that held the loop for *t* seconds (of
     loop time, not of waiting), the key is not dequeued for 3 *t*. Changes that arrive one by one for an object with
@@ -109,6 +110,7 @@ class Controller:
         self.queue = queue if queue is not None else RateLimitingQueue(clock)
         self._reconcile = reconcile
         self._workers = workers
+        """The number of workers at most; they are started when there are keys for them."""
         self._clock = clock
         self.counts = Counts()
         self.by_key: Counter[str] | None = None
@@ -134,11 +136,12 @@ class Controller:
         self._process = process_of(self.name, self._clock.now())
         current_run.set(None)  # a reconcile may have started this task
         guarded = nullcontext() if self.gates is None else self.gates.guarding(self.name, self.queue)
+        workers = Workers(self._work, self._workers)
         with guarded:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.queue.run())
-                for _ in range(self._workers):
-                    tasks.create_task(self._work())
+            async with workers.running():
+                self.queue.add_workers = workers.add
+                workers.add(len(self.queue))
+                await self.queue.run()
 
     async def _work(self) -> None:
         while True:

@@ -55,6 +55,9 @@ class WorkQueue:
         self.gate: Gate | None = None
         """Decides which key is dequeued; None means the oldest, at once."""
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self.add_workers: Callable[[int], None] | None = None
+        """Starts workers, as far as there may be more; called when more keys are queued than workers wait. None means
+        that their number is fixed."""
         self._closed = False
         self.added = 0
         """Keys that were added, not counting those that were queued already."""
@@ -159,6 +162,8 @@ class WorkQueue:
         """Let all waiting workers look again."""
         while self._waiters:
             self._wake()
+        if self._queue and self.add_workers is not None:
+            self.add_workers(len(self._queue))
 
     def queued(self, most: int) -> list[tuple[str, int, float]]:
         """Return the oldest keys, each with the number of changes that led to it and when it was added."""
@@ -188,6 +193,8 @@ class WorkQueue:
             if not waiter.done():
                 waiter.set_result(None)
                 return
+        if self.add_workers is not None and self._queue:
+            self.add_workers(1)
 
 
 def _changes(trigger: Trigger | None) -> int:

@@ -14,6 +14,7 @@ from setpoint.client.run import Run, current_run
 from setpoint.meta.clock import Clock
 from setpoint.meta.conditions import changed_condition
 from setpoint.meta.objects import Obj
+from setpoint.tasks import Workers
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
@@ -72,6 +73,7 @@ class WriteQueue:
         """Queued writes by key behind a running one; a key has an entry while one of its writes runs."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._capacity: asyncio.Future[None] | None = None
+        self._workers = Workers(self._work, CONCURRENCY)
 
     def submit(self, key: str, write: Write) -> None:
         """Queue a write of the current run without blocking. Exceptions of the write are logged."""
@@ -80,7 +82,8 @@ class WriteQueue:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                break
+                return
+        self._workers.add()
 
     async def wait_capacity(self) -> None:
         """Wait until fewer than MAX_QUEUED writes are queued."""
@@ -89,9 +92,10 @@ class WriteQueue:
             await self._capacity
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(CONCURRENCY):
-                tasks.create_task(self._work())
+        """Do the queued writes until cancelled."""
+        async with self._workers.running():
+            self._workers.add(len(self._queued))
+            await asyncio.get_running_loop().create_future()
 
     async def _work(self) -> None:
         while True:

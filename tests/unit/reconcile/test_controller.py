@@ -10,6 +10,7 @@ from stopped_clock import StoppedClock, settle
 
 from setpoint.meta.errors import Conflict
 from setpoint.reconcile import Controller, RateLimitingQueue, Result
+from setpoint.reconcile.gate import Gates, Mode
 
 
 @asynccontextmanager
@@ -116,3 +117,30 @@ async def test_a_key_is_never_reconciled_concurrently() -> None:
         assert active == {"a"}
         await clock.advance(1)
         assert finished == ["a", "b", "a"]
+
+
+async def test_keys_that_a_gate_held_back_are_reconciled_concurrently() -> None:
+    clock, running_now, most = StoppedClock(), 0, 0
+
+    async def reconcile(key: str) -> None:
+        nonlocal running_now, most
+        running_now += 1
+        most = max(most, running_now)
+        await clock.sleep(1)
+        running_now -= 1
+
+    controller = Controller("test", reconcile, clock, workers=3)
+    controller.gates = Gates(clock)
+    async with running(controller):
+        await settle()
+        controller.gates.set_mode(Mode.PAUSED, "test")
+        for key in "abcde":
+            controller.enqueue(key)
+            await settle()
+        assert most == 0
+        controller.gates.set_mode(Mode.RUN, "test")
+        await settle()
+        assert most == 3
+        await clock.advance(2)
+        await clock.advance(2)
+        assert (most, running_now, controller.counts.done) == (3, 0, 5)
