@@ -40,6 +40,7 @@ _SMALL_LIST = 20
 _MAX_CACHED_FLOWS = 4096
 _MAX_CACHED_LENGTH = 1024
 """Maximum length of the client-controlled attributes of a cached flow, to bound the memory."""
+_MAX_CACHED_USERS = 1024
 _SEATS_PER_ITERATION = 4
 """Number of seats that are granted to queued requests in one iteration of the event loop."""
 _QUEUE_TIMEOUT = 15.0
@@ -96,6 +97,8 @@ class Classifier:
         self._levels = levels
         self._uids = uids
         self._flows: dict[tuple[Any, ...], Flow] = {}
+        self._rules: dict[tuple[str, tuple[str, ...]], list[tuple[ObjView, Mapping[str, Any]]]] = {}
+        """The rules with a user as their subject, each with its schema, in order, by the user's name and groups."""
 
     def flow(self, access: Access) -> Flow:
         user = access.user
@@ -111,10 +114,26 @@ class Classifier:
         return found
 
     def _classify(self, access: Access) -> Flow:
-        for schema in self._schemas:
-            if any(_matches(rule, access) for rule in schema["spec"].get("rules") or ()):
+        for schema, rule in self._rules_for(access.user):
+            if _matches(rule, access):
                 return self._flow(schema, access)
         return self._flow(self._schemas[-1], access)  # the mandatory catch-all schema
+
+    def _rules_for(self, user: UserInfo) -> list[tuple[ObjView, Mapping[str, Any]]]:
+        key = (user.name, user.groups)
+        found = self._rules.get(key)
+        if found is None:
+            if len(self._rules) >= _MAX_CACHED_USERS:
+                self._rules.clear()
+            found = [
+                (schema, rule)
+                for schema in self._schemas
+                for rule in schema["spec"].get("rules") or ()
+                if any(_is_subject(subject, user) for subject in rule.get("subjects") or ())
+            ]
+            if len(user.name) <= _MAX_CACHED_LENGTH:
+                self._rules[key] = found
+        return found
 
     def _flow(self, schema: ObjView, access: Access) -> Flow:
         name, level = schema["metadata"]["name"], _level(schema)
@@ -133,8 +152,7 @@ def _level(schema: ObjView) -> str:
 
 
 def _matches(rule: Mapping[str, Any], access: Access) -> bool:
-    if not any(_is_subject(subject, access.user) for subject in rule.get("subjects") or ()):
-        return False
+    """Return whether a rule with this user as a subject covers the request."""
     if access.resource:
         return any(_covers(item, access) for item in rule.get("resourceRules") or ())
     return any(

@@ -7,6 +7,7 @@ rules for a user and a kind of request are cached until any role or binding chan
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from setpoint.apiserver.filters.authorize import Access, Decision, Rule, Rules
@@ -26,6 +27,7 @@ _PARTS = (
 GROUP = "rbac.authorization.k8s.io"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _MAX_CACHED_ANSWERS = 8192
+_MAX_CACHED_GRANTS = 2048
 _CLUSTER_BINDINGS, _BINDINGS, _CLUSTER_ROLES, _ROLES = (
     f"{GROUP}/{plural}/" for plural in ("clusterrolebindings", "rolebindings", "clusterroles", "roles")
 )
@@ -131,15 +133,16 @@ def described(rule: Rule) -> str:
     return "{" + ", ".join(shown) + "}"
 
 
-class Grant(NamedTuple):
+class Grant:
     """A role that a user holds by a binding."""
 
-    binding: Obj
-    scope: str
-    subjects: Collection[str]
-    """The subjects that stand for the user."""
-    rules: list[Rule] | None
-    """The rules of the role; None if it does not exist."""
+    def __init__(self, binding: Obj, scope: str, subjects: Collection[str], rules: list[Rule] | None) -> None:
+        """`subjects` are those that stand for the user."""
+        self.binding = binding
+        self.scope = scope
+        self.subjects = subjects
+        self.rules = rules
+        """The rules of the role; None if it does not exist."""
 
     @property
     def missing(self) -> str:
@@ -147,7 +150,7 @@ class Grant(NamedTuple):
         role = self.binding["roleRef"]
         return f"{role.get('kind', '').lower()}.{GROUP} {quote(role.get('name', ''))} not found"
 
-    @property
+    @cached_property
     def source(self) -> str:
         """A description of the binding for the reason of a decision."""
         binding, scope, role = self.binding, self.scope, self.binding["roleRef"]
@@ -178,11 +181,23 @@ class Policy:
         self._bound: dict[str, dict[str, dict[str, Obj]]] = {}
         """Bindings by namespace (empty for cluster-wide ones), subject and key."""
         self.answers: dict[_Key, _Answer] = {}
+        """Answers since the last change."""
+        self._grants: dict[tuple[str, tuple[str, ...], str], list[Grant]] = {}
+        """Grants by user, groups and namespace since the last change."""
 
     def grants(self, user: UserInfo, namespace: str) -> list[Grant]:
         """Return the user's roles: cluster-wide ones first, each sorted by the names of the bindings."""
         if not self._is_following and not self._follow():
             return []
+        key = (user.name, user.groups, namespace)
+        found = self._grants.get(key)
+        if found is None:
+            if len(self._grants) >= _MAX_CACHED_GRANTS:
+                self._grants.clear()
+            found = self._grants[key] = self._find_grants(user, namespace)
+        return found
+
+    def _find_grants(self, user: UserInfo, namespace: str) -> list[Grant]:
         found: list[Grant] = []
         subjects = [f"U{user.name}", *(f"G{group}" for group in user.groups)]
         for scope in ("", namespace) if namespace else ("",):
@@ -228,9 +243,11 @@ class Policy:
 
     def _role_changed(self, kind: str, entry: Entry, change: Change) -> None:
         self.answers.clear()
+        self._grants.clear()
 
     def _binding_changed(self, kind: str, entry: Entry, change: Change) -> None:
         self.answers.clear()
+        self._grants.clear()
         before, now = change.before, change.now
         self._index(before.obj if before is not None else None, now.obj if now is not None else None)
 
