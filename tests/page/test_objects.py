@@ -81,7 +81,7 @@ def test_everything_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None
     # Search, and the keys of the frame.
     page.press("/")
     page.keyboard.type("c5")
-    page.get_by_role("option", name="c5").wait_for()
+    page.get_by_role("option", name="c5 ConfigMap").wait_for()
     page.press("Enter")
     page.get_by_role("complementary").get_by_role("heading", name="c5").wait_for()
     page.press("g", "v")
