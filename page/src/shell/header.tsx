@@ -57,7 +57,8 @@ function Place() {
       {logical.value.startsWith("/forks/") ? (
         <span class="place-cluster">
           <span class="badge acting">{shell.clusterFork(name)}</span>
-          <Button small look="plain" aria-label={shell.leaveFork} title={shell.leaveFork} onClick={() => setLogical("")}>
+          <Button small look="plain" aria-label={shell.backToNow} onClick={() => setLogical("")}>
+            <span class="place-leave">{shell.backToNow}</span>
             <Icon name="close" />
           </Button>
         </span>

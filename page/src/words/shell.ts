@@ -14,7 +14,6 @@ export const shell = {
   cluster: "Cluster",
   clusterNow: "now",
   clusterFork: (name: string) => (name.startsWith("lesson-") ? `lesson ${name.slice("lesson-".length)}` : `fork ${name}`),
-  leaveFork: "Back to the cluster",
   more: "More",
   menu: "Menu",
   close: "Close",
