@@ -6,7 +6,7 @@ with an `ApiResources` before the server itself exists. `ApiServer` completes it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from setpoint.apiserver.discovery import Discovery, RemoteVersion
@@ -45,6 +45,8 @@ class ApiResources:
         """The latest writes that the server refused."""
         self.loops: Loops | None = None
         """The control loops of this process, which the composition root sets; None if they run elsewhere."""
+        self.other_servers: Callable[[], int] | None = None
+        """Returns how many other API servers run now that use the same store; None while this is not observed."""
         self.post_start = PostStart()
         self.caches: dict[str, ResourceCache] = {}
         """The cache of each resource, by its prefix in the store."""

@@ -32,16 +32,19 @@ class State:
         running: Collection[str] | None = None,
         loops: Sequence[LoopKey] = (),
         refusals: Sequence[Refusal] = (),
-        watchers: Sequence[Watcher] | None = (Watcher("system:kube-controller-manager", "kube-controller-manager", 0),),
+        watchers: Sequence[Watcher] = (Watcher("system:kube-controller-manager", "kube-controller-manager", 0),),
+        others: int | None = 0,
+        leases_readable: bool = True,
     ) -> None:
         self._objects = [(plural, obj) for plural, obj in objects]
         self._running, self._loops, self._refusals, self._watchers = running, loops, refusals, watchers
+        self._others, self._leases_readable = others, leases_readable
 
     def ref(self, key: str) -> Ref:
         return Ref("", "", "", "", key)
 
     async def may_read(self, key: str) -> bool:
-        return True
+        return self._leases_readable or "/leases/" not in key
 
     async def write(self, revision: int) -> Written | None:
         return None
@@ -74,7 +77,10 @@ class State:
     def loops(self, ref: Ref) -> Sequence[LoopKey]:
         return self._loops
 
-    def watchers(self, ref: Ref) -> Sequence[Watcher] | None:
+    def other_servers(self) -> int | None:
+        return self._others
+
+    def watchers(self, ref: Ref) -> Sequence[Watcher]:
         return self._watchers
 
 
@@ -100,6 +106,7 @@ def refusal(message: str, reason: str = "Forbidden", ago: int = 1, by: str = "de
 
 LEASE = named("kube-controller-manager", spec={"holderIdentity": "a", "leaseDurationSeconds": 15})
 LEASE["spec"]["renewTime"] = "2025-12-31T23:59:31.000000Z"
+LED = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"})
 WATCHED = State(running=["deployment-controller"])
 WEB = named(spec={}, status={})
 
@@ -114,7 +121,47 @@ WEB = named(spec={}, status={})
             WEB,
             ["no-controller: deployment-controller does not run."],
         ),
-        (State(running=[], watchers=None), kind("Deployment"), WEB, []),
+        # Another API server may have the controller among its clients: then there is a Lease.
+        (State(("leases", LED), running=[], watchers=(), others=1), kind("Deployment"), WEB, []),
+        (
+            State(running=[], watchers=(), others=1),
+            kind("Deployment"),
+            WEB,
+            [
+                "no-leader: No kube-controller-manager holds its Lease: deployment-controller does not run, unless it "
+                "does so without leader election."
+            ],
+        ),
+        (
+            State(running=[], watchers=(), others=None),
+            kind("Pod", ""),
+            WEB,
+            [
+                "no-leader: No kube-scheduler holds its Lease: kube-scheduler does not run, unless it does so without "
+                "leader election."
+            ],
+        ),
+        (State(running=[], watchers=(), others=1, leases_readable=False), kind("Deployment"), WEB, []),
+        (
+            State(watchers=(), others=1),
+            kind("Teapot", "example.com"),
+            WEB,
+            [
+                "not-watched-here: No client of this API server watches teapots; those of the other API server are not "
+                "known here."
+            ],
+        ),
+        (
+            State(watchers=(), others=2),
+            kind("Teapot", "example.com"),
+            WEB,
+            [
+                "not-watched-here: No client of this API server watches teapots; those of 2 other API servers are not "
+                "known here."
+            ],
+        ),
+        (State(watchers=[Watcher("kettle", "kettle", 0)], others=1), kind("Teapot", "example.com"), WEB, []),
+        (State(watchers=(), others=1), kind("ConfigMap", ""), WEB, []),
         (State(running=[]), kind("Deployment"), WEB, []),
         (
             State(("leases", LEASE), running=[]),

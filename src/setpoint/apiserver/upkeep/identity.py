@@ -106,6 +106,12 @@ class IdentityLease:
                 found.add(address)
         return sorted(found)
 
+    def others(self) -> int:
+        """Return the number of other servers that run now."""
+        if self.leases is None:
+            return 0
+        return sum(lease["metadata"]["name"] != self.name and self._is_live(lease) for lease in self._all())
+
     def _is_live(self, lease: Obj) -> bool:
         assert self.leases is not None
         return self.leases.age(lease["metadata"]["name"]) < EXPIRY or self._is_overdue()

@@ -51,7 +51,7 @@ async def upkeep(
     with their names, of which only one server runs each."""
     api, parts = server.resources, server.parts
     identity_lease = IdentityLease(api, hostname, own)
-    leases = identity_lease.leases
+    leases, api.other_servers = identity_lease.leases, identity_lease.others
     maintenance = _Maintenance(server, own, identity_lease, event_ttl, supervise or _unsupervised, cluster_tasks)
     # Remote APIServices may take long to answer; readiness does not depend on them.
     api.post_start.finish(health.LOCAL_SERVICES, health.REMOTE_SERVICES, health.REGISTRATION)
@@ -81,6 +81,7 @@ async def upkeep(
         finally:
             for task in started:
                 task.cancel()
+    api.other_servers = None
     if leases is not None:
         leases.close()
         await identity_lease.withdraw()

@@ -200,9 +200,12 @@ class ServerFacts:
         loops = self._api.loops
         return loops.keys(ref) if loops is not None else ()
 
-    def watchers(self, ref: Ref) -> Sequence[Watcher] | None:
-        if self._api.store.shared:
-            return None
+    def other_servers(self) -> int | None:
+        if not self._api.store.shared:
+            return 0
+        return self._api.other_servers() if self._api.other_servers is not None else None
+
+    def watchers(self, ref: Ref) -> Sequence[Watcher]:
         prefix = f"{ref.group or 'core'}/{ref.plural}/"
         found = self._sources.watchers.of_resource(prefix, self.now - 1000 * _WATCHER_SECONDS)
         return [Watcher(each.user, each.agent, ended) for each, ended in found]

@@ -25,9 +25,10 @@ _ONLY_IF_ASKED = frozenset(
         "selects-none",
         "other-controller",
         "orphan",
+        "not-watched-here",
     }
 )
-"""Findings of objects that are as they should be, which are shown only for `--not`."""
+"""Findings of objects that are as they should be or may be so, which are shown only for `--not`."""
 
 
 _REFUSED = frozenset({"quota", "webhook", "policy", "replica-failure"})

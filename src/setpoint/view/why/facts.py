@@ -160,7 +160,11 @@ class Facts(History, Protocol):
         """Return the states of the object's key in the controllers of its kind that run in this process."""
         ...
 
-    def watchers(self, ref: Ref) -> Sequence[Watcher] | None:
-        """Return the clients that watch the object's resource now, or did within the last ten minutes; None if they may
-        watch another server."""
+    def other_servers(self) -> int | None:
+        """Return the number of other API servers of the cluster that run now; None if it is not known."""
+        ...
+
+    def watchers(self, ref: Ref) -> Sequence[Watcher]:
+        """Return the clients of this API server that watch the object's resource now, or did within the last ten
+        minutes."""
         ...

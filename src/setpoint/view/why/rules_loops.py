@@ -10,6 +10,7 @@ from setpoint.view.why.facts import Facts, Ref, Refusal, Watcher
 from setpoint.view.why.moments import age, clock_time, milliseconds
 
 _MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
+_LEASES = "coordination.k8s.io/leases/kube-system/"
 _RECENT = 120_000
 """Milliseconds for which a refusal is worth mentioning."""
 _GENERIC = {"generic-garbage-collector", "namespace-controller", "resourcequota-controller", "kube-controller-manager"}
@@ -39,7 +40,7 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
         who = CONTROLLERS.get(ref.kind, "Its controller")
         text = f"{who} has not observed generation {meta['generation']} of {name}; it has observed {observed}."
         found.append(Finding("not-observed", text))
-    return found
+    return found or _unwatched_here(facts, ref)
 
 
 def _times(count: int) -> str:
@@ -52,21 +53,26 @@ async def _absent(facts: Facts, ref: Ref, obj: ObjView) -> Finding | None:
     if is_pod and _is_scheduled(obj):
         return None
     controller = "kube-scheduler" if is_pod else CONTROLLERS.get(ref.kind)
-    running = facts.controllers()
+    running, others = facts.controllers(), facts.other_servers()
+    leader = _SCHEDULER_LEASE if is_pod else _MANAGER_LEASE
+    lease = None
     if controller is not None:
         if running is not None and controller in running:
             return None
-        lease = await facts.get(
-            "coordination.k8s.io", "leases", "kube-system", _SCHEDULER_LEASE if is_pod else _MANAGER_LEASE
-        )
+        lease = await facts.get("coordination.k8s.io", "leases", "kube-system", leader)
         if lease is not None and (problem := _expired(facts, lease)):
             return Finding("no-leader", problem)
     if ref.kind in _WITHOUT_CONTROLLER:
         return None
-    known = facts.watchers(ref)
-    watchers = [each for each in known or () if _may_act(each, controller)]
-    if known is None or any(not each.ended for each in watchers):
+    watchers = [each for each in facts.watchers(ref) if _may_act(each, controller)]
+    if any(not each.ended for each in watchers):
         return None
+    if others != 0:
+        # Clients of other servers are not known here. But controllers of several servers elect a leader.
+        if controller is None or lease is not None or not await facts.may_read(_LEASES + leader):
+            return None
+        text = f"No {leader} holds its Lease: {controller} does not run, unless it does so without leader election."
+        return Finding("no-leader", text)
     if controller is not None:
         return Finding("no-controller", f"{controller} does not run.")
     if watchers:
@@ -75,6 +81,23 @@ async def _absent(facts: Facts, ref: Ref, obj: ObjView) -> Finding | None:
         text = f"No client watches {ref.plural}. The last one, {who}, stopped {age(facts, last.ended)} ago."
         return Finding("no-controller", text)
     return Finding("no-controller", f"No client watches {ref.plural}: probably no controller for them runs.")
+
+
+def _unwatched_here(facts: Facts, ref: Ref) -> list[Finding]:
+    """Return the finding that this server cannot say whether a controller runs for a custom kind, because other servers
+    may have clients that watch it."""
+    others = facts.other_servers()
+    if others == 0 or ref.kind in _WITHOUT_CONTROLLER or ref.kind == "Pod" or ref.kind in CONTROLLERS:
+        return []
+    if any(not each.ended and _may_act(each, None) for each in facts.watchers(ref)):
+        return []
+    count = "other API servers" if others is None else _servers(others)
+    text = f"No client of this API server watches {ref.plural}; those of {count} are not known here."
+    return [Finding("not-watched-here", text)]
+
+
+def _servers(count: int) -> str:
+    return "the other API server" if count == 1 else f"{count} other API servers"
 
 
 def _is_scheduled(pod: ObjView) -> bool:
