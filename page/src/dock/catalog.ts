@@ -10,6 +10,8 @@ export interface DockEntry {
   form: "strip" | "panel";
   /** A strip that closes when a panel opens in a low window. */
   tall?: boolean;
+  /** False: not on phones, which have no space for it. */
+  phone?: boolean;
   /** Open when the page is opened for the first time. */
   initially?: boolean;
   load: () => Promise<{ default: ComponentType }>;
@@ -17,7 +19,7 @@ export interface DockEntry {
 
 export const dockEntries: readonly DockEntry[] = [
   { id: "story", label: "What happens", form: "strip", initially: true, load: () => import("./story/story") },
-  { id: "timeline", label: "Timeline", form: "strip", tall: true, initially: true, load: () => import("./timeline/timeline") },
+  { id: "timeline", label: "Timeline", form: "strip", tall: true, phone: false, initially: true, load: () => import("./timeline/timeline") },
   { id: "terminal", label: "Terminal", key: "`", form: "panel", load: () => import("./terminal/terminal") },
   { id: "editor", label: "Editor", form: "panel", load: () => import("./editor/editor") },
   { id: "faults", label: "Faults", key: "x", form: "panel", load: () => import("./faults/faults") },

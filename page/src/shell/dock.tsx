@@ -13,7 +13,7 @@ const NO_PROPS = {};
 
 export function Dock() {
   if (dockEntries.length === 0) return null;
-  const open = dockEntries.filter((entry) => isOpen(entry.id));
+  const open = dockEntries.filter((entry) => isOpen(entry.id) && !(phone.value && entry.phone === false));
   const strips = open.filter((entry) => entry.form === "strip");
   const panels = open.filter((entry) => entry.form === "panel");
   return (

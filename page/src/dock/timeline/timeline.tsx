@@ -1,6 +1,5 @@
 /** The strip of the timeline: the latest writes by author, and the moment that the page shows. */
 import { linkTo, route } from "../../router";
-import { phone } from "../../state/settings";
 import { Chart } from "../../timeline/chart";
 import { Controls } from "../../timeline/controls";
 import { useTimeline } from "../../timeline/data";
@@ -14,8 +13,8 @@ const MOST_LANES = 6;
 const NOTHING = () => undefined;
 
 export default function TimelineStrip() {
-  // The view has the same, larger; a phone has no space for both.
-  if (phone.value || route.value.view === "timeline") return null;
+  // The view has the same, larger.
+  if (route.value.view === "timeline") return null;
   return <Strip />;
 }
 

@@ -1,9 +1,10 @@
 /** The fleet: all nodes and Pods of the cluster in one picture, and the same as a table. */
-import { useEffect, useState } from "preact/hooks";
+import { effect } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../../a11y/live";
 import { useKeys } from "../../a11y/keyboard";
 import { route, setParam } from "../../router";
-import { cluster } from "../../state/place";
+import { cluster, settledCluster } from "../../state/place";
 import { select } from "../../state/selection";
 import { phone } from "../../state/settings";
 import { Button } from "../../ui/button";
@@ -31,14 +32,40 @@ function openNode(name: string): void {
   select({ group: "", version: "v1", resource: "nodes", kind: "Node", namespace: "", name });
 }
 
+/** Fleets with more Pods do not follow each movement of the moment. */
+const MOST_DRAGGED = 2_000;
+
 export default function Fleet() {
-  const prefix = cluster.value;
   const [connection, setConnection] = useState<FleetConnection | null>(null);
+  const shown = useRef<FleetConnection | null>(null);
+  const many = (connection?.model.pods ?? 0) > MOST_DRAGGED;
+  const prefix = many ? settledCluster.value : cluster.value;
   useEffect(() => {
     const made = new FleetConnection("", prefix);
-    setConnection(made);
-    return () => made.close();
+    const show = () => {
+      const before = shown.current;
+      shown.current = made;
+      setConnection(made);
+      before?.close();
+    };
+    // The picture of one moment stays until that of another is complete.
+    const stop = effect(() => {
+      const { layouts, loading } = made.model;
+      const complete = (layouts.value > 0 && loading.value === null) || made.error.value !== null;
+      if (shown.current !== made && (complete || shown.current === null)) show();
+    });
+    return () => {
+      stop();
+      if (shown.current !== made) made.close();
+    };
   }, [prefix]);
+  useEffect(
+    () => () => {
+      shown.current?.close();
+      shown.current = null;
+    },
+    [],
+  );
   if (!connection) return <Loading />;
   return <Connected connection={connection} />;
 }

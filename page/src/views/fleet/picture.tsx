@@ -11,7 +11,7 @@ import { fleet as words } from "../../words/fleet";
 import type { FleetConnection } from "./connection";
 import { moveCursor } from "./cursor";
 import { cellsOf } from "./geometry";
-import type { Place } from "./geometry";
+import type { Camera, Place } from "./geometry";
 import { colourSet, forcedColours } from "./palette";
 import { followPointer } from "./pointer";
 import { Stage } from "./stage";
@@ -48,17 +48,17 @@ const zoomButtons = signal<Zoom | null>(null);
 
 /** The buttons for the picture. They stand beside it: above it they would hide Pods. */
 export function ZoomButtons() {
+  // Also before there is a picture, so that nothing moves when it comes.
   const target = zoomButtons.value;
-  if (!target) return null;
   return (
     <div class="fleet-zoom" role="group" aria-label={words.zoom}>
-      <Button small aria-label={words.zoomIn} title={words.zoomIn} onClick={() => target.zoom(1.5)}>
+      <Button small aria-label={words.zoomIn} title={words.zoomIn} onClick={() => target?.zoom(1.5)}>
         <Icon name="plus" />
       </Button>
-      <Button small aria-label={words.zoomOut} title={words.zoomOut} onClick={() => target.zoom(1 / 1.5)}>
+      <Button small aria-label={words.zoomOut} title={words.zoomOut} onClick={() => target?.zoom(1 / 1.5)}>
         <Icon name="minus" />
       </Button>
-      <Button small aria-label={words.fit} title={words.fit} onClick={() => target.fit()}>
+      <Button small aria-label={words.fit} title={words.fit} onClick={() => target?.fit()}>
         <Icon name="fit" />
       </Button>
     </div>
@@ -69,6 +69,8 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
   const host = useRef<HTMLDivElement>(null);
   const stage = useRef<Stage | null>(null);
   const cursor = useRef<number | null>(null);
+  /** Where the picture of another moment was looked at; null: as a whole. */
+  const lastCamera = useRef<Camera | null>(null);
   const [tip, setTip] = useState<Tip | null>(null);
   const [painter, setPainter] = useState<"gl" | "2d">("2d");
   const { model } = connection;
@@ -94,6 +96,7 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
     const element = host.current;
     if (!element) return;
     const made = new Stage(element, model, { wantNames: (positions) => connection.askNames(positions) }, renderer);
+    if (lastCamera.current) made.camera = lastCamera.current;
     stage.current = made;
     zoomButtons.value = { zoom: (factor) => made.zoom(factor), fit: () => made.fit() };
     setPainter(made.painter.kind);
@@ -143,6 +146,7 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
       stopSelected();
       connection.onNames = () => {};
       zoomButtons.value = null;
+      lastCamera.current = made.isFitted ? null : made.camera;
       stage.current = null;
       made.dispose();
     };

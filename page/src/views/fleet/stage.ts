@@ -20,9 +20,9 @@ export interface StageEvents {
 
 export class Stage {
   plan: Plan = makePlan([], 0, 100, 100);
-  camera: Camera = { scale: 1, x: 0, y: 0 };
   readonly labels: Labels;
   readonly painter: Painter;
+  private view: Camera = { scale: 1, x: 0, y: 0 };
   private readonly canvas: HTMLCanvasElement;
   private readonly observer: ResizeObserver;
   private palette: Palette;
@@ -89,9 +89,18 @@ export class Stage {
     return this.fitted;
   }
 
+  get camera(): Camera {
+    return this.view;
+  }
+
+  /** Look at a part of the picture. */
+  set camera(camera: Camera) {
+    this.setCamera(camera);
+  }
+
   fit(): void {
     this.fitted = true;
-    this.camera = fitCamera(this.plan, this.width, this.height);
+    this.view = fitCamera(this.plan, this.width, this.height);
     this.redraw();
   }
 
@@ -103,7 +112,7 @@ export class Stage {
   /** Zoom around a pixel, by default the middle. */
   zoom(factor: number, px = this.width / 2, py = this.height / 2): void {
     this.fitted = false;
-    this.camera = zoomAt(this.camera, factor, px, py, this.plan, this.width, this.height);
+    this.view = zoomAt(this.view, factor, px, py, this.plan, this.width, this.height);
     this.redraw();
   }
 
@@ -120,7 +129,7 @@ export class Stage {
 
   private setCamera(camera: Camera): void {
     this.fitted = false;
-    this.camera = clampCamera(camera, this.plan, this.width, this.height);
+    this.view = clampCamera(camera, this.plan, this.width, this.height);
     this.redraw();
   }
 
@@ -177,14 +186,14 @@ export class Stage {
     const before = { plan, camera: this.camera };
     this.plan = makePlan(zones, model.used, this.width, this.height);
     if (this.fitted || before.plan.nodes === 0) {
-      this.camera = fitCamera(this.plan, this.width, this.height);
+      this.view = fitCamera(this.plan, this.width, this.height);
     } else {
       // The middle of the window stays where it was, as a share of the whole.
       const share = (from: number, window: number, size: number) => (from + window / before.camera.scale / 2) / (size || 1);
       const { scale } = before.camera;
       const x = share(before.camera.x, this.width, before.plan.width) * this.plan.width - this.width / scale / 2;
       const y = share(before.camera.y, this.height, before.plan.height) * this.plan.height - this.height / scale / 2;
-      this.camera = clampCamera({ scale, x, y }, this.plan, this.width, this.height);
+      this.view = clampCamera({ scale, x, y }, this.plan, this.width, this.height);
     }
     this.moved = true;
   }
