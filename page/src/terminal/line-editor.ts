@@ -21,6 +21,8 @@ export interface LineHandlers {
   /** Ctrl-D on an empty line. */
   end(): void;
   complete(line: string): Promise<Completions | null>;
+  /** Keys behind the one that ended the line. */
+  rest(keys: string): void;
 }
 
 const KEYS: Record<string, string> = {
@@ -150,6 +152,7 @@ export class LineEditor {
         return;
       }
     }
+    if (rest) this.handlers.rest(rest);
   }
 
   // -- keys ---------------------------------------------------------------------------------------------------------
@@ -365,7 +368,7 @@ export class LineEditor {
       const added = quoted(common) + (single && found.space ? " " : "");
       this.text = this.text.slice(0, found.start) + added + rest;
       this.at = found.start + added.length;
-      this.tabs = 0;
+      if (single) this.tabs = 0;
       this.draw();
       return;
     }

@@ -2,6 +2,7 @@
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
+import "./screen.css";
 import { effect } from "@preact/signals";
 import { colour, styleNonce, theme } from "../state/settings";
 

@@ -1,4 +1,4 @@
-import { useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface TabEntry {
   id: string;
@@ -8,6 +8,10 @@ export interface TabEntry {
 /** Tabs after the ARIA pattern: arrow keys move, one tab is in the tab order. The panel has `id` `panel-<group>`. */
 export function Tabs(props: { group: string; label: string; tabs: readonly TabEntry[]; current: string; choose(id: string): void }) {
   const list = useRef<HTMLDivElement>(null);
+  // A narrow row scrolls: the current tab stays in sight.
+  useLayoutEffect(() => {
+    list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [props.current]);
   const move = (event: KeyboardEvent) => {
     const at = props.tabs.findIndex((tab) => tab.id === props.current);
     const last = props.tabs.length - 1;

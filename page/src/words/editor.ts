@@ -21,6 +21,7 @@ export const editor = {
   discardTitle: "Close without saving?",
   discardText: "What you have typed since the last save is lost.",
   discard: "Close without saving",
+  lost: "The connection was lost. Try again.",
   deleted: "The object does not exist any more. Copy your text if you need it.",
   problems: "Problems",
   problem: (line: number, message: string) => `Line ${line}: ${message}`,

@@ -49,7 +49,7 @@ export interface EditorArgs {
   /** The logical cluster. */
   prefix: string;
   /** Called when the text is closed. */
-  done?(): void;
+  done?: (() => void) | undefined;
 }
 
 type Answer = { id: number; error?: string } & Record<string, unknown>;
@@ -57,14 +57,16 @@ type Answer = { id: number; error?: string } & Record<string, unknown>;
 const CHECK_AFTER = 400;
 export const MAX_TEXT = 512 * 1024;
 
-/** Questions to the server, each with its answer. */
+/** Questions to the server, each with its answer. After a lost connection, the next question begins anew. */
 export class Questions {
   private readonly waiting = new Map<number, (answer: Answer) => void>();
-  private readonly conversation: { say(data: unknown): boolean; close(): void };
+  private conversation: { say(data: unknown): boolean; close(): void } | null = null;
   private last = 0;
 
-  constructor(prefix: string) {
-    this.conversation = converse(
+  constructor(private readonly prefix: string) {}
+
+  private open(): { say(data: unknown): boolean; close(): void } {
+    this.conversation ??= converse(
       "editor",
       {},
       {
@@ -74,27 +76,30 @@ export class Questions {
           this.waiting.delete(answer.id);
         },
         end: (error) => {
-          for (const take of this.waiting.values()) take({ id: 0, error: error?.message ?? "The connection was lost." });
+          this.conversation = null;
+          for (const take of this.waiting.values()) take({ id: 0, error: error?.message ?? words.lost });
           this.waiting.clear();
         },
       },
-      prefix,
+      this.prefix,
     );
+    return this.conversation;
   }
 
   ask<T = Record<string, unknown>>(question: object): Promise<T & { error?: string }> {
     const id = ++this.last;
     return new Promise((take) => {
       this.waiting.set(id, take as (answer: Answer) => void);
-      if (!this.conversation.say({ id, ...question })) {
+      if (!this.open().say({ id, ...question })) {
         this.waiting.delete(id);
-        take({ error: "The connection was lost." } as T & { error?: string });
+        take({ error: words.lost } as T & { error?: string });
       }
     });
   }
 
   close(): void {
-    this.conversation.close();
+    this.conversation?.close();
+    this.conversation = null;
   }
 }
 
@@ -109,6 +114,10 @@ export class EditedText {
   readonly checked = signal(false);
   readonly meanwhile = signal<readonly Meanwhile[] | null>(null);
   readonly changed = computed(() => this.text.value !== this.stored.value);
+  /** Whether the user closes the text without saving it. */
+  discarded = false;
+  /** The latest save, which may not be finished. */
+  saving: Promise<boolean> = Promise.resolve(false);
   readonly questions: Questions;
   readonly name: string;
   private timer = 0;
@@ -171,7 +180,12 @@ export class EditedText {
   }
 
   /** Save; with `takeOver` also over changes of others. Returns whether it is saved. */
-  async save(takeOver = false): Promise<boolean> {
+  save(takeOver = false): Promise<boolean> {
+    this.saving = this.saveNow(takeOver);
+    return this.saving;
+  }
+
+  private async saveNow(takeOver: boolean): Promise<boolean> {
     const text = this.text.peek();
     if (text.length > MAX_TEXT) return this.fail(words.tooLong);
     const { object, path } = this.args;

@@ -17,25 +17,44 @@ import type { EditorArgs, SchemaField } from "./document";
 import { FileList } from "./files";
 import "./editor.css";
 
-/** What the editor shows. It outlives the panel: closing the panel asks if something is not saved. */
 export default function Editor() {
   const args = panelArgs.value.editor as EditorArgs | undefined;
   if (!args?.path && !args?.object) return <FileList prefix={logical.value} />;
-  return <Opened key={JSON.stringify([args.prefix, args.path, args.object])} args={args} />;
+  return <Opened key={keyOf(args)} args={args} />;
+}
+
+/** Texts with changes that are not saved, whose panel was closed, by what they are. */
+const kept = new Map<string, EditedText>();
+
+function keyOf(args: EditorArgs): string {
+  return JSON.stringify([args.prefix, args.path, args.object]);
 }
 
 function Opened({ args }: { args: EditorArgs }) {
-  const edited = useMemo(() => new EditedText(args), []);
-  useEffect(() => () => edited.close(), [edited]);
+  const edited = useMemo(() => {
+    const found = kept.get(keyOf(args));
+    kept.delete(keyOf(args));
+    if (found) found.args.done = args.done ?? found.args.done;
+    return found ?? new EditedText(args);
+  }, []);
+  useEffect(
+    () => () => {
+      if (edited.changed.peek() && !edited.discarded) kept.set(keyOf(args), edited);
+      else edited.close();
+    },
+    [edited],
+  );
   const mode = useSignal("edit");
   const asking = useSignal(false);
   const about = useSignal<{ field: string; about: SchemaField | null } | null>(null);
   const problems = useId();
   const leave = () => {
+    edited.discarded = true;
     panelArgs.value = { ...panelArgs.value, editor: undefined };
     closePanel("editor");
   };
-  const close = () => {
+  const close = async () => {
+    await edited.saving;
     if (edited.changed.peek()) asking.value = true;
     else leave();
   };
@@ -61,9 +80,14 @@ function Opened({ args }: { args: EditorArgs }) {
         <Button small look="primary" writes={isObject} onClick={() => void edited.save()}>
           {isObject ? words.saveObject : words.saveFile}
         </Button>
-        <Button small onClick={close}>
+        <Button small onClick={() => void close()}>
           {words.close}
         </Button>
+        {isObject || args.done ? null : (
+          <Button small look="plain" onClick={() => (panelArgs.value = { ...panelArgs.value, editor: undefined })}>
+            {words.files}
+          </Button>
+        )}
       </div>
       {edited.error.value ? (
         <p class="editor-error" role="alert">
@@ -75,7 +99,7 @@ function Opened({ args }: { args: EditorArgs }) {
           <TextArea
             edited={edited}
             save={() => void edited.save()}
-            close={close}
+            close={() => void close()}
             describe={(found, field) => (about.value = { field, about: found })}
             problems={problems}
           />
@@ -98,7 +122,7 @@ function Opened({ args }: { args: EditorArgs }) {
 function Problems({ id, edited }: { id: string; edited: EditedText }) {
   const found = edited.problems.value;
   const errors = found.filter((each) => each.is_error).length;
-  const state = !edited.isManifest ? "" : !edited.checked.value ? words.notChecked : found.length ? words.count(errors, found.length - errors) : words.noProblems;
+  const state = !edited.isManifest || !edited.text.value.trim() ? "" : !edited.checked.value ? words.notChecked : found.length ? words.count(errors, found.length - errors) : words.noProblems;
   const outcomes = edited.checked.value && !errors ? edited.objects.value : [];
   return (
     <div class="editor-problems" id={id}>

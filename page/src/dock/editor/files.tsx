@@ -42,7 +42,7 @@ export function FileList({ prefix }: { prefix: string }) {
         }}
       >
         <label>
-          {words.newFile} <input type="text" value={name.value} placeholder="web.yaml" onInput={(event) => (name.value = event.currentTarget.value)} />
+          {words.newFile} <input type="text" class="field" value={name.value} placeholder="web.yaml" onInput={(event) => (name.value = event.currentTarget.value)} />
         </label>
         <Button small type="submit">
           {words.open}

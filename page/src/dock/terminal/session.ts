@@ -15,6 +15,7 @@ interface Message {
   output?: string;
   prompt?: string;
   status?: number;
+  unread?: string;
   history?: string[];
   more?: true;
   busy?: true;
@@ -43,6 +44,10 @@ export class TerminalSession {
   private mode: Mode = "connecting";
   private lines = "";
   private toType = "";
+  /** Keys that were typed before the prompt was shown. */
+  private ahead = "";
+  /** Keys of the unfinished line of input for a command that runs. */
+  private unsent = "";
   private completing = new Map<number, (found: Completions | null) => void>();
   private lastId = 0;
   private readonly history: string[];
@@ -137,6 +142,7 @@ export class TerminalSession {
       interrupt: () => this.interrupted(),
       end: () => this.ended(),
       complete: (line) => this.complete(line),
+      rest: (keys) => this.take(keys),
     });
     this.editor.suggests = !screenReader.peek();
     this.connect();
@@ -209,9 +215,10 @@ export class TerminalSession {
     this.lines = "";
     this.mode = "prompt";
     this.directory = message.prompt ?? "~";
+    this.editor?.stop();
+    this.ahead = (message.unread ?? "").replaceAll("\n", "\r") + this.unsent + this.ahead;
+    this.unsent = "";
     this.beginLine(`${this.directory} $ `);
-    if (this.toType) this.editor?.set(this.toType);
-    this.toType = "";
   }
 
   private directory = "~";
@@ -229,6 +236,10 @@ export class TerminalSession {
     screen?.write("", () => {
       if (screen.buffer.active.cursorX > 0) screen.write("\r\n");
       this.editor?.begin(prompt);
+      const { ahead, toType } = this;
+      this.ahead = this.toType = "";
+      if (ahead) this.take(ahead);
+      if (toType) this.editor?.set(toType);
     });
   }
 
@@ -276,16 +287,19 @@ export class TerminalSession {
         return;
       case "running":
         if (data === "\x03") {
+          this.unsent = "";
           this.editor?.stop();
           this.conversation?.say({ interrupt: true });
         } else if (data === "\x04" && !this.editor?.line) this.conversation?.say({ end: true });
         else if (this.editor) {
+          this.unsent += data;
           if (!this.editor.isActive) this.editor.begin("");
           this.editor.keys(data);
         }
         return;
       default:
-        this.editor?.keys(data);
+        if (this.editor?.isActive) this.editor.keys(data);
+        else this.ahead += data;
     }
   }
 
@@ -299,6 +313,7 @@ export class TerminalSession {
 
   private entered(line: string): void {
     if (this.mode === "running") {
+      this.unsent = "";
       this.conversation?.say({ input: `${line}\n` });
       return;
     }

@@ -48,7 +48,7 @@ export default function Exec({ target }: TabProps) {
         {containers.value.length > 1 ? (
           <label>
             {words.execContainer}{" "}
-            <select value={chosen.value} onChange={(event) => (chosen.value = event.currentTarget.value)}>
+            <select class="field" value={chosen.value} onChange={(event) => (chosen.value = event.currentTarget.value)}>
               {containers.value.map((name) => (
                 <option key={name} value={name}>
                   {visible(name)}

@@ -78,7 +78,7 @@ export default function Logs({ target }: TabProps) {
         {containers.value.length > 1 ? (
           <label>
             {words.container}{" "}
-            <select value={container.value} onChange={(event) => (container.value = event.currentTarget.value)}>
+            <select class="field" value={container.value} onChange={(event) => (container.value = event.currentTarget.value)}>
               <option value="">{words.all}</option>
               {containers.value.map((name) => (
                 <option key={name} value={name}>
@@ -90,7 +90,7 @@ export default function Logs({ target }: TabProps) {
         ) : null}
         <input
           type="search"
-          class="logs-search"
+          class="field logs-search"
           aria-label={words.search}
           placeholder={words.search}
           value={search.value}

@@ -12,7 +12,8 @@ tab -> server
 
 server -> tab
 {"output": "..."}                       text with colours, cursor movements and erasing alone
-{"prompt": "~", "status": 0, "history": [...]}     the next line can be typed; the history is in the first one
+{"prompt": "~", "status": 0, "unread": "", "history": [...]}    the next line can be typed; `unread` was typed and not
+                                        read by the last one; the history is in the first message
 {"more": true}                          the line is not complete: the tab sends it again with the next one
 {"busy": true}                          a line was sent while another one runs
 {"raw": true}                           every key is sent as input, and not echoed, until {"raw": false}
@@ -103,7 +104,8 @@ class _Terminal:
 
     async def run(self, conversation: Conversation) -> None:
         history = [each.text for each in self._workspace.typed]
-        self._screen.message(prompt=shown_directory(self._shell.session.directory), status=0, history=history)
+        directory = shown_directory(self._shell.session.directory)
+        self._screen.message(prompt=directory, status=0, unread="", history=history)
         try:
             async with child_tasks(self._receive(conversation), self._exited.wait()) as tasks:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -167,6 +169,7 @@ class _Terminal:
             status = await self._shell.run(text)
         except asyncio.CancelledError:
             self._screen.discard()
+            self._keyboard.begin()
             self._screen.write("\x1b[0m^C\n")
             status = self._shell.session.status = INTERRUPTED
         except Exit as end:
@@ -175,7 +178,8 @@ class _Terminal:
             return
         finally:
             self._line = None
-        self._screen.message(prompt=shown_directory(self._shell.session.directory), status=status)
+        unread, self._keyboard.buffer.text = self._keyboard.buffer.text, ""
+        self._screen.message(prompt=shown_directory(self._shell.session.directory), status=status, unread=unread)
 
     async def _complete(self, text: str, number: int) -> None:
         nowhere = Output(lambda _: None, None)

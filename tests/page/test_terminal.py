@@ -1,0 +1,267 @@
+"""The terminal of the page in a browser: typing, completion, history, interrupts, files, and hostile output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_findings import findings
+from browser import GuardedContext, GuardedPage
+from page_cluster import PageCluster
+
+CONFIG = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+name: settings
+"""
+
+
+class Typist:
+    """Types into the terminal of a page, and reads what it shows."""
+
+    def __init__(self, page: GuardedPage) -> None:
+        self.page = page
+
+    def open(self) -> Typist:
+        self.page.press("`")
+        self.until("$")
+        return self
+
+    def shown(self) -> str:
+        """The visible lines, without blanks at their ends."""
+        lines = str(self.page.locator(".terminal-screen .xterm-rows").inner_text()).split("\n")
+        return "\n".join(line.replace("\xa0", " ").rstrip() for line in lines)
+
+    def until(self, text: str) -> None:
+        self.page.until(
+            f"[...document.querySelectorAll('.terminal-screen .xterm-rows > div')].map((row) => row.textContent)"
+            f".join('\\n').replaceAll('\\xa0', ' ').includes({json.dumps(text)})"
+        )
+
+    def until_prompt(self) -> None:
+        """Wait until the last line that is not empty is an empty prompt."""
+        self.page.until(
+            "[...document.querySelectorAll('.terminal-screen .xterm-rows > div')]"
+            ".map((row) => row.textContent.replaceAll('\\xa0', ' ').trimEnd()).filter(Boolean).at(-1)?.endsWith(' $')"
+        )
+
+    def line(self, text: str) -> str:
+        """Type a line, wait for its end, and return the output that is visible."""
+        self.page.keyboard.type("clear\n")
+        self.page.page.wait_for_timeout(100)
+        self.until_prompt()
+        self.page.keyboard.type(text)
+        self.page.press("Enter")
+        self.page.page.wait_for_timeout(100)
+        self.until_prompt()
+        shown = self.shown().split("\n")
+        rows = [number for number, row in enumerate(shown) if row.rstrip()]
+        return "\n".join(shown[1 : rows[-1]]).rstrip()
+
+
+@pytest.fixture
+def typist(page: GuardedPage) -> Iterator[Typist]:
+    page.go("#/objects/namespaces")
+    yield Typist(page).open()
+
+
+def test_lines_pipes_and_here_documents(typist: Typist) -> None:
+    page = typist.page
+    assert typist.line("kubectl create deployment web --image=nginx --replicas=2") == "deployment.apps/web created"
+    assert "successfully rolled out" in typist.line("kubectl rollout status deployment/web")
+    assert typist.line("kubectl get pods -l app=web -o name | wc -l") == "2"
+    assert typist.line("kubectl get deploy web -o jsonpath={.spec.replicas}") == "2"
+    for line in ("cat > cm.yaml <<EOF", "apiVersion: v1", "kind: ConfigMap", "metadata:", "  name: typed", "EOF"):
+        page.keyboard.type(line)
+        page.press("Enter")
+        page.page.wait_for_timeout(100)
+    typist.until_prompt()
+    assert typist.line("kubectl apply -f cm.yaml; ls *.yaml") == "configmap/typed created\ncm.yaml"
+    assert typist.line("for i in 1 2 3; do echo $i; done | tac | head -2") == "3\n2"
+    assert "cannot be used in this terminal" in typist.line("setpoint up").replace("\n", "")
+    page.go("#/objects/pods?ns=default")
+    page.until_text("web-")  # the list beside it follows
+
+
+def test_completion_history_and_editing_keys(typist: Typist) -> None:
+    page = typist.page
+    typist.line("echo first")
+    page.keyboard.type("clear\nkubec")
+    page.press("Tab")
+    typist.until("kubectl ")
+    page.keyboard.type("get deployments.a")
+    page.press("Tab")
+    typist.until("$ kubectl get deployments.apps")
+    page.press("Control+u")
+    page.keyboard.type("kubectl get no")
+    page.press("Tab")
+    page.page.wait_for_timeout(300)
+    page.press("Tab")
+    typist.until("nodes.metrics.k8s.io")
+    page.press("Control+c")
+    typist.until_prompt()
+    page.press("ArrowUp", "ArrowUp")
+    typist.until("$ echo first")
+    page.keyboard.type(" again")
+    page.press("Home", "Delete", "Delete", "Delete", "Delete")
+    page.keyboard.type("printf")
+    page.press("Enter")
+    typist.until_prompt()
+    assert "\nfirst" in typist.shown()
+    page.press("Control+r")
+    page.keyboard.type("fir")
+    typist.until("(search: fir)")
+    page.press("Escape", "Control+u")
+    assert typist.line("echo one two | tr ' ' -") == "one-two"
+
+
+def test_a_watch_is_interrupted(typist: Typist, cluster: PageCluster) -> None:
+    page = typist.page
+    cluster.create_deployment("watched", 1)
+    page.keyboard.type("clear\nkubectl get pods -w\n")
+    typist.until("watched-")
+    page.press("Control+c")
+    typist.until("^C")
+    typist.until_prompt()
+    assert typist.line("kubectl get pods -w | head -1").startswith("NAME")
+
+
+def test_nano_saves_a_file_that_is_applied(typist: Typist) -> None:
+    page = typist.page
+    page.keyboard.type("clear\nnano settings.yaml\n")
+    field = page.page.locator(".editor-field")
+    field.wait_for()
+    page.keyboard.type(CONFIG)
+    page.until_text("ConfigMap settings would be created")
+    assert "  name: settings" in field.input_value()  # indented by itself
+    page.press("Control+s")
+    page.press("Control+x")
+    field.wait_for(state="detached")
+    typist.until_prompt()
+    assert typist.line("kubectl apply -f settings.yaml") == "configmap/settings created"
+    page.keyboard.type("clear\nkubectl edit configmap settings\n")
+    field.wait_for()
+    page.evaluate(
+        "(() => { const field = document.querySelector('.editor-field');"
+        "field.setSelectionRange(field.value.length, field.value.length); })()"
+    )
+    page.keyboard.type("data:\ncolour: green")
+    page.press("Control+s", "Control+x")
+    typist.until("configmap/settings edited")
+    assert typist.line("kubectl get cm settings -o jsonpath={.data.colour}") == "green"
+
+
+def test_a_shell_in_a_pod(typist: Typist) -> None:
+    page = typist.page
+    typist.line("kubectl run box --image=busybox --command -- sleep 1d")
+    typist.line("kubectl wait --for=condition=Ready pod/box")
+    page.keyboard.type("clear\nkubectl exec -it box -- sh\n")
+    typist.until("/ #")
+    page.keyboard.type("echo $((20 + 22))\nexit\n")
+    typist.until("42")
+    typist.until_prompt()
+
+
+def test_much_output_does_not_block_typing(typist: Typist) -> None:
+    page = typist.page
+    page.evaluate(
+        "(() => { window.__long = 0; new PerformanceObserver((list) => {"
+        "for (const entry of list.getEntries()) window.__long = Math.max(window.__long, entry.duration);"
+        "}).observe({ type: 'longtask' }); })()"
+    )
+    page.keyboard.type("clear\nfor i in 1 2 3 4 5 6; do seq 100000; done\n")  # 3.4 MB
+    typist.until("lines left out")
+    typist.until_prompt()
+    assert typist.line("echo on") == "on"
+    assert page.evaluate("window.__long") < 1000
+
+
+def test_hostile_output_changes_neither_title_nor_clipboard(
+    new_context: Callable[..., GuardedContext], cluster: PageCluster
+) -> None:
+    context = new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page().enter()
+    page.go("#/objects/pods?ns=default")
+    title = page.page.title()
+    page.evaluate("navigator.clipboard.writeText('mine')")
+    typist = Typist(page).open()
+    attack = (
+        r"\033]52;c;c3RvbGVu\007\033]0;owned\007\033]2;owned\007\033]8;;http://evil.test\007click\033]8;;\007"
+        r"\033[?1049h\033[2J\033[20t\033Pq\033\\\000end"
+    )
+    typist.line(f"printf '{attack}\\n' > evil; cat evil")
+    for _ in range(3):
+        typist.line("for i in 1 2 3; do cat evil; done")
+    assert "end" in typist.shown()
+    script = f"printf '{attack}\\n'; sleep 1d"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "evil"},
+        "spec": {"containers": [{"name": "c", "image": "busybox", "command": ["sh", "-c", script]}]},
+    }
+    cluster.api("POST", "/api/v1/namespaces/default/pods", body)
+    typist.line("kubectl wait --for=condition=Ready pod/evil")
+    typist.line("kubectl logs evil")
+    assert "end" in typist.shown()
+    page.go("#/objects/pods/default/evil?ns=default&tab=logs")
+    page.until("document.querySelector('.logs-line')?.textContent.includes('end')")
+    assert page.page.title() == title or "owned" not in page.page.title()
+    assert page.evaluate("navigator.clipboard.readText()") == "mine"
+    assert page.page.locator(".xterm-rows a, .logs a").count() == 0
+
+
+def test_several_terminals_paste_and_leaving(typist: Typist) -> None:
+    page = typist.page
+    typist.line("x=1; cd /tmp")
+    page.get_by_role("button", name="New terminal").click()
+    typist.until_prompt()
+    assert typist.line("echo -$x-; pwd") == "--\n/home/user"
+    page.get_by_role("tab", name="Terminal 1").click()
+    typist.until("/tmp $")
+    # A paste of several lines asks once.
+    page.evaluate(
+        "(() => { const data = new DataTransfer(); data.setData('text/plain', 'echo a\\necho b\\n');"
+        "document.querySelector('.terminal-screen textarea').dispatchEvent("
+        "new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); })()"
+    )
+    page.get_by_role("dialog", name="Paste several lines?").get_by_role("button", name="Run them").click()
+    typist.until("\na\nb")
+    typist.until_prompt()
+    page.press("Control+Shift+Escape")
+    assert page.evaluate("document.activeElement.id") == "tab-terminal-1"
+    # The panel can be closed: the terminal is as it was.
+    page.get_by_role("button", name="Close Terminal", exact=True).click()
+    page.press("`")
+    typist.until("/tmp $")
+    assert findings(page) == []
+    page.get_by_label("Screen reader").check()
+    page.page.locator(".xterm-accessibility").wait_for(state="attached")
+    assert findings(page) == []
+
+
+def test_a_phone_has_a_row_of_keys(new_context: Callable[..., GuardedContext]) -> None:
+    page = new_context(viewport={"width": 390, "height": 800}, has_touch=True).new_page().enter()
+    typist = Typist(page).open()
+    page.keyboard.type("kubectl get node")
+    page.get_by_role("button", name="Tab", exact=True).tap()
+    typist.until("nodes")
+    page.get_by_role("button", name="Ctrl-C").tap()
+    typist.until_prompt()
+    box = page.page.locator(".terminal-screen").bounding_box()
+    assert box is not None and box["height"] > 400 and box["width"] > 380
+    assert findings(page) == []
+
+
+def test_the_terminal_goes_on_after_the_server_was_restarted(typist: Typist, cluster: PageCluster) -> None:
+    page = typist.page
+    page.guard.allowed += ["ERR_CONNECTION_REFUSED", "WebSocket connection to"]
+    cluster.stop()
+    typist.until("The connection was lost")
+    cluster.start()
+    page.until("!document.querySelector('.banner.lost')", 30)
+    page.press("Enter")
+    typist.until_prompt()
+    assert typist.line("echo again") == "again"
