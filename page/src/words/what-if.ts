@@ -19,7 +19,7 @@ export const whatIf = {
   fromMoment: (revision: string) => `the moment that you look at (revision ${revision})`,
   fromFork: (name: string) => `the end of ${name}`,
   until: "Let time pass",
-  untilChoices: { settled: "until the loops are quiet", "300": "5 minutes", "3600": "1 hour", "86400": "1 day" } as Record<string, string>,
+  untilChoices: { settled: "until the loops are quiet", "300": "5 minutes", "3600": "1 hour" } as Record<string, string>,
   node: "Node",
   object: "Object",
   replicas: "Replicas",

@@ -12,6 +12,7 @@ administrator, so the right to this path is an administrator's.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -92,12 +93,19 @@ class PlanEndpoint:
     async def _simulated(
         self, copy: ClusterCopy, changes: Sequence[Mapping[str, Any]], until: float | None
     ) -> _Outcome:
+        ended = threading.Event()
+        is_ending = self._forks.is_ending
+
+        def interrupted() -> bool:
+            return ended.is_set() or is_ending()
+
         async with self._forks.advancing:
             try:
-                interrupted = self._forks.is_ending
                 return await asyncio.to_thread(run_virtual, _predicted, copy, changes, until, interrupted)
             except Interrupted:
                 raise ServiceUnavailable("the server is stopping") from None
+            finally:
+                ended.set()  # the thread ends too if the client is gone
 
 
 async def _predicted(

@@ -105,7 +105,7 @@ export function ChangeForm(props: { busy: boolean; fork: string; ask(question: Q
       <div class="whatif-field">
           <label for="whatif-until">{words.until}</label>
         <select id="whatif-until" class="field" value={until} onChange={(event) => setUntil(event.currentTarget.value)}>
-          {["settled", "300", "3600", "86400"].map((value) => (
+          {["settled", "300", "3600"].map((value) => (
             <option key={value} value={value}>
               {words.untilChoices[value]}
             </option>
