@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "images" / "page"
-WIDE, PHONE = {"width": 1240, "height": 740}, {"width": 390, "height": 844}
+WIDE, PHONE = {"width": 1240, "height": 720}, {"width": 390, "height": 844}
 MAX_BYTES = 150 * 1024
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
@@ -57,11 +57,11 @@ def _type(*lines: str) -> Callable[[Page], None]:
     return prepare
 
 
-def _delete_pod(page: Page) -> None:
-    """Delete the selected Pod, and wait until its replacement is there."""
-    page.get_by_role("button", name="Delete this object").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    page.wait_for_timeout(2_000)
+def _predict(page: Page) -> None:
+    """Predict what happens if a node fails."""
+    page.get_by_label("Node", exact=True).select_option(index=1)
+    page.get_by_role("button", name="Predict").click()
+    page.wait_for_timeout(4_000)
 
 
 SCENES = [
@@ -77,7 +77,7 @@ SCENES = [
     Scene("timeline-light", "#/timeline?ns=default"),
     Scene("learn-light", "#/learn?ns=default"),
     Scene("learn-phone", "#/learn?ns=default", "dark", phone=True),
-    Scene("what-if-light", "#/what-if?ns=default"),
+    Scene("what-if-light", "#/what-if?ns=default", prepare=_predict),
     Scene(
         "terminal-dark",
         "#/objects/pods?ns=default",
