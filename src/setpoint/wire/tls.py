@@ -8,9 +8,11 @@ client written in Go accepts: leaves with the subject of their authority, for ex
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -36,6 +38,7 @@ _BASIC_CONSTRAINTS = bytes.fromhex("0603551d13")
 """The same of an extension without which OpenSSL, but not Go, lets a root sign others."""
 
 
+_OPEN_FILES: Final = "/proc/self/fd"
 _SERVER_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Cipher suites of TLS 1.2: those of Go's default with authenticated encryption, so none with CBC."""
 
@@ -61,17 +64,28 @@ def server_tls_context(client_ca: Path | None = None) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Use a certificate and key, both PEM, for new connections. Raise ssl.SSLError or OSError if they are invalid.
+    """Use a certificate and key, both PEM, for new connections. Raise ssl.SSLError or OSError if they are invalid."""
+    # `ssl` accepts only files.
+    with _short_lived_file(certificate.rstrip() + b"\n" + key) as name:
+        context.load_cert_chain(name)
 
-    `ssl` accepts only files.
-    """
-    from tempfile import NamedTemporaryFile  # not needed without a certificate
 
-    # The file is readable only by its owner and is deleted at once.
-    with NamedTemporaryFile() as file:
-        file.write(certificate.rstrip() + b"\n" + key)
-        file.flush()
-        context.load_cert_chain(file.name)
+@contextmanager
+def _short_lived_file(content: bytes) -> Iterator[str]:
+    """Yield the name of a file with this content that only this user can read: in memory where the system has such
+    files, which also saves short commands the import of `tempfile`."""
+    if sys.platform == "linux" and os.access(_OPEN_FILES, os.X_OK):
+        with open(os.memfd_create("certificate"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"{_OPEN_FILES}/{file.fileno()}"
+        return
+    from tempfile import NamedTemporaryFile  # slow to load, rarely needed
+
+    with NamedTemporaryFile() as temporary:
+        temporary.write(content)
+        temporary.flush()
+        yield temporary.name
 
 
 class ServerCertificateError(OSError):
@@ -175,11 +189,13 @@ class TlsClient:
         self._trust = trust
         self._certificate = certificate
         self._protocol = protocol
-        self._context = self._new_context()
+        context = self._new_context()
         self._first: ssl.SSLContext | None = None
-        if trust is not None and openssl_first:
-            context = self._new_context()
-            self._first = context if trust.let_openssl_verify(context) else None
+        """The context of first connections, in which OpenSSL verifies the server; None if there are none."""
+        if trust is None or not openssl_first:
+            self._context = context
+        elif trust.let_openssl_verify(context):
+            self._first = context
 
     @property
     def is_insecure(self) -> bool:
@@ -222,6 +238,12 @@ class TlsClient:
         except BaseException:
             transport.abort()
             raise
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        """The context in which OpenSSL verifies nothing. A program that runs for a moment needs no other than the
+        first."""
+        return self._new_context()
 
     def _new_context(self) -> ssl.SSLContext:
         """Return a context in which OpenSSL verifies nothing."""
