@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from setpoint.apiserver.audit.auditor import Auditor
     from setpoint.apiserver.custom.definitions import Definitions
     from setpoint.apiserver.disturbance import Disturbance
+    from setpoint.apiserver.tracing import Tracer
     from setpoint.apiserver.upkeep.loop import KeyedLoop
     from setpoint.apiserver.watchers import Watchers
 
@@ -118,6 +119,8 @@ class ServerParts:
     """Priority and fairness; None if it is disabled."""
     auditor: Auditor | None = None
     """The audit log; None if there is none."""
+    tracer: Tracer | None = None
+    """Records spans of requests; None if nothing is traced."""
     nodes: NodeRoutes
     """Connections to the nodes."""
     services: ServiceHooks
@@ -157,6 +160,7 @@ class ApiServer:
         self._clock = resources.clock
         self._worker = resources.worker
         self._auditor = parts.auditor
+        self._tracer = parts.tracer
         self._authenticator = parts.authenticator
         self._authorizer = parts.authorizer
         self._fairness = parts.fairness
@@ -236,7 +240,10 @@ class ApiServer:
         if ctx.audit is not None:
             answer = await ctx.audit.respond(ctx, answer)
         status = 101 if isinstance(answer, UpgradeResponse) else answer.status
-        self.resources.metrics.request(ctx, status, self._clock.monotonic() - started)
+        seconds = self._clock.monotonic() - started
+        self.resources.metrics.request(ctx, status, seconds)
+        if self._tracer is not None:
+            self._tracer.record(ctx, status, seconds)
         if failure is not None:
             await self._release(ctx, failure)
         if ctx.held:

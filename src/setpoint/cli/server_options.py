@@ -281,6 +281,10 @@ SERVER_FLAGS: tuple[Flag, ...] = (
         text("kubelet-client-key", help="The key of --kubelet-client-certificate."),
     ),
     *AUDIT_FLAGS,
+    *about(
+        "Traces",
+        text("tracing-config-file", help="Which collector gets spans of requests, in a TracingConfiguration."),
+    ),
 )
 """All flags except --name and --data-dir, whose defaults depend on the command."""
 

@@ -31,6 +31,7 @@ from setpoint.apiserver.history.when import MARKS
 from setpoint.apiserver.metrics_api import retire_metrics
 from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.upkeep.identity import server_id
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
 from setpoint.apiserver.worker import Worker
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from setpoint.cluster.audit_log import AuditLog
     from setpoint.cluster.encryption import Encryption
     from setpoint.cluster.scheduled_backups import ScheduledBackups
+    from setpoint.cluster.trace_export import TraceExporter
     from setpoint.store.archive import FileArchive
 
 log = logging.getLogger("setpoint.cluster")
@@ -251,6 +253,9 @@ async def _serving(
                 background.append(encryption.watcher(resources).run)
         if audit is not None:
             sources.append(audit.families)
+        tracing = _tracing(config, clock, ids)
+        if tracing is not None:
+            background.append(tracing.run)
         backups = _scheduled_backups(config, backend, clock)
         if backups is not None:
             sources.append(backups.families)
@@ -264,6 +269,7 @@ async def _serving(
             certificates=files,
             nodes=NodeRoutes(RemoteNodes(kubelet_tls(config, files, clock))),
             auditor=audit.auditor if audit is not None else None,
+            tracer=tracing.tracer if tracing is not None else None,
             needs_rewrite=encryption.store.stale if encryption is not None else None,
             unlisted_paths={BACKUP_PATH: serve_backup(backend, clock), **forks.paths},
             background=[*background, *(trust.background if trust is not None else ()), forks.run],
@@ -387,6 +393,18 @@ def _audit_log(config: ApiServerConfig, clock: Clock, ids: Ids) -> AuditLog | No
     from setpoint.cluster.audit_log import audit_log  # most servers have none
 
     return audit_log(config.audit, clock, ids)
+
+
+def _tracing(config: ApiServerConfig, clock: Clock, ids: Ids) -> TraceExporter | None:
+    if not config.tracing_config_file:
+        return None
+    try:
+        import hpack  # noqa: F401  # an optional dependency, which is used when the first spans are sent
+
+        from setpoint.cluster.trace_export import trace_exporter  # most servers have none
+    except ImportError as error:
+        raise ConfigError(f"--tracing-config-file needs {error.name}: pip install 'setpoint[etcd]'") from None
+    return trace_exporter(config.tracing_config_file, server_id(hostname()), clock, ids)
 
 
 async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:

@@ -315,6 +315,7 @@ class ApiServerConfig:
     encryption_provider_config: str = ""
     encryption_provider_config_automatic_reload: bool = False
     audit: AuditConfig = field(default_factory=AuditConfig)
+    tracing_config_file: str = ""
 
     @property
     def pki(self) -> Path:

@@ -66,6 +66,7 @@ from setpoint.wire.message import Answer, Response
 
 if TYPE_CHECKING:
     from setpoint.apiserver.audit.auditor import Auditor
+    from setpoint.apiserver.tracing import Tracer
 
 _FLOWS = "flowcontrol.apiserver.k8s.io"
 
@@ -79,6 +80,7 @@ def build_server(
     nodes: NodeRoutes | None = None,
     servers: RemoteServers | None = None,
     auditor: Auditor | None = None,
+    tracer: Tracer | None = None,
     needs_rewrite: Callable[[str], Awaitable[bool]] | None = None,
     unlisted_paths: Mapping[str, PathHandler] | None = None,
     background: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
@@ -147,6 +149,7 @@ def build_server(
             in_flight=in_flight,
             fairness=fairness,
             auditor=auditor,
+            tracer=tracer,
             nodes=parts.nodes,
             services=services,
             hooks=parts.hooks,

@@ -21,6 +21,7 @@ _SCALARS = {
     "int64": _FIELD.TYPE_INT64,
     "uint32": _FIELD.TYPE_UINT32,
     "uint64": _FIELD.TYPE_UINT64,
+    "fixed64": _FIELD.TYPE_FIXED64,
     "bool": _FIELD.TYPE_BOOL,
     "bytes": _FIELD.TYPE_BYTES,
     "string": _FIELD.TYPE_STRING,
