@@ -34,7 +34,7 @@ class OutputFlags(NamedTuple):
     show_kind: bool = False
     sort_by: str = ""
     files: CommandFiles = HostFiles()
-    """Where the template files are."""
+    """The files among which template files are read."""
 
     @property
     def for_people(self) -> bool:
