@@ -134,10 +134,12 @@ function dial(): void {
 function welcome(message: Hello): void {
   failures = 0;
   const again = connections.value > 0;
+  // What is opened in reaction to the connection is open already.
+  const waiting = [...channels];
   hello.value = message;
   linkState.value = { is: "open" };
   connections.value += 1;
-  for (const [id, channel] of channels) openChannel(id, channel, again && channel.opened);
+  for (const [id, channel] of waiting) if (channels.has(id)) openChannel(id, channel, again && channel.opened);
   sendWaiting();
 }
 
