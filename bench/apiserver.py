@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import uvloop
 from load import Connection, Result, Target, connect, run
@@ -192,22 +192,28 @@ def parse_target(text: str) -> Target:
     return Target(name, url, token, tuple(int(pid) for pid in pids[0].split("+")) if pids else ())
 
 
-async def main(arguments: argparse.Namespace) -> None:
-    targets = [parse_target(text) for text in arguments.server]
+async def measure(
+    targets: list[Target], names: list[str], seconds: float, rounds: int
+) -> AsyncIterator[tuple[str, list[Result]]]:
+    """Yield each benchmark with the best result of each server. The rounds alternate between the servers."""
     for target in targets:
         await prepare(target)
+    for name in names or BENCHES:
+        best: list[Result | None] = [None] * len(targets)
+        for _ in range(rounds):
+            for number, target in enumerate(targets):
+                result, known = await BENCHES[name](target, seconds), best[number]
+                if known is None or result.rate > known.rate:
+                    best[number] = result
+        yield name, [each for each in best if each is not None]
+
+
+async def main(arguments: argparse.Namespace) -> None:
+    targets = [parse_target(text) for text in arguments.server]
     print(f"{'benchmark':10} {'server':12} {'per second':>11} {'CPU us each':>12} {'p50 ms':>8} {'p99 ms':>8}  ratio")
-    for name in arguments.benches or BENCHES:
-        best: dict[str, Result] = {}
-        for _ in range(arguments.rounds):
-            for target in targets:
-                result = await BENCHES[name](target, arguments.seconds)
-                if target.name not in best or result.rate > best[target.name].rate:
-                    best[target.name] = result
-        first = best[targets[0].name].rate
-        for target in targets:
-            result = best[target.name]
-            ratio = "" if target is targets[0] else f"{first / result.rate:.1f}x"
+    async for name, results in measure(targets, arguments.benches, arguments.seconds, arguments.rounds):
+        for target, result in zip(targets, results, strict=True):
+            ratio = "" if target is targets[0] else f"{results[0].rate / result.rate:.1f}x"
             print(
                 f"{name:10} {target.name:12} {result.rate:11,.0f} {result.cpu_each:12,.1f} "
                 f"{result.p50 * 1e3:8.2f} {result.p99 * 1e3:8.2f}  {ratio}"
