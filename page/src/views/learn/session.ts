@@ -91,28 +91,30 @@ function sayWhatIsMet(state: LessonState, progress: Progress): void {
   }
 }
 
-/** The lesson's cluster becomes the one of the page, and the terminal opens. */
+/** The lesson's cluster becomes the one of the page. */
 export function enterCluster(cluster: string): void {
   if (logical.peek() !== cluster) {
     navigate({ kind: null, name: "", params: { cluster, at: "", ns: "default", root: "*", side: "" } }, { replace: true });
   }
-  makeRoom();
-  openPanel("terminal");
 }
 
 /** Windows below this height have no room for a text, the timeline and a terminal. */
 const LOW = 1_000;
 let closedTimeline = false;
 
+/** Open the terminal. At once, and not when the lesson arrives: what is read then should not move. */
 function makeRoom(): void {
-  if (window.innerHeight >= LOW || !isOpen("timeline")) return;
-  closePanel("timeline");
-  closedTimeline = true;
+  if (window.innerHeight < LOW && isOpen("timeline")) {
+    closePanel("timeline");
+    closedTimeline = true;
+  }
+  openPanel("terminal");
 }
 
 function open(id: string): void {
   channel?.close();
   channel = null;
+  makeRoom();
   const before = current.peek();
   const state: LessonState = {
     id,
