@@ -114,7 +114,7 @@ class FleetSource:
             await asyncio.sleep(0)
             if not token:
                 break
-        names = list(self.state.nodes if what == "nodes" else self.state.names())
+        names = [*self.state.nodes] if what == "nodes" else self.state.names()
         for start in range(0, len(names), _SLICE):
             for name in names[start : start + _SLICE]:
                 if name not in seen:

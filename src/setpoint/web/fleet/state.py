@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterator
 from typing import Final
 
 from setpoint.meta.objects import ObjView
@@ -123,10 +122,9 @@ class FleetState:
         node = self._by_id[place >> _SLOT_BITS]
         return node.position * self.stride + (place & _SLOT_MASK) if node.position >= 0 else None
 
-    def names(self) -> Iterator[str]:
-        """Yield the names of all Pods."""
-        yield from self._pods
-        yield from self.unbound
+    def names(self) -> list[str]:
+        """Return the names of all Pods."""
+        return [*self._pods, *self.unbound]
 
     def lay_out(self) -> None:
         """Give the nodes their positions. Does nothing if they have them."""
