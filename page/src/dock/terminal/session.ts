@@ -187,6 +187,7 @@ export class TerminalSession {
     if (!screen) return;
     if (message.output !== undefined) screen.write(message.output);
     else if (message.prompt !== undefined) this.prompted(message);
+    else if (message.unread !== undefined) this.take(message.unread.replaceAll("\n", "\r"));
     else if (message.more) this.continued();
     else if (message.raw !== undefined) this.setRaw(message.raw);
     else if (message.completions) {

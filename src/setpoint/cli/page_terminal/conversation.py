@@ -14,6 +14,7 @@ server -> tab
 {"output": "..."}                       text with colours, cursor movements and erasing alone
 {"prompt": "~", "status": 0, "unread": "", "history": [...]}    the next line can be typed; `unread` was typed and not
                                         read by the last one; the history is in the first message
+{"unread": "ls\\n"}                      input that arrived when the line had ended: it belongs to the next one
 {"more": true}                          the line is not complete: the tab sends it again with the next one
 {"busy": true}                          a line was sent while another one runs
 {"raw": true}                           every key is sent as input, and not echoed, until {"raw": false}
@@ -127,6 +128,9 @@ class _Terminal:
             case {"line": str(text)}:
                 self._start(text)
             case {"input": str(text)}:
+                if self._line is None:
+                    self._screen.message(unread=text)
+                    return
                 self._keyboard.typed(text)
                 self._shell.notify()
             case {"end": True}:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from setpoint.cli.virtual_terminal import VirtualTerminal
 from setpoint.meta.clock import Clock
+from setpoint.meta.errors import TooManyRequests
 from setpoint.node.runtime.shell.session import StdinBuffer
 from setpoint.view.terminal_text import TerminalFilter
 from setpoint.web.feed import Conversation
@@ -18,6 +19,7 @@ from setpoint.web.feed import Conversation
 _RATE: Final = 256 * 1024
 """Characters of output that are sent each second, and that wait to be sent; what is beyond is left out."""
 _PIECE: Final = 32 * 1024
+_MAX_MESSAGES: Final = 20_000
 _MAX_INPUT: Final = 64 * 1024
 """Characters of typed input that wait to be read."""
 _MESSAGE = Mapping[str, Any]
@@ -67,6 +69,8 @@ class Screen:
         """Send a message behind the output so far."""
         if self._left_out:
             self._note_left_out()
+        if len(self._queue) > _MAX_MESSAGES:
+            raise TooManyRequests.of("the tab does not read what the terminal sends", 0)
         self._queue.append(data)
         self._more.set()
         self._idle.clear()

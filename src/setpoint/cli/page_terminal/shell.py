@@ -35,6 +35,8 @@ log = logging.getLogger("setpoint.cli")
 INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141
 _STEPS_WITHOUT_PAUSE: Final = 100
+_MAX_TEXT: Final = 2 << 20
+"""Characters that a program such as `sort` reads as a whole: more would take noticeably long on the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class TerminalShell:
             image_fully_known=True,
             stdin_buffer=stdin,
             directory=home,
+            max_text=_MAX_TEXT,
             wake_after=self._wake_after,
         )
 

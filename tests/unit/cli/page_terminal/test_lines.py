@@ -188,6 +188,16 @@ async def test_input_is_typed_while_a_command_runs(cluster: VirtualCluster) -> N
         assert {"raw": False} in terminal.sent[at:]
 
 
+@virtual(nodes=0, controllers=[])
+async def test_input_that_no_command_reads_belongs_to_the_next_line(cluster: VirtualCluster) -> None:
+    async with page_terminal(cluster.client, cluster.clock) as terminal:
+        at = terminal.start("sleep 5")
+        terminal.conversation.say({"input": "echo ahead\n"})
+        assert (await terminal.until(at, "prompt"))["unread"] == "echo ahead\n"
+        terminal.conversation.say({"input": "late\n"})
+        assert await terminal.until(len(terminal.sent), "unread") == {"unread": "late\n"}
+
+
 @virtual(nodes=1)
 async def test_files_are_edited_in_the_page(cluster: VirtualCluster) -> None:
     async with page_terminal(cluster.client, cluster.clock) as terminal:
@@ -248,6 +258,8 @@ async def test_endless_loops_and_growing_values_are_stopped(cluster: VirtualClus
         assert "more than 2,000 steps" in await terminal("while true; do echo x; done | while read a; do b=$a; done")
         assert "ran for more than 60 s" in await terminal("while true; do sleep 1; done")
         assert "more than 1 MiB" in await terminal("a=xxxxxxxx; while true; do a=$a$a; done")
+        assert "more than 2 MiB of input" in await terminal("for i in 1 2 3 4 5; do seq 100000; done | sort | tail -1")
+        assert "more than 2 MiB of output" in await terminal("x=$(for i in 1 2 3 4 5; do seq 100000; done)")
         assert await terminal("sleep 5 & echo on") == (
             "background jobs are not available here; open another terminal\non\n"
         )

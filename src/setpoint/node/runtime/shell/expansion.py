@@ -8,7 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from setpoint.node.runtime.files import Files
-from setpoint.node.runtime.shell.session import MAX_TEXT, Aborted, Exit, ProgramRun, Return, Session, Streams
+from setpoint.node.runtime.shell.session import Aborted, Exit, ProgramRun, Return, Session, Streams
 from setpoint.node.runtime.shell.syntax_tree import Part, Redirection, Script, Word
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|\$?([A-Za-z_]\w*)|(\*\*|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
@@ -207,8 +207,8 @@ def _value(run: RunScript, session: Session, part: Part, streams: Streams) -> Ge
         def capture(text: str) -> None:
             nonlocal size
             size += len(text)
-            if size > MAX_TEXT:
-                streams.err(f"{session.name}: more than {MAX_TEXT >> 20} MiB of output\n")
+            if size > session.max_text:
+                streams.err(f"{session.name}: more than {session.max_text >> 20} MiB of output\n")
                 raise Aborted(1)
             captured.append(text)
 

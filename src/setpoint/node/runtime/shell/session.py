@@ -24,8 +24,6 @@ WAIT_FOR_EVENT = -4.0
 """Wait until something has happened that the program has asked its caller for, such as the end of a task, or for
 input. The program may be resumed before that, and checks by itself."""
 
-MAX_TEXT = 8 << 20
-"""The maximum number of characters that a program reads as a whole, or that a command substitution captures."""
 MAX_VALUE = 1 << 20
 """The maximum number of characters of a variable."""
 
@@ -102,6 +100,8 @@ class Session:
     """Returns the command lines of the container's processes, the first process first."""
     name: str = "sh"
     """The name by which the shell was called."""
+    max_text: int = 64 << 20
+    """The maximum number of characters that a program reads as a whole, or that a command substitution captures."""
     programs: Mapping[str, Program] | None = None
     """The programs by name; None means all that are simulated for containers."""
     wake_after: Callable[[float], None] | None = None
@@ -209,8 +209,8 @@ def receive_stdin(session: Session, streams: Streams) -> Generator[float, None, 
         size, stdin_buffer.text = size + len(stdin_buffer.text), ""
         if stdin_buffer.closed:
             break
-        if size > MAX_TEXT:
-            streams.err(f"{session.name}: more than {MAX_TEXT >> 20} MiB of input\n")
+        if size > session.max_text:
+            streams.err(f"{session.name}: more than {session.max_text >> 20} MiB of input\n")
             raise Aborted(1)
         yield WAIT_FOR_INPUT
     streams.stdin = "".join(pieces)
