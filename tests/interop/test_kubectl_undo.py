@@ -1,12 +1,15 @@
-"""A namespace that kubectl has deleted comes back: `setpoint undo` with kubectl's kubeconfig."""
+"""What kubectl does is foreseen by `setpoint plan`, and can be read and undone afterwards."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from kubectl_runner import Kubectl, Setpoint, kubectls
+from kubectl_runner import Kubectl, Setpoint, kubectls, until
 from up_process import up_process
 
 BINARIES = kubectls()
@@ -38,10 +41,48 @@ def manifest() -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
+def foresee(kubectl: Kubectl, setpoint: Setpoint, change: list[str], command: list[str]) -> None:
+    """Predict a change, make it with kubectl, and compare: which Pods are created and deleted, and where Pods are."""
+    planned = setpoint.run("plan", *change, "-o", "json")
+    assert planned.code == 2, planned.err
+    predicted = json.loads(planned.out)["changes"]
+    before = pods(kubectl)
+    more = {"set": ["*=nginx:1.28"], "drain": ["--ignore-daemonsets", "--timeout=60s"]}[command[0]]
+    kubectl(*command, *more)
+
+    def happened() -> Counter[tuple[str, str]]:
+        after = pods(kubectl)
+        created = Counter(("created", owner) for uid, (owner, _) in after.items() if uid not in before)
+        return created + Counter(("deleted", owner) for uid, (owner, _) in before.items() if uid not in after)
+
+    foreseen = Counter((each["action"], each["owner"]) for each in predicted if each["kind"] == "Pod")
+    assert foreseen.total()
+    until(lambda: happened() == foreseen)
+    for number in range(2):
+        kubectl("rollout", "status", f"deployment/web-{number}", "--timeout=60s")
+    sets = {each["metadata"]["name"]: each["spec"]["replicas"] for each in kubectl.get("replicasets")["items"]}
+    made = [each["name"] for each in predicted if (each["action"], each["kind"]) == ("created", "ReplicaSet")]
+    assert all(sets[name] == 2 for name in made), "the new ReplicaSet has the foreseen name"
+    if command[0] == "drain":
+        assert command[1] not in {node for _, node in pods(kubectl).values()}
+
+
+def pods(kubectl: Kubectl) -> dict[str, tuple[str, str]]:
+    """Owner and node of all Pods, by uid."""
+    found = kubectl.get("pods")["items"]
+    return {
+        each["metadata"]["uid"]: (
+            "ReplicaSet/" + each["metadata"]["ownerReferences"][0]["name"],
+            each["spec"].get("nodeName", ""),
+        )
+        for each in found
+    }
+
+
 def test_a_deleted_namespace_comes_back(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    with up_process(tmp_path, "--nodes", "1") as kubeconfig:
+    with up_process(tmp_path, "--nodes", "2") as kubeconfig:
         kubectl = Kubectl(BINARIES[-1], kubeconfig, home, "shop")
         setpoint = Setpoint(Path("setpoint"), kubeconfig, home, "shop")
 
@@ -58,13 +99,28 @@ def test_a_deleted_namespace_comes_back(tmp_path: Path) -> None:
 
         kubectl("create", "namespace", "shop")
         kubectl("apply", "-f", "-", stdin=manifest())
-        kubectl("rollout", "status", "deployment/web-0", "--timeout=60s")
+        for number in range(2):
+            kubectl("rollout", "status", f"deployment/web-{number}", "--timeout=60s")
+        foresee(kubectl, setpoint, ["--image", "deployment/web-0=nginx:1.28"], ["set", "image", "deployment/web-0"])
         before = state()
         assert len(before) == 40
+        kubectl("annotate", "namespace", "default", "moment=now")
+        then = kubectl.get("namespace", "default")["metadata"]["resourceVersion"]
         kubectl("delete", "namespace", "shop", "--timeout=60s")
+        server = kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
+        for binary in BINARIES:
+            past = Kubectl(binary, kubeconfig, home, "shop")
+            table = past("--server", f"{server}/at/{then}", "get", "pods", "-A")
+            assert len(re.findall(r"^shop +web-[01]-\S+ +1/1 +Running ", table, re.MULTILINE)) == 4, table
+            assert "shop" not in past("get", "pods", "-A")
         revision = setpoint("history", "namespace/shop").splitlines()[1].split()[0]
         plan = setpoint("undo", revision, "--plan")
         assert plan.count("created anew") == 41, plan
         setpoint("undo", revision, "--yes")
         assert state() == before
-        kubectl("rollout", "status", "deployment/web-0", "--timeout=60s")
+        made = [each["metadata"]["creationTimestamp"] for each in kubectl.get(KINDS, "-l", "part-of=shop")["items"]]
+        first, last = (datetime.fromisoformat(each) for each in (min(made), max(made)))
+        assert (last - first).total_seconds() <= 2, "the objects came back one after the other within two seconds"
+        for number in range(2):
+            kubectl("rollout", "status", f"deployment/web-{number}", "--timeout=60s")
+        foresee(kubectl, setpoint, ["--drain", "node-1"], ["drain", "node-1"])
