@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,6 +16,7 @@ from setpoint.cli.page_terminal.screen import Keyboard, Output, Screen
 from setpoint.cli.page_terminal.shell import TerminalShell
 from setpoint.client import Client
 from setpoint.client.kubeconfig import Access, KubeconfigError
+from setpoint.meta.errors import ApiError
 from setpoint.node.runtime.shell.session import Program, ProgramRun, Session, Streams, receive_stdin
 from setpoint.web.feed import PageContext
 
@@ -22,7 +24,7 @@ _STDIN: Final = re.compile(r"-|-f-|--[a-z-]+=-")
 """Words that name the standard input as a file."""
 _INTERACTIVE: Final = re.compile(r"--stdin(=true)?|--interactive(=true)?|-[a-z]*i[a-z]*")
 _ADDRESS: Final = "https://cluster.invalid"
-"""The server's address in messages, if the page does not know it. Commands use the connections of the page."""
+"""The server's address in messages, if it is not known. Commands use the connections of the page."""
 
 
 class _PageClient(Client):
@@ -52,6 +54,13 @@ class Commands:
         self._files = files
         self._suffix = suffix
         self._editor = editor
+        self._server = _ADDRESS
+
+    async def find_address(self) -> None:
+        """Ask the server for its address, which commands show. Without an answer, they show a placeholder."""
+        with suppress(ApiError, ConnectionError, LookupError, TypeError):
+            found = await self._context.client.sender.json("GET", "/api")
+            self._server = f"https://{found['serverAddressByClientCIDRs'][0]['serverAddress']}"
 
     def io(self, stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryIO, session: Session) -> CommandIO:
         """Return the streams, files and connections of a command. None of them gives access to the machine."""
@@ -65,7 +74,7 @@ class Commands:
             connect=self._connect,
             suffix=self._suffix,
             files=self._files,
-            access=Access(str(self._context.parts.get("server", _ADDRESS)) + self._context.cluster),
+            access=Access(self._server + self._context.cluster),
             editor=self._editor,
             on_host=False,
         )

@@ -105,6 +105,7 @@ class _Terminal:
 
     async def run(self, conversation: Conversation) -> None:
         history = [each.text for each in self._workspace.typed]
+        self._tasks.start(self._commands.find_address())
         directory = shown_directory(self._shell.session.directory)
         self._screen.message(prompt=directory, status=0, unread="", history=history)
         try:

@@ -72,6 +72,11 @@ class Terminal(BytesIO):
         return True
 
 
+async def server_address(cluster: VirtualCluster) -> str:
+    found = await cluster.client.sender.json("GET", "/api")
+    return f"https://{found['serverAddressByClientCIDRs'][0]['serverAddress']}"
+
+
 async def cli_output(cluster: VirtualCluster, line: str) -> bytes:
     """Return the output of a command line on a terminal."""
     out = Terminal()
@@ -82,7 +87,7 @@ async def cli_output(cluster: VirtualCluster, line: str) -> bytes:
         environment={},
         clock=cluster.clock,
         connect=lambda access, _: cluster.client.named("setpoint"),
-        access=Access("https://cluster.invalid"),
+        access=Access(await server_address(cluster)),
         on_host=False,
     )
     await run_within(line.split(), io)
