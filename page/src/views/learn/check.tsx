@@ -13,7 +13,7 @@ export function CheckPart({ id, title, hints }: { id: string; title: string; hin
   const shown = state?.hints[id] ?? [];
   const offered = state?.offered === id;
   return (
-    <section class={met ? "learn-check met" : "learn-check"} aria-label={words.check} data-check={id} data-met={met}>
+    <div class={met ? "learn-check met" : "learn-check"} role="group" aria-label={words.check} data-check={id} data-met={met}>
       <span class="learn-mark">{met ? <Icon name="check" /> : null}</span>
       <div>
         <p class="learn-check-text" role="status">
@@ -35,6 +35,6 @@ export function CheckPart({ id, title, hints }: { id: string; title: string; hin
           </div>
         ) : null}
       </div>
-    </section>
+    </div>
   );
 }

@@ -47,8 +47,8 @@ export function CourseList() {
         </Notice>
       ) : null}
       {courses.map((course) => (
-        <section key={course.name} aria-labelledby={`course-${course.name}`}>
-          <h2 id={`course-${course.name}`}>{visible(course.title)}</h2>
+        <div key={course.name}>
+          <h2>{visible(course.title)}</h2>
           {course.problems.length > 0 ? (
             <div class="learn-problems">
               <p>{words.problems}</p>
@@ -69,7 +69,7 @@ export function CourseList() {
                 <Card key={lesson.id} lesson={lesson} />
               ))}
           </ol>
-        </section>
+        </div>
       ))}
       <p class="faint">{words.dropHint}</p>
     </div>

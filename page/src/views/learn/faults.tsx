@@ -38,7 +38,7 @@ export function OperatorPart({ operator }: { operator: string }) {
   const running = current.value?.running?.operators.includes(operator) ?? false;
   const failure = current.value?.running?.failures[operator];
   return (
-    <section class="learn-operator" aria-label={words.operator(operator)}>
+    <div class="learn-operator" role="group" aria-label={words.operator(operator)}>
       <p>
         <strong>{words.operator(operator)}</strong>{" "}
         <span class={running ? "badge settled" : "badge"} role="status">
@@ -48,6 +48,6 @@ export function OperatorPart({ operator }: { operator: string }) {
       <Button look="primary" writes onClick={() => say({ operator: !running })}>
         <Icon name={running ? "pause" : "play"} /> {running ? words.operatorStop : words.operatorStart}
       </Button>
-    </section>
+    </div>
   );
 }

@@ -25,7 +25,7 @@ export function QuizPart({ quiz }: { quiz: Quiz }) {
   const right = state?.progress.right[quiz.id] ?? false;
   const shown = answered !== undefined && !again;
   return (
-    <section class="learn-quiz" aria-label={words.question}>
+    <div class="learn-quiz" role="group" aria-label={words.question}>
       <Form
         quiz={quiz}
         locked={shown ? answered : null}
@@ -52,7 +52,7 @@ export function QuizPart({ quiz }: { quiz: Quiz }) {
           </Button>
         ) : null}
       </div>
-    </section>
+    </div>
   );
 }
 
@@ -82,7 +82,7 @@ export function PredictPart({ predict, run, fault }: { predict: Predict; run: nu
   const visibleNow = state?.outcomes.includes(predict.id) ?? false;
   const right = state?.progress.right[predict.id] ?? false;
   return (
-    <section class="learn-quiz learn-predict" aria-label={words.predict}>
+    <div class="learn-quiz learn-predict" role="group" aria-label={words.predict}>
       <p class="learn-kicker">{words.predict}</p>
       <Form
         quiz={predict}
@@ -106,7 +106,7 @@ export function PredictPart({ predict, run, fault }: { predict: Predict; run: nu
           )}
         </>
       )}
-    </section>
+    </div>
   );
 }
 

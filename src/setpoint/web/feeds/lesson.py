@@ -317,9 +317,10 @@ class _Session:
         await self._place.reset()
         self._progress = Progress(self._found.id)
         self._offered = ""
+        # First: the verdicts that follow are those of the new cluster.
+        await self._conversation.send({"cluster": self._place.prefix, "anew": True})
         await self._begin()
         self._follower.set()
-        await self._conversation.send({"cluster": self._place.prefix, "anew": True})
         await self._send_running()
 
     async def _send_running(self) -> None:
