@@ -1,4 +1,4 @@
-"""What recording the cause of each write costs: `python bench/cause.py [COUNT] [ROUNDS]`.
+"""What recording the cause of each write costs: `python bench/cause.py [COUNT] [ROUNDS] [PAIRS]`.
 
 Microseconds of CPU per status patch of a Pod in the API server's own process, with recording and without. Every patch
 belongs to a run of its own, the most expensive case: with recording, that is the run, its claim and the recorded bytes;
@@ -8,8 +8,9 @@ with the quartiles: the load of the machine changes less within a pair than betw
 any difference, which shows the error of the measurement. Between two writes, the processor's caches are filled with
 everything else that a write needs; the same steps alone, one after the other in a loop, show what that costs.
 
-Also bytes per recorded cause of a Deployment with its Pods, and microseconds per key that is added to a workqueue while
-an informer delivers a change."""
+Also bytes per recorded cause of a Deployment with its Pods; the rate of all loops together, with causes and without
+(their runs exist both ways, because they are shown too); and microseconds per key that is added to a workqueue while an
+informer delivers a change."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.transactions import Transactions
 from setpoint.client import Client
 from setpoint.client.inprocess import SharingTransport
+from setpoint.cluster import inprocess
 from setpoint.cluster.apiserver import apiserver
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
@@ -139,20 +141,51 @@ async def writes(count: int, rounds: int) -> None:
             await compare(node, count, rounds, "with no difference", False, False)
 
 
-async def sizes() -> None:
+DEPLOYED = 200
+
+
+async def deploy(nodes: int = 20) -> tuple[float, list[int]]:
+    """Create a Deployment in virtual time, and return the CPU seconds until all its Pods run, and the sizes of the
+    recorded causes."""
     template = {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": "registry.example/app:1"}]},
     }
-    spec = {"replicas": 200, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    async with virtual_cluster(nodes=20) as cluster:
+    spec = {"replicas": DEPLOYED, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    async with virtual_cluster(nodes=nodes) as cluster:
         store = cluster.embedded.api.resources.store
-        begin = store.revision
+        begin, began = store.revision, time.process_time()
         meta = {"name": "web", "namespace": "default"}
         await cluster.client.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
         await cluster.settle()
-        causes = [len(each.cause) for each in await store.causes(begin)]
+        took = time.process_time() - began
+        return took, [len(each.cause) for each in await store.causes(begin)]
+
+
+def sizes() -> None:
+    _, causes = run_virtual(deploy)
     print(f"cause of a write: {statistics.mean(causes):.0f} bytes on average of {len(causes)}, at most {max(causes)}")
+
+
+def loops(pairs: int) -> None:
+    """Print what recording costs all loops together: the same work in virtual time, with causes and without."""
+    record, claim = Transactions._cause, inprocess._claim
+    ratios = []
+    for pair in range(pairs):
+        took = [0.0, 0.0]
+        for recorded in (pair % 2, 1 - pair % 2):
+            setattr(Transactions, "_cause", record if recorded else unrecorded)  # noqa: B010
+            setattr(inprocess, "_claim", claim if recorded else lambda method: ())  # noqa: B010
+            gc.collect()
+            took[recorded], _ = run_virtual(deploy)
+        ratios.append(took[0] / took[1])
+    setattr(Transactions, "_cause", record)  # noqa: B010
+    setattr(inprocess, "_claim", claim)  # noqa: B010
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(
+        f"a Deployment of {DEPLOYED} Pods: {100 * middle:.1f} % of the rate without causes "
+        f"(quartiles {100 * low:.1f} and {100 * high:.1f}, {pairs} pairs)"
+    )
 
 
 def enqueues(count: int) -> None:
@@ -178,5 +211,6 @@ def enqueues(count: int) -> None:
 
 if __name__ == "__main__":
     enqueues(20_000)
-    run_virtual(sizes)
+    sizes()
+    loops(int(sys.argv[3]) if len(sys.argv) > 3 else 12)
     uvloop.run(writes(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000, int(sys.argv[2]) if len(sys.argv) > 2 else 20))
