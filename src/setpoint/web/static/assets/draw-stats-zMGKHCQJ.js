@@ -1,0 +1,1 @@
+var e=1e3,t=class{renderer=``;count=0;locate=()=>null;moved=0;times=new Float32Array(e);add(t){this.times[this.count%e]=t,this.count+=1}quantile(t){let n=this.times.slice(0,Math.min(e,this.count)).sort();return n[Math.min(n.length-1,Math.floor(n.length*t))]??0}};function n(e){let n=new t;return window.__draws={...window.__draws,[e]:n},n}export{n as t};
