@@ -59,7 +59,7 @@ def test_a_feed_that_the_server_cannot_serve_now_is_opened_again(
 
         def from_page(message: str | bytes) -> None:
             read = json.loads(message)
-            if read.get("feed") == "objects" and not refused:
+            if read.get("feed") == "objects" and read["args"]["resource"] == "nodes" and not refused:
                 refused.append(read["id"])
                 error = {"kind": "Status", "code": 503, "message": "The API server restarts."}
                 route.send(json.dumps({"id": read["id"], "type": "end", "error": error}))

@@ -20,8 +20,10 @@ export function useCounts(): void {
 }
 
 export function KindsFeed() {
-  const counts = counted.value > 0;
-  const feed = useFeed<Kind>("kinds", counts ? { namespace: namespace.value, counts } : {}, settledCluster.value);
+  // Without counts it is there at once, and views need not wait.
+  const plain = useFeed<Kind>("kinds", {}, settledCluster.value);
+  const counts = useFeed<Kind>("kinds", counted.value > 0 ? { namespace: namespace.value, counts: true } : null, settledCluster.value);
+  const feed = counts.synced && !counts.error ? counts : plain;
   useEffect(() => {
     if (feed.synced && feed.items.size > 0) kinds.value = [...feed.items.values()];
   }, [feed.revision, feed.items]);

@@ -34,6 +34,8 @@ export default function Objects() {
   const chosen = route.value.kind ?? FIRST_KIND;
   const slug = kindSlug(chosen);
   const kind = findKind(chosen.group, chosen.resource);
+  // It loads while the kinds do; the table shares it.
+  useFeed("objects", feedArgs(chosen));
   return (
     <div class="objects">
       {wide.value ? <KindList current={slug} /> : null}
@@ -50,15 +52,19 @@ export default function Objects() {
   );
 }
 
+/** Without a version: the server's preferred one. Kinds of the cluster ignore the namespace. */
+function feedArgs({ group, resource }: { group: string; resource: string }): object {
+  return { group, version: "", resource, namespace: namespace.value, selector: "" };
+}
+
 function whereText(kind: Kind): string {
   if (!kind.namespaced) return words.ofCluster;
   return namespace.value ? words.inNamespace(namespace.value) : words.everywhere;
 }
 
 function ObjectTable({ kind, section }: { kind: Kind; section: RefObject<HTMLElement | null> }) {
-  const { group, version, resource } = kind;
   const place = kind.namespaced ? namespace.value : "";
-  const feed = useFeed<ObjectRow | TableColumns>("objects", { group, version, resource, namespace: place, selector: "" });
+  const feed = useFeed<ObjectRow | TableColumns>("objects", feedArgs(kind));
   const [checked, setChecked] = useState<ReadonlySet<string>>(new Set());
   const [deleting, setDeleting] = useState(false);
   const [sort, setSort] = useState("");
