@@ -69,7 +69,9 @@ def test_a_feed_that_the_server_cannot_serve_now_is_opened_again(
         route.on_message(from_page)
 
     page.page.route_web_socket("**/page/v1/socket", relay)
-    page.enter(then="#/objects/nodes")
+    page.enter()
+    page.until_text("Pods")
+    page.go("#/objects/nodes")
     page.until_text("The API server restarts.")
     page.get_by_role("row", name="node-1").wait_for()
     assert len(refused) == 1
