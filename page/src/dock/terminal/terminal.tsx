@@ -50,8 +50,9 @@ export default function TerminalPanel() {
   const own = useComputed(() => sessions.value.filter((each) => each.prefix === logical.value));
   useLayoutEffect(() => {
     if (own.peek().length) return;
-    // A cluster without a terminal gets one, if need be instead of the oldest one of another cluster.
-    const oldest = sessions.peek().length < MOST ? undefined : sessions.peek()[0];
+    // A cluster without a terminal gets one, if need be instead of the oldest one of another cluster. One less than the
+    // most: the server counts the one that is closed for a moment longer.
+    const oldest = sessions.peek().length < MOST - 1 ? undefined : sessions.peek()[0];
     if (oldest) close(oldest);
     add(prefix);
   }, [prefix, own.value.length]);
