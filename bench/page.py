@@ -14,6 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,43 +112,58 @@ def main() -> None:
     print(f"bytes, compressed: first view {first / 1024:.1f} KB, everything {everything / 1024:.1f} KB")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as directory:
         browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
-        times = []
-        for number in range(options.rounds):
-            folder = Path(directory) / str(number)
-            folder.mkdir()
-            cluster = PageCluster(folder, options.files)
-            began = time.monotonic()
-            cluster.start()
+        measure_start(browser, Path(directory), options.files, options.rounds)
+        with running_cluster(Path(directory) / "last", options.files) as cluster:
+            measure_visits(browser, cluster, options.rounds)
+            measure_writes(browser, cluster, options.writes)
+
+
+@contextmanager
+def running_cluster(folder: Path, files: Path) -> Iterator[PageCluster]:
+    folder.mkdir()
+    cluster = PageCluster(folder, files)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def measure_start(browser: Browser, directory: Path, files: Path, rounds: int) -> None:
+    times = []
+    for number in range(rounds):
+        began = time.monotonic()
+        with running_cluster(directory / str(number), files) as cluster:
             started = time.monotonic()
             page = browser.new_context().new_page()
             page.goto(cluster.new_link(), wait_until="commit")
             page.wait_for_selector(".data-rows", state="attached")
             times.append((started - began, time.monotonic() - began))
             page.context.close()
-            if number < options.rounds - 1:
-                cluster.stop()
-        ready = [each[1] for each in times]
+    ready = [each[1] for each in times]
+    print(f"from `setpoint up` to the list of Pods: median {statistics.median(ready):.2f} s, most {max(ready):.2f} s")
+    print(f"    of that until the cluster is ready: median {statistics.median(each[0] for each in times):.2f} s")
+
+
+def measure_visits(browser: Browser, cluster: PageCluster, rounds: int) -> None:
+    for slower in (1, _SLOWER):
+        found = [first_visit(browser, cluster, slower) for _ in range(rounds)]
+        painted, shown = ([each[part] for each in found] for part in (0, 1))
         print(
-            f"from `setpoint up` to the list of Pods: median {statistics.median(ready):.2f} s, most {max(ready):.2f} s"
+            f"first visit, processor slowed {slower}x: first paint median {statistics.median(painted):.0f} ms, "
+            f"most {max(painted):.0f} ms; list median {statistics.median(shown):.0f} ms, most {max(shown):.0f} ms"
         )
-        print(f"    of that until the cluster is ready: median {statistics.median(each[0] for each in times):.2f} s")
-        for slower in (1, _SLOWER):
-            found = [first_visit(browser, cluster, slower) for _ in range(options.rounds)]
-            painted, shown = ([each[part] for each in found] for part in (0, 1))
-            print(
-                f"first visit, processor slowed {slower}x: first paint median {statistics.median(painted):.0f} ms, "
-                f"most {max(painted):.0f} ms; list median {statistics.median(shown):.0f} ms, most {max(shown):.0f} ms"
-            )
-        page = browser.new_context().new_page()
-        page.goto(cluster.new_link())
-        page.wait_for_selector(".data-rows", state="attached")
-        latencies = writes_on_screen(page, cluster, options.writes)
-        print(
-            f"write to screen, {options.writes} writes: median {statistics.median(latencies):.0f} ms, "
-            f"p95 {percentile(latencies, 0.95):.0f} ms"
-        )
-        browser.close()
-        cluster.stop()
+
+
+def measure_writes(browser: Browser, cluster: PageCluster, writes: int) -> None:
+    page = browser.new_context().new_page()
+    page.goto(cluster.new_link())
+    page.wait_for_selector(".data-rows", state="attached")
+    latencies = writes_on_screen(page, cluster, writes)
+    print(
+        f"write to screen, {writes} writes: median {statistics.median(latencies):.0f} ms, "
+        f"p95 {percentile(latencies, 0.95):.0f} ms"
+    )
 
 
 if __name__ == "__main__":
