@@ -23,7 +23,7 @@ from setpoint.scheduler.cluster_events import QueueingHints
 from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
-from setpoint.scheduler.queue import Nominations
+from setpoint.scheduler.nominations import Nominations
 from setpoint.system import RandomIds, SystemClock
 
 PODS, NODES = builtin("pods"), builtin("nodes")
