@@ -62,7 +62,8 @@ def _missing(what: str) -> None:
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageCluster]:
     files = page_files()
     if files is None:
-        pytest.skip("the page is not built")
+        _missing("the built page")
+    assert files is not None
     found = PageCluster(tmp_path_factory.mktemp("up"), files, *getattr(request.module, "UP_FLAGS", ()))
     try:
         found.start()
