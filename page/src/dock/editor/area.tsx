@@ -5,12 +5,11 @@ import type { TargetedKeyboardEvent } from "preact";
 import { announce } from "../../a11y/live";
 import { YamlLine } from "../../ui/yaml-highlight";
 import { editor as words } from "../../words/editor";
-import { Completion } from "./completion";
+import { Completion, LINE_HEIGHT } from "./completion";
 import type { Choice } from "./completion";
 import { EditedText } from "./document";
 import type { SchemaField } from "./document";
 
-export const LINE_HEIGHT = 20;
 const INDENT = "  ";
 
 interface Choices {
@@ -233,6 +232,7 @@ export function TextArea(props: { edited: EditedText; save(): void; close(): voi
             top={choices.value.line * LINE_HEIGHT - top.value}
             column={choices.value.column - 1 - choices.value.typed.length}
             left={left.value}
+            height={height.value}
             take={(index) => {
               at.value = index;
               accept();

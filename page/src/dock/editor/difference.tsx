@@ -3,6 +3,7 @@ import { visible } from "../../ui/text";
 import { editor as words } from "../../words/editor";
 import { diffLines } from "./diff";
 import type { DiffLine } from "./diff";
+import "./difference.css";
 
 const CONTEXT = 3;
 

@@ -1,5 +1,6 @@
 /** The tab with the text of the object: who wrote each line, editing, and what was applied. */
 import { useSignal } from "@preact/signals";
+import { Difference } from "../../dock/editor/difference";
 import { openPanel } from "../../dock/state";
 import { useFeed } from "../../link/hooks";
 import { logical } from "../../state/place";
@@ -38,7 +39,7 @@ const COLOURS = 8;
 
 export default function Yaml({ target }: TabProps) {
   const reveal = useSignal(false);
-  const applied = useSignal(false);
+  const shown = useSignal<"live" | "diff" | "applied">("live");
   const only = useSignal<string | null>(null);
   const { group, version, resource, namespace, name } = target;
   const feed = useFeed<Item>("yaml", { group, version, resource, namespace, name, reveal: reveal.value });
@@ -48,7 +49,8 @@ export default function Yaml({ target }: TabProps) {
   if (!item.exists) return <Notice title={words.gone} small />;
   if (item.tooLong) return <Notice title={words.tooLong} small />;
   const secret = resource === "secrets" && !group;
-  const text = applied.value ? item.applied : item.lines.map(([line]) => line).join("\n");
+  const text = shown.value === "applied" ? item.applied : item.lines.map(([line]) => line).join("\n");
+  const toggle = (what: "diff" | "applied") => (shown.value = shown.value === what ? "live" : what);
   return (
     <div class="yaml">
       <div class="yaml-bar">
@@ -56,7 +58,10 @@ export default function Yaml({ target }: TabProps) {
           <Icon name="edit" />
           {words.edit}
         </Button>
-        <Button small aria-pressed={applied.value} onClick={() => (applied.value = !applied.value)}>
+        <Button small aria-pressed={shown.value === "diff"} title={words.diffHint} onClick={() => toggle("diff")}>
+          {words.diff}
+        </Button>
+        <Button small aria-pressed={shown.value === "applied"} title={words.appliedHint} onClick={() => toggle("applied")}>
           {words.asApplied}
         </Button>
         {secret ? (
@@ -75,15 +80,12 @@ export default function Yaml({ target }: TabProps) {
         </Button>
       </div>
       {item.hidden ? <p class="faint">{words.hidden}</p> : null}
-      {applied.value ? (
-        item.applied ? (
-          <>
-            <p class="faint">{words.appliedHint}</p>
-            <Text lines={item.applied.split("\n").map((line) => [line, "", [], false] as const)} managers={[]} only={null} />
-          </>
-        ) : (
-          <Notice title={words.noApplied} small />
-        )
+      {shown.value !== "live" && !item.applied ? (
+        <Notice title={words.noApplied} small />
+      ) : shown.value === "applied" ? (
+        <Text lines={item.applied.split("\n").map((line) => [line, "", [], false] as const)} managers={[]} only={null} />
+      ) : shown.value === "diff" ? (
+        <Difference title={words.diffHint} before={item.applied} after={desired(item.lines)} />
       ) : (
         <>
           <Owners managers={item.managers} only={only.value} choose={(shown) => (only.value = only.value === shown ? null : shown)} />
@@ -92,6 +94,17 @@ export default function Yaml({ target }: TabProps) {
       )}
     </div>
   );
+}
+
+/** Fields that the server writes: they are in no configuration. */
+const OF_SERVER = /^(?:status|metadata\.(?:uid|resourceVersion|generation|creationTimestamp|annotations\.kubectl\.kubernetes\.io\/last-applied.*))(?:$|[.[])/;
+
+/** The text without the status and what else only the server writes. */
+function desired(lines: readonly Line[]): string {
+  return lines
+    .filter(([, field]) => !OF_SERVER.test(field))
+    .map(([text]) => text)
+    .join("\n");
 }
 
 /** The managers by name: entries of the same one share a colour. */

@@ -18,7 +18,7 @@ from setpoint.web.feed import Conversation
 
 _RATE: Final = 256 * 1024
 """Characters of output that are sent each second, and that wait to be sent; what is beyond is left out."""
-_PIECE: Final = 32 * 1024
+_PIECE: Final = 16 * 1024
 _MAX_MESSAGES: Final = 20_000
 _MAX_INPUT: Final = 64 * 1024
 """Characters of typed input that wait to be read."""

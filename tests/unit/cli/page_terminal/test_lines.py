@@ -233,6 +233,35 @@ async def test_files_are_edited_in_the_page(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
+async def test_commands_read_and_write_files_of_the_workspace(cluster: VirtualCluster) -> None:
+    async with page_terminal(cluster.client, cluster.clock) as terminal:
+        await terminal("mkdir base; echo 'colour=red' > env; printf '{.metadata.name}' > name.jsonpath")
+        await terminal(f"cat > base/settings.yaml <<'EOF'\n{MANIFEST}EOF")
+        await terminal("cat > base/kustomization.yaml <<EOF\nresources: [settings.yaml]\nnamePrefix: my-\nEOF")
+        assert "name: my-settings" in await terminal("kubectl kustomize base")
+        assert await terminal("kubectl apply -k base") == "configmap/my-settings created\n"
+        assert await terminal("kubectl apply -f base/settings.yaml -f base/settings.yaml --dry-run=client") != ""
+        assert "no such file or directory" in await terminal("cd base; kubectl kustomize ../nowhere; cd ..")
+        assert await terminal("kubectl create configmap files --from-file=base --from-env-file=env") == (
+            "error: from-env-file cannot be combined with from-file or from-literal\n"
+        )
+        assert await terminal("kubectl create configmap files --from-file=base") == "configmap/files created\n"
+        assert await terminal("kubectl get cm files -o jsonpath-file=name.jsonpath") == "files"
+        assert "kustomization.yaml" in await terminal("kubectl get cm files -o yaml > files.yaml; grep kust files.yaml")
+        await terminal("kubectl run box --image=busybox --command -- sleep 1d")
+        await terminal("kubectl wait --for=condition=Ready pod/box")
+        assert await terminal("kubectl cp base box:/tmp/copy; kubectl exec box -- ls /tmp/copy") == (
+            "kustomization.yaml\nsettings.yaml\n"
+        )
+        assert await terminal("kubectl cp box:/tmp/copy/settings.yaml back.yaml; cat back.yaml") == MANIFEST
+        assert await terminal("kubectl cp missing box:/tmp") == "error: missing doesn't exist in local filesystem\n"
+        assert await terminal("kubectl apply -f base/missing.yaml") == (
+            'error: the path "base/missing.yaml" does not exist\n'
+        )
+        assert await terminal("kubectl cluster-info dump --output-directory=dump; ls dump | head -1") != ""
+
+
+@virtual(nodes=1)
 async def test_long_output_is_left_out_or_read_in_pages(cluster: VirtualCluster) -> None:
     async with page_terminal(cluster.client, cluster.clock) as terminal:
         began = cluster.clock.now()
