@@ -25,7 +25,7 @@ from setpoint.client.interface import ResourceRef
 from setpoint.cluster.component import Component
 from setpoint.cluster.component_logs import component_logs
 from setpoint.cluster.components import ComponentOptions
-from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, SecondServer, embedded_cluster
+from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, SecondServer, State, embedded_cluster
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.objects import Obj
@@ -39,7 +39,7 @@ from setpoint.testing.fault_injection import FaultInjection
 from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.plan import Plan
 from setpoint.testing.quiescence import QuiescenceMonitor
-from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot, first_state
+from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot, first_state, settled_state
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
 _POLL_INTERVAL = 0.05
@@ -310,7 +310,7 @@ async def virtual_cluster(
             fleet=_fleet_of(options),
         )
         ids = RandomIds(options.get("seed", 1))
-        state = await first_state() if start is None else start.state
+        state = await _first_state(options) if start is None else start.state
         audit = options.get("audit", "")
         policy = audit.encode() if isinstance(audit, str) else json.dumps(audit).encode()
         with ErrorUnwrapper() as unwrapper:
@@ -318,6 +318,12 @@ async def virtual_cluster(
             async with embedded_cluster(clock, ids, settings, state) as embedded:
                 with unwrapper.block():
                     yield VirtualCluster(embedded, clock, links, options)
+
+
+async def _first_state(options: ClusterOptions) -> State:
+    """Return the initial state of a cluster with these options."""
+    runs_defaults = options.get("controllers") is None and options.get("controller_options") is None
+    return await (settled_state() if runs_defaults else first_state())
 
 
 def _fleet_of(options: ClusterOptions) -> FleetOptions | None:

@@ -11,13 +11,15 @@ async def test_something(cluster): ...           # on a copy of its own, every t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from setpoint.cluster.embedded import State, bootstrapped
+from setpoint.cluster.components import ComponentOptions
+from setpoint.cluster.embedded import EmbeddedOptions, State, bootstrapped, embedded_cluster
 from setpoint.controllers.options import ControllerOptions
 from setpoint.node.options import FleetOptions
 from setpoint.system import RandomIds
@@ -85,6 +87,9 @@ _SEED = 0x5E7901A7
 """Seed of the objects that every cluster starts with. They are the same in all clusters: a test's seed applies to what
 comes later."""
 _first: list[State] = []
+_settled: list[State] = []
+_IDLE_ITERATIONS = 100
+"""Iterations of the event loop without a write after which the controllers have nothing left to do."""
 
 
 async def first_state() -> State:
@@ -92,6 +97,29 @@ async def first_state() -> State:
     if not _first:
         _first.append(await bootstrapped(_FrozenClock(), RandomIds(_SEED)))
     return _first[0]
+
+
+class _HeldClock(_FrozenClock):
+    """A clock that stands still, on which everything that takes time waits forever."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+async def settled_state() -> State:
+    """Return the bootstrapped state after all controllers have reconciled it: service accounts, aggregated roles and
+    status. It is created once per process, and saves each cluster these writes."""
+    if not _settled:
+        options = EmbeddedOptions(ComponentOptions(nodes=0, leader_elect=False, identity="virtual"))
+        start = await first_state()
+        async with embedded_cluster(_HeldClock(), RandomIds(_SEED + 1), options, start) as cluster:
+            revision, idle = cluster.store.revision, 0
+            while idle < _IDLE_ITERATIONS:
+                await asyncio.sleep(0)
+                idle = idle + 1 if cluster.store.revision == revision else 0
+                revision = cluster.store.revision
+            _settled.append(cluster.state())
+    return _settled[0]
 
 
 class Prepared:

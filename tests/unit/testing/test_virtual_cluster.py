@@ -206,3 +206,19 @@ async def test_without_a_policy_there_is_no_audit_log(cluster: VirtualCluster) -
     with pytest.raises(ConfigError, match=r"audit policy: .*rules.0..level: Unsupported value"):
         async with cluster.fork(audit={**POLICY, "rules": [{"level": "Everything"}]}):
             pass
+
+
+SERVICE_ACCOUNT = ("v1", "ServiceAccount")
+
+
+@virtual(nodes=0)
+async def test_the_controllers_find_their_work_at_the_start_done(cluster: VirtualCluster) -> None:
+    assert await cluster.find(SERVICE_ACCOUNT, "default") is not None
+    await cluster.settle()
+    assert [write.key for write in cluster.embedded.write_log.writes if "/leases/" not in write.key] == []
+
+
+@virtual(nodes=0, controllers=())
+async def test_a_cluster_without_controllers_has_nothing_of_theirs(cluster: VirtualCluster) -> None:
+    await cluster.settle()
+    assert await cluster.find(SERVICE_ACCOUNT, "default") is None
