@@ -207,6 +207,11 @@ async def test_reset_and_start_objects(
     await cluster.settle()
     assert await cluster.find(("apps/v1", "Deployment"), "web") is None
     assert await cluster.find(("v1", "Service"), "shop") is None
+    file = tmp_path / "progress" / "labels.json"
+    record = {"format": 1, "lesson": "labels", "began": "2026-01-01T00:00:00Z", "revision": 10**9}
+    file.write_bytes(orjson.dumps(record))
+    again = await learner.run("lesson labels --check")
+    assert "Service shop is in the cluster for this lesson." in again.out, "this is another cluster than that time"
 
 
 class Keys(VirtualTerminal):

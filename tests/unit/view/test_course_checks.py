@@ -105,7 +105,7 @@ else:
 - when: 'true'
   say: too late"""
     found = verdict(text, objects=PODS)
-    assert found[:3] == (False, "Three are ready (now: 2), a, b, c, ?", "2 is too few")
+    assert found[:3] == (False, "Three are ready (now: 2), a, b, c, ...", "2 is too few")
     assert verdict("say: none\nwhen: present('Pod/x')").error == ""
     assert check(text).title == "Three are ready, ..., ..."
 

@@ -77,10 +77,10 @@ class TerminalLesson:
         return bool(self._progress.began)
 
     async def begin(self) -> None:
-        """Create what the lesson begins with, unless it has begun before. Raises ApiError."""
-        if self.has_begun:
-            return
+        """Create what the lesson begins with, unless it has begun before in this cluster. Raises ApiError."""
         clock, client = self._invocation.io.clock, self._invocation.client
+        if self.has_begun and await newest_revision(client) >= self._progress.revision:
+            return
         objects = [*self._found.course.start_objects(self._lesson), *self._lesson.start.broken]
         await create_objects(client, clock, objects)
         for obj in objects:
@@ -133,8 +133,7 @@ class TerminalLesson:
 
     async def report(self) -> None:
         """Print what is done and what is missing. Raises Exit with 1 if something is missing, and ApiError."""
-        if not self.has_begun:
-            await self.begin()
+        await self.begin()
         verdicts = await self.look()
         for check in self._lesson.checks:
             self._print_verdict(check, verdicts[check.id])

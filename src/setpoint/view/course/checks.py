@@ -245,13 +245,13 @@ def _variables(facts: Facts) -> dict[str, Any]:
 def _filled(message: str, values: Mapping[str, Any]) -> str:
     def shown(match: re.Match[str]) -> str:
         if match[1] not in values:
-            return "?"
+            return "..."
         value = values[match[1]]
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, list):
             return ", ".join(str(each) for each in value[:10] if isinstance(each, (str, int, float)))[:_MAX_TEXT]
-        return str(value)[:_MAX_TEXT] if isinstance(value, (str, int, float)) else "?"
+        return str(value)[:_MAX_TEXT] if isinstance(value, (str, int, float)) else "..."
 
     return _PLACEHOLDER.sub(shown, message)
 
