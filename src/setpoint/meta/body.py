@@ -8,14 +8,14 @@ Where upstream replaces what is no Unicode by U+FFFD, so does this.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 
 from setpoint.meta import chunked_json
 from setpoint.meta.chunked_json import LARGE, MAX_DEPTH, may_lose_keys
-from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, DecodeError, Pairs, describe
+from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, DecodeError, Pairs, describe, number_text
 from setpoint.meta.goformat import quote
 from setpoint.meta.json_syntax import depth_error, early_syntax_error, read_json, syntax_error
 
@@ -193,6 +193,13 @@ def parse_yaml(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
 
     With `modern`, yes, no, on and off are strings, as in YAML 1.2. Raises BodyError.
     """
+    if data[:1] == b"{":  # Most clients send JSON, also as YAML.
+        try:
+            value, duplicates = parse_json(data)
+        except BodyError:
+            duplicates = ["perhaps it is YAML"]
+        if not duplicates:
+            return jsonable(value), []
     from setpoint.meta import yaml_read  # YAML costs start-up time and is rare
 
     return yaml_read.read(data, modern=modern)
@@ -203,3 +210,20 @@ def dump_yaml(value: Any) -> bytes:
     from setpoint.meta import yaml_write  # YAML costs start-up time and is rare
 
     return yaml_write.write(value)
+
+
+def jsonable(value: Any, key_text: Callable[[Any, Any], str] | None = None) -> Any:
+    """Return the value of a YAML document as it would be decoded from JSON: keys are sorted strings, a whole float is
+    an integer. `key_text(key, value)` returns the text of a key that is no string."""
+    if value.__class__ is dict:
+        if key_text is not None:
+            value = {key if key.__class__ is str else key_text(key, one): one for key, one in value.items()}
+        return {key: jsonable(value[key], key_text) for key in sorted(value)}
+    if value.__class__ is list:
+        return [jsonable(one, key_text) for one in value]
+    if value.__class__ is float:
+        if value != value or abs(value) == float("inf"):
+            raise BodyError(f"json: unsupported value: {'NaN' if value != value else '+Inf' if value > 0 else '-Inf'}")
+        if value.is_integer() and abs(value) < 2**63:
+            return int(number_text(value))
+    return value

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from setpoint.meta.body import BodyError, parse_json
+from setpoint.meta.body import BodyError, jsonable
 from setpoint.meta.chunked_json import MAX_DEPTH
-from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, number_text
+from setpoint.meta.decode_report import MAX_STRICT_ENTRIES
 from setpoint.meta.goformat import quote
 from setpoint.meta.yaml_scalar import (
     BINARY,
@@ -58,19 +58,12 @@ class _Invalid(BodyError):
 
 def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
     """Parse YAML. With `modern`, as in YAML 1.2, yes, no, on, off, y and n are strings, and dates are times."""
-    if data[:1] == b"{":  # Most clients send JSON, also as YAML.
-        try:
-            value, duplicates = parse_json(data)
-        except BodyError:
-            duplicates = ["perhaps it is YAML"]
-        if not duplicates:
-            return _jsonable(value), []
     try:
         reader = _Reader(_Parser(_ChunkedFile(data or b"\n")), _modern_scalar if modern else _scalar)
         value = reader.document()
     except yaml.YAMLError as error:
         raise _Invalid(_explain(error)) from None
-    value = _jsonable(value)
+    value = jsonable(value, _key_text)
     if reader.repeated:
         return value, ["yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in reader.repeated)]
     return value, []
@@ -278,22 +271,9 @@ def _copy(value: Any) -> Any:
     return [_copy(one) for one in value] if value.__class__ is list else value
 
 
-def _jsonable(value: Any) -> Any:
-    """Return the value as it would be decoded from JSON: keys are sorted strings, a whole float is an integer."""
-    if value.__class__ is dict:
-        texts = {key if key.__class__ is str else _key_text(key.value, one): one for key, one in value.items()}
-        return {key: _jsonable(texts[key]) for key in sorted(texts)}
-    if value.__class__ is list:
-        return [_jsonable(one) for one in value]
-    if value.__class__ is float:
-        if value != value or abs(value) == float("inf"):
-            raise BodyError(f"json: unsupported value: {'NaN' if value != value else '+Inf' if value > 0 else '-Inf'}")
-        if value.is_integer() and abs(value) < 2**63:
-            return int(number_text(value))
-    return value
-
-
-def _key_text(key: Any, value: Any) -> str:
+def _key_text(of: Any, value: Any) -> str:
+    """Return the text of a key that is no string, as upstream has it in JSON."""
+    key = of.value
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, int) and key < 2**63:

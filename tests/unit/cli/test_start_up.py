@@ -1,4 +1,4 @@
-"""Modules that the command line imports at start-up: every command pays for them."""
+"""What every command costs at its start and end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ def test_slow_modules_are_not_imported_at_start_up() -> None:
     script = f"import sys, setpoint.__main__; print([one for one in {SLOW!r} if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_json_that_is_sent_as_yaml_is_read_without_yaml() -> None:
+    script = """
+import sys
+from setpoint.meta.body import parse_yaml
+print(parse_yaml(b'{"b": 1.0, "a": [{"d": null, "c": "x"}]}'), "yaml" in sys.modules)
+print(parse_yaml(b"{a: 1}"), "yaml" in sys.modules)
+"""
+    assert _run(script).stdout.splitlines() == [
+        "({'a': [{'c': 'x', 'd': None}], 'b': 1}, []) False",
+        "({'a': 1}, []) True",
+    ]
 
 
 def test_the_process_ends_at_once_with_all_output_and_the_exit_code() -> None:
