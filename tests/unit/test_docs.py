@@ -33,6 +33,7 @@ WITH_COMMANDS = [
     ROOT / "docs" / "history.md",
     ROOT / "docs" / "page.md",
     ROOT / "docs" / "classroom.md",
+    ROOT / "docs" / "lessons.md",
     ROOT / "docs" / "why.md",
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *(page for page in EXAMPLES if page.parent.parent != ROOT),
