@@ -13,12 +13,13 @@ _KEPT: Final = "ABCDEFGHJKPXdfmsu`LM@"
 characters and lines, and colours (`m`)."""
 _TOKEN: Final = re.compile(
     r"\x1b\[(?P<private>[<-?]?)(?P<parameters>[0-9;:]*)(?P<between>[ -/]*)(?P<final>[@-~])"
-    r"|\x1b[\]PX^_](?P<text>[^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c|(?=[\r\n]))"
     r"|\x1b[78]"
     r"|\x1b[ -/]*[0-~]"
 )
-"""A control sequence; a string for the terminal itself, such as its title or the clipboard; another escape sequence."""
-_OPEN: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|[ -/]*)?\Z")
+"""A control sequence; a string for the terminal itself, such as its title or the clipboard, which ends with its line at
+the latest; another escape sequence."""
+_OPEN: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c\r\n]*\x1b?|[ -/]*)?\Z")
 """The beginning of a sequence at the end of a text."""
 _MAX_OPEN: Final = 4096
 _MAX_PARAMETERS: Final = 64
@@ -36,7 +37,7 @@ class TerminalFilter:
         """Return what may be shown of the next text of the stream."""
         text, self._open = self._open + text, ""
         if self._dropping:
-            end = re.search(r"\x07|\x1b\\|\x9c", text)
+            end = re.search(r"\x07|\x1b\\|\x9c|(?=[\r\n])", text)
             if end is None:
                 self._open = "\x1b" if text.endswith("\x1b") else ""
                 return ""

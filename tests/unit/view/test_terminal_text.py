@@ -22,6 +22,7 @@ from setpoint.view.terminal_text import TerminalFilter
         ("\x1b]8;;http://evil.test\x07link\x1b]8;;\x07", "link"),
         ("\x1b[?1049h\x1b[?25l\x1b[>c\x1b[6n\x1b[20t\x1bc\x1b(0", ""),
         ("\x1bPq#0;2;0;0;0#0~~\x1b\\sixel", "sixel"),
+        ("\x1b]0;never ended\nnext line\x1b[1", "\nnext line"),
         ("nul\x00 bell\x07 del\x7f c1\x9b1m", "nul␀ bell\x07 del␡ c1�1m"),
         ("user\u202etxt.exe\u2066", "user�txt.exe�"),
         ("\x1b[" + "1;" * 40 + "m", ""),

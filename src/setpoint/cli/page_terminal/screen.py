@@ -53,7 +53,7 @@ class Screen:
         elif self._left_out:
             self._note_left_out()
         if text:
-            self._append(self._filter.filtered(text))
+            self._append(text)
 
     def _note_left_out(self) -> None:
         lines, self._left_out = self._left_out, 0
@@ -79,7 +79,6 @@ class Screen:
         """Drop the output that was not sent yet, and begin anew after a command that was interrupted."""
         self._queue = deque(each for each in self._queue if not isinstance(each, str))
         self._size = self._left_out = 0
-        self._filter = TerminalFilter()
 
     def resize(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
@@ -107,6 +106,7 @@ class Screen:
             while self._queue:
                 first = self._queue.popleft()
                 if not isinstance(first, str):
+                    self._filter = TerminalFilter()  # a command leaves no sequence open for the next one
                     await self._conversation.send(first)
                     continue
                 while self._queue and isinstance(self._queue[0], str) and len(first) < _PIECE:
@@ -114,7 +114,8 @@ class Screen:
                 if len(first) > _PIECE:
                     self._queue.appendleft(first[_PIECE:])
                     first = first[:_PIECE]
-                await self._conversation.send({"output": first})
+                if shown := self._filter.filtered(first):
+                    await self._conversation.send({"output": shown})
                 self._size = max(self._size - len(first), 0)
                 if self._size:
                     await self._clock.sleep(len(first) / _RATE)

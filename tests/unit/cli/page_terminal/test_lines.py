@@ -194,6 +194,14 @@ async def test_input_is_typed_while_a_command_runs(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=0, controllers=[])
+async def test_control_sequences_of_one_line_do_not_reach_the_next(cluster: VirtualCluster) -> None:
+    async with page_terminal(cluster.client, cluster.clock) as terminal:
+        assert await terminal("printf 'a\\033]52;c;never ended'") == "a"
+        assert await terminal("echo b") == "b\n"
+        assert await terminal("printf '\\033[31mred\\033]0;t\\007\\033[2J\\n'") == "\x1b[31mred\x1b[2J\n"
+
+
+@virtual(nodes=0, controllers=[])
 async def test_input_that_no_command_reads_belongs_to_the_next_line(cluster: VirtualCluster) -> None:
     async with page_terminal(cluster.client, cluster.clock) as terminal:
         at = terminal.start("sleep 5")
