@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from setpoint.cluster.page import PageConfig
 
 _PORT: Final = 8443
+_LINE_SECONDS: Final = 600.0
+"""Seconds after which a line in the terminal of a seat is stopped, such as a watch that was left open."""
 
 
 @server
@@ -110,6 +112,7 @@ def _run_worker(invocation: Invocation) -> int | None:
         import asyncio
 
         from setpoint.cli.page_extensions import page_extensions
+        from setpoint.cli.page_terminal.shell import ShellLimits
         from setpoint.cluster.classroom.sandbox import confine
         from setpoint.cluster.classroom.worker import WorkerConfig, worker
         from setpoint.cluster.signals import stop_on_signals
@@ -136,7 +139,13 @@ def _run_worker(invocation: Invocation) -> int | None:
             await stop.wait()
 
         lessons = Path(settings["lessons"]) if settings["lessons"] else None
-        async with worker(config, SystemClock(), RandomIds(), partial(page_extensions, lessons)):
+        extensions = partial(
+            page_extensions,
+            lessons,
+            limits=ShellLimits(seconds=_LINE_SECONDS),
+            workspaces=config.seats * (1 + config.limits.lessons),
+        )
+        async with worker(config, SystemClock(), RandomIds(), extensions):
             ready(invocation, "")
             await first_completed(parent_ended(), stopped())
 

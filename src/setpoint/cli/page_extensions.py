@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from setpoint.cli.page_terminal.conversation import PageTerminals
+from setpoint.cli.page_terminal.shell import ShellLimits
 from setpoint.system import RandomIds
 from setpoint.web import workspace
 from setpoint.web.lessons import library
@@ -12,15 +13,22 @@ from setpoint.web.lessons.folder import Courses
 from setpoint.web.lessons.library import LessonLibrary
 from setpoint.web.lessons.progress import ProgressRecords
 from setpoint.web.server import PageExtensions
-from setpoint.web.workspace import Workspaces
+from setpoint.web.workspace import MAX_WORKSPACES, Workspaces
 
 
-def page_extensions(lessons: Path | None = None, progress: Path | None = None) -> PageExtensions:
+def page_extensions(
+    lessons: Path | None = None,
+    progress: Path | None = None,
+    *,
+    limits: ShellLimits | None = None,
+    workspaces: int = MAX_WORKSPACES,
+) -> PageExtensions:
     """Return the additions. `lessons` is a folder with lessons of the user's own, and `progress` the directory that
-    keeps the progress of the only user; without it, the progress of each user is kept in memory."""
+    keeps the progress of the only user; without it, the progress of each user is kept in memory. `limits` are those of
+    a line in a terminal, and `workspaces` is the number of users and logical clusters whose files are kept."""
     records = ProgressRecords(progress) if progress is not None else None
     lesson_library = LessonLibrary(Courses(lessons), (lambda user: records) if records is not None else None)
     return PageExtensions(
-        conversations={"terminal": PageTerminals(RandomIds().suffix).run},
-        parts={workspace.PART: Workspaces(), library.PART: lesson_library},
+        conversations={"terminal": PageTerminals(RandomIds().suffix, limits).run},
+        parts={workspace.PART: Workspaces(workspaces), library.PART: lesson_library},
     )

@@ -21,7 +21,7 @@ PART: Final = "workspaces"
 """The name of the `Workspaces` in `PageContext.parts`."""
 LIMITS: Final = DiskLimits(files=100, file_size=1 << 20, total_size=1 << 20)
 _MAX_LINES: Final = 1_000
-_MAX_WORKSPACES: Final = 256
+MAX_WORKSPACES: Final = 256
 _MOMENT: Final = re.compile(r"/at/[^/]*")
 
 
@@ -60,7 +60,8 @@ class Workspaces:
     """The workspaces by user and logical cluster. Those that were not used for the longest time are dropped when there
     are too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_WORKSPACES) -> None:
+        self._most = most
         self._found: OrderedDict[tuple[str, str], Workspace] = OrderedDict()
 
     def of(self, user: str, cluster: str) -> Workspace:
@@ -69,7 +70,7 @@ class Workspaces:
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = Workspace()
-            if len(self._found) > _MAX_WORKSPACES:
+            if len(self._found) > self._most:
                 self._found.popitem(last=False)
         self._found.move_to_end(key)
         return found
