@@ -11,6 +11,7 @@ give. `/setpoint/v1/forks` lists, creates and removes forks:
     POST   /setpoint/v1/forks         {"name": "try", "at": "-5m", "virtual": true, "advance": 3600}
     POST   /setpoint/v1/forks         {"name": "new", "empty": true, "nodes": 3, "pace": "learning", "apply": [...]}
     POST   /setpoint/v1/forks/try     {"advance": 3600} or {"until": "settled"}
+    POST   /setpoint/v1/forks/new     {"sleepAfter": 30}: it stops if it is not used, until the next request
     POST   /setpoint/v1/forks/new     {"reset": true}, {"component": "controllers", "running": false} or
                                       {"operator": "postgres", "running": true}
     DELETE /setpoint/v1/forks/try
@@ -61,6 +62,7 @@ log = logging.getLogger("setpoint.cluster")
 
 _MAX_OBJECTS = 200_000
 _MAX_ADVANCE = 366 * 24 * 3600.0
+_MAX_SLEEP_AFTER = 3600.0
 _SETTLE_WITHIN = 24 * 3600.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NOT_PASSED_ON = ("authorization", "impersonate-user", "impersonate-group", "impersonate-uid")
@@ -110,6 +112,8 @@ class Fork:
     sleeps: bool = False
     """Whether its state is kept with the history when it stops, because it falls asleep."""
     task: asyncio.Task[None] | None = None
+    timer: asyncio.Task[None] | None = None
+    """Lets it sleep after a while, on request."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the fork is started, advanced or removed."""
 
@@ -243,7 +247,15 @@ class Forks:
         return result
 
     async def change_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
-        """Advance or reset a fork, or start and stop a part of it. Raises ApiError."""
+        """Advance or reset a fork, let it sleep, or start and stop a part of it. Raises ApiError."""
+        if "sleepAfter" in wanted:
+            check_fields(wanted, {"sleepAfter": (int, float)})
+            if not 0 <= wanted["sleepAfter"] <= _MAX_SLEEP_AFTER:
+                raise BadRequest(f"sleepAfter must be a number of seconds up to {_MAX_SLEEP_AFTER:.0f}")
+            if fork.timer is not None:
+                fork.timer.cancel()
+            fork.timer = self._tasks.create_task(self._sleep_later(fork, wanted["sleepAfter"]))
+            return self.described(fork)
         if fork.asleep is not None:
             await self._wake(fork)
         if "reset" in wanted:
@@ -399,6 +411,13 @@ class Forks:
             finally:
                 fork.sleeps = False
 
+    async def _sleep_later(self, fork: Fork, seconds: float) -> None:
+        """Let a fork sleep if there is no request to it for so many seconds."""
+        used = fork.used
+        await self._clock.sleep(seconds)
+        if fork.used == used and self._forks.get(fork.name) is fork:
+            await self.sleep(fork)
+
     async def _wake(self, fork: Fork) -> None:
         async with fork.lock:
             if fork.asleep is not None:
@@ -407,6 +426,8 @@ class Forks:
     async def remove(self, name: str) -> None:
         """End a fork and forget it. Raises NotFound."""
         fork = self.find(name)
+        if fork.timer is not None:
+            fork.timer.cancel()
         async with fork.lock:
             await self._end(fork)
             self._forks.pop(name, None)

@@ -200,6 +200,17 @@ async def test_an_empty_fork(cluster: VirtualCluster) -> None:
         _, web = await server("GET", f"{path}/web")
         assert "terminationGracePeriodSeconds: 7" not in str(web["spec"])
 
+        for _ in range(3):
+            assert (await server("POST", f"{manage}/lesson-1", {"sleepAfter": 30}))[0] == 200
+        await cluster.sleep(20)
+        await server("GET", path)
+        await cluster.sleep(20)
+        assert (await server("GET", f"{manage}/lesson-1"))[1]["state"] == "ready", "it was used meanwhile"
+        await server("POST", f"{manage}/lesson-1", {"sleepAfter": 30})
+        await cluster.sleep(31)
+        assert (await server("GET", f"{manage}/lesson-1"))[1]["state"] == "asleep"
+        assert await ready(server, "lesson-1") == 2, "a request wakes it"
+
         _, stopped = await server("POST", f"{manage}/lesson-1", {"component": "controllers", "running": False})
         assert stopped["components"] == {"controllers": False, "scheduler": True}
         await server("DELETE", "/forks/lesson-1/api/v1/namespaces/default/pods")
@@ -343,6 +354,7 @@ async def test_what_an_empty_fork_refuses(cluster: VirtualCluster) -> None:
         assert "operator must be one of postgres" in await refused({"operator": "evil", "running": True}, "/one")
         assert "component must be one of" in await refused({"component": "fleet", "running": True}, "/one")
         assert "whether it is" in await refused({"component": "scheduler"}, "/one")
+        assert "sleepAfter must be a number" in await refused({"sleepAfter": 1e9}, "/one")
 
 
 def test_there_are_no_forks_before_the_server_runs() -> None:

@@ -169,9 +169,14 @@ async def test_a_lesson_from_beginning_to_end(cluster: VirtualCluster, tmp_path:
         await cluster.client.get(("v1", "Namespace"), "default")
         assert await cluster.all(("v1", "Pod")) == [], "the cluster itself is not touched"
 
+        await cluster.sleep(40)
+        fork = await served.client.sender.json("GET", "/setpoint/v1/forks/lesson-loop")
+        assert fork["state"] == "asleep", "a cluster that was left costs nothing"
         served.restart()
         async with served.lesson(lesson="loop") as tab:
             await until(cluster, lambda: tab.state.get("done") is True)
+            await until(cluster, lambda: "healed" in tab.state.get("checks", {}))
+            assert "created demo-" in tab.state["checks"]["healed"]["message"], "its history is kept while it sleeps"
             assert tab.state["progress"]["right"] == {"who": True, "chain": False}, "progress survives a restart"
 
 

@@ -30,7 +30,7 @@ from typing import Any, Final
 from setpoint.client import Unreachable
 from setpoint.meta.errors import ApiError, BadRequest, NotFound
 from setpoint.meta.times import format_time
-from setpoint.tasks import child_tasks
+from setpoint.tasks import child_tasks, uninterrupted
 from setpoint.view.course.checks import Verdict
 from setpoint.view.course.course import Course, is_name
 from setpoint.view.course.lesson import MAX_LESSON_BYTES, read_lesson
@@ -115,11 +115,14 @@ class _Session:
         await self._conversation.send(self._described())
         await self._send_progress()
         await self._send_running()
-        async with child_tasks(self._receive(), self._follow(), self._evaluate(), self._look()) as tasks:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                if task.done():
-                    task.result()
+        try:
+            async with child_tasks(self._receive(), self._follow(), self._evaluate(), self._look()) as tasks:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks:
+                    if task.done():
+                        task.result()
+        finally:
+            await uninterrupted(self._place.leave())
 
     def _described(self) -> dict[str, Any]:
         names = [each.name for each in self._found.course.lessons]

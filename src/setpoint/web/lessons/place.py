@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
-from setpoint.client import Client
+from setpoint.client import Client, Unreachable
 from setpoint.client.prefixed import PrefixedTransport
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, Forbidden, NotFound, ServiceUnavailable
@@ -22,6 +23,8 @@ _PREFIX: Final = "lesson-"
 _AGENT: Final = "setpoint-page"
 _ATTEMPTS: Final = 20
 _PAUSE: Final = 0.1
+_SLEEP_AFTER: Final = 30
+"""Seconds without a request after which the cluster of a lesson that was left sleeps."""
 NO_FORKS: Final = (
     "Lessons in the page need a cluster of their own beside this one, and this server does not offer that. "
     "`setpoint lesson` in a terminal uses the cluster itself."
@@ -56,7 +59,7 @@ class LessonPlace:
                 if await self._create():
                     return True
                 continue
-            if found["state"] == "ready":
+            if found["state"] in ("ready", "asleep"):  # a request wakes it
                 return False
             if found["state"] == "failed":
                 await self._json("DELETE", self._path())
@@ -91,6 +94,11 @@ class LessonPlace:
     async def reset(self) -> None:
         """Let the cluster begin again. Raises ApiError."""
         await self._json("POST", self._path(), {"reset": True})
+
+    async def leave(self) -> None:
+        """Let the cluster sleep soon, unless something else uses it: the lesson was left."""
+        with suppress(ApiError, Unreachable):
+            await self._json("POST", self._path(), {"sleepAfter": _SLEEP_AFTER})
 
     async def running(self) -> dict[str, Any]:
         """Return which components and operators run: `components` and `operators`. Raises ApiError."""
