@@ -178,7 +178,6 @@ class _Session:
         self._observer = Observer(self._place.client, self._ctx.clock, self._lesson, start, desk)
         self._verdicts, self._outcomes = {}, set()
         self._moved = self._ctx.clock.monotonic()
-        self._changed.set()
 
     # -- what changes --------------------------------------------------------------------------------------------------
 
@@ -193,9 +192,14 @@ class _Session:
                     return
 
     async def _follow_one(self, observer: Observer) -> bool:
+        while True:
+            try:
+                await observer.read_writes()
+                break
+            except (ApiError, Unreachable):  # the cluster is being started
+                await self._ctx.clock.sleep(_LOOK)
+        self._changed.set()
         try:
-            await observer.read_writes()
-            self._changed.set()
             async for line in follow_writes(self._place.client, self._ctx.clock, observer.read):
                 if line["type"] == "write" and observer.concerns(observer.add(line["write"])):
                     self._changed.set()
