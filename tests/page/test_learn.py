@@ -202,7 +202,7 @@ def test_progress_survives_a_restart(learner: Learner, cluster: PageCluster) -> 
 
 def test_hints_questions_and_predictions(learner: Learner) -> None:
     page = learner.page
-    learner.open("own/spec-and-status")
+    learner.open("spec-and-status")
     check = page.locator('[data-check="five"]')
     page.until("document.querySelector('[data-check=\"five\"]').textContent.includes('spec wants 3')")
     for button, hint in (("Hint", "Change the number of replicas"), ("Another hint", "kubectl scale deployment web")):
@@ -245,7 +245,7 @@ def test_hints_questions_and_predictions(learner: Learner) -> None:
 
 def test_a_command_is_never_run_unasked(learner: Learner) -> None:
     page = learner.page
-    learner.open("own/loop")
+    learner.open("loop")
     page.locator('[data-run="0"]').get_by_role("button", name="Type").click()
     page.until(f"{ROWS}.at(-1)?.includes('create deployment demo')")
     page.page.wait_for_timeout(500)
