@@ -108,16 +108,15 @@ class Courses:
         return {OWN: self._own, BUILT_IN: self._built_in}
 
     def find(self, name: str) -> Found | None:
-        """Return a lesson by its id, or by its name or number in the first course that has it; None if there is
-        none."""
+        """Return the lesson with an id; if there is none, by name or number the one of the first course that has it;
+        None if there is none."""
         course_name, slash, rest = name.rpartition("/")
-        for each, course in self.all().items():
-            if slash and each != course_name:
-                continue
-            lesson = course.lesson(rest)
-            if lesson is not None:
-                return Found(each, course, lesson)
-        return None
+        found = [
+            Found(each, course, lesson)
+            for each, course in self.all().items()
+            if (not slash or each == course_name) and (lesson := course.lesson(rest)) is not None
+        ]
+        return next((each for each in found if each.id == name), found[0] if found else None)
 
 
 def _signature(folder: Path) -> object:
