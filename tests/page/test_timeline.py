@@ -130,8 +130,10 @@ def test_the_slider_by_pointer_and_keys(cluster: PageCluster, page: GuardedPage,
     slider = page.get_by_role("slider", name="Moment that the page shows")
     slider.wait_for()
     page.until("document.querySelector('[role=slider]').getAttribute('aria-valuetext').startsWith('now, revision')")
-    box = slider.bounding_box()
-    assert box is not None
+    box, before = slider.bounding_box(), None
+    while box is None or box != before:  # the tools around it may still be loading
+        page.page.wait_for_timeout(300)
+        box, before = slider.bounding_box(), box
     mouse = page.page.mouse
     mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 40)
     mouse.down()

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 MAX_LAYOUT_SHIFT = 0.1
-"""The sum of unexpected layout shifts of a document, as browsers measure it."""
+"""The cumulative layout shift of a document, as browsers define it: the largest sum of unexpected shifts in a window
+of at most five seconds, in which none follows another after more than one."""
+_WINDOW, _GAP = 5_000.0, 1_000.0
 _FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -46,7 +48,7 @@ addEventListener("securitypolicyviolation", (event) =>
 addEventListener("unhandledrejection", (event) => __problem("unhandled rejection", String(event.reason)));
 new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) {
-    if (!entry.hadRecentInput) __problem("layout shift", String(entry.value));
+    if (!entry.hadRecentInput) __problem("layout shift", `${entry.startTime} ${entry.value}`);
   }
 }).observe({ type: "layout-shift", buffered: true });
 """
@@ -89,6 +91,18 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
+def cumulative_shift(shifts: list[tuple[float, float]]) -> float:
+    """Return the cumulative layout shift of a page. A document that was loaded anew begins at 0 milliseconds again."""
+    largest = total = 0.0
+    began = last = float("-inf")
+    for at, value in shifts:
+        if not (began <= at < began + _WINDOW and at < last + _GAP):
+            began, total = at, 0.0
+        last, total = at, total + value
+        largest = max(largest, total)
+    return largest
+
+
 class GuardedContext:
     """A browser context with a session, and the problems of its pages."""
 
@@ -98,8 +112,8 @@ class GuardedContext:
         self.problems: list[str] = []
         self.allowed: list[str] = []
         """Parts of problems that the test expects."""
-        self._shifts: dict[Any, float] = {}
-        """The sum of the layout shifts of each page."""
+        self._shifts: dict[Any, list[tuple[float, float]]] = {}
+        """The layout shifts of each page: their times in milliseconds, and their values."""
         context.expose_binding("__problem", self._note)
         context.add_init_script(_OBSERVERS)
         context.on("console", self._note_console)
@@ -108,7 +122,8 @@ class GuardedContext:
 
     def _note(self, source: Any, kind: str, text: str) -> None:
         if kind == "layout shift":
-            self._shifts[source["page"]] = self._shifts.get(source["page"], 0.0) + float(text)
+            at, value = map(float, text.split())
+            self._shifts.setdefault(source["page"], []).append((at, value))
         else:
             self._add(f"{kind}: {text}")
 
@@ -133,7 +148,8 @@ class GuardedContext:
     def check(self) -> None:
         """Fail the test if there was a problem."""
         found = [each for each in self.problems if not any(part in each for part in self.allowed)]
-        found += [f"the layout shifted by {each:.3f}" for each in self._shifts.values() if each > MAX_LAYOUT_SHIFT]
+        shifts = (cumulative_shift(each) for each in self._shifts.values())
+        found += [f"the layout shifted by {each:.3f}" for each in shifts if each > MAX_LAYOUT_SHIFT]
         if found:
             pytest.fail("the page had problems:\n" + "\n".join(dict.fromkeys(found)))
 
