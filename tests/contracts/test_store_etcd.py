@@ -222,6 +222,8 @@ async def test_only_callers_before_a_question_for_the_revision_share_its_answer(
 async def test_an_unanswered_question_for_the_revision_fails_with_the_store(etcd: EtcdProcess) -> None:
     store = await opened(etcd.endpoint)
     etcd.process.send_signal(signal.SIGSTOP)
+    # Until it has stopped, it may still answer.
+    await asyncio.to_thread(os.waitid, os.P_PID, etcd.process.pid, os.WSTOPPED | os.WNOWAIT)
     try:
         callers = [asyncio.ensure_future(store.sync())]
         await asyncio.sleep(0.02)

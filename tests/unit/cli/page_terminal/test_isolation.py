@@ -26,8 +26,10 @@ _state: dict[str, Any] = {"on": False, "seen": []}
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _state["on"] or not event.startswith(_WATCHED) or event in _HARMLESS:
         return
-    # Python code of this program, which commands import when they are first used.
+    # Python code of this program, which commands import when they are first used, and its bytecode.
     if event in ("open", "os.listdir", "os.scandir") and args and str(args[0]).startswith(_CODE):
+        return
+    if event in ("os.mkdir", "os.rename") and args and str(args[0]).startswith(_CODE) and "__pycache__" in str(args[0]):
         return
     _state["seen"].append((event, args))
 
