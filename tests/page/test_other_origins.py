@@ -119,7 +119,7 @@ def test_another_local_port_reads_and_changes_nothing(cluster: PageCluster, site
 
 
 def test_a_rebound_name_reads_and_changes_nothing(cluster: PageCluster, browser: Browser) -> None:
-    """For the browser, `evil.test` with the port of the page is one origin, whoever serves it: the document of an
+    """For the browser, `evil.test` with the port of the page is one origin, whatever serves it: the document of an
     attacker, and then the page. The server refuses the name."""
     link = cluster.new_link()
     key = enter(cluster.new_link())

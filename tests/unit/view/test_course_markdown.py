@@ -75,7 +75,7 @@ def test_inline_elements() -> None:
     ],
 )
 def test_html_is_text(text: str) -> None:
-    """Nothing but texts: whoever draws the tree shows them as they are."""
+    """The tree has texts only, which are shown as they are."""
     assert inline(text) == [text]
 
 

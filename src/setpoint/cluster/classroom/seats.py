@@ -19,6 +19,7 @@ from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
+from setpoint.cluster.classroom.messages import json_body, json_response
 from setpoint.cluster.components import MASTERS
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
 from setpoint.cluster.fork_options import ForkLimits
@@ -233,17 +234,17 @@ class Seats:
         """Answer a request to `/setpoint/v1/forks` or below, in terms of the seat."""
         method, name = request.method, request.path.removeprefix(MANAGEMENT).strip("/")
         if not name and method == "GET":
-            return _json({"forks": [self._described(seat, each) for each in self._lessons(seat)]})
+            return json_response({"forks": [self._described(seat, each) for each in self._lessons(seat)]})
         if not name and method == "POST":
-            return _json(await self._create(seat, _body(request)), 201)
+            return json_response(await self._create(seat, json_body(request)), 201)
         if name and method in ("GET", "POST", "DELETE"):
             fork = self.forks.find(f"{seat.id}-{name}")
             if method == "DELETE":
                 await self._drop(seat, fork)
-                return _json({"removed": name})
+                return json_response({"removed": name})
             if method == "POST":
-                await self.forks.change_as_asked(fork, _body(request))
-            return _json(self._described(seat, fork))
+                await self.forks.change_as_asked(fork, json_body(request))
+            return json_response(self._described(seat, fork))
         raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
 
     async def _create(self, seat: Seat, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -270,17 +271,3 @@ class Seats:
     def _described(self, seat: Seat, fork: Fork) -> dict[str, Any]:
         name = fork.name.removeprefix(f"{seat.id}-")
         return {**self.forks.described(fork), "name": name, "path": PREFIX + name}
-
-
-def _body(request: Request) -> dict[str, Any]:
-    try:
-        found = orjson.loads(request.body)
-    except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise BadRequest("the body must be a JSON object")
-    return found
-
-
-def _json(value: dict[str, Any], status: int = 200) -> Response:
-    return Response(status, orjson.dumps(value), list(_JSON))

@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.prefixed import PrefixedTransport
+from setpoint.cluster.classroom.messages import json_body, json_response
 from setpoint.cluster.classroom.seats import SeatLimits, Seats
 from setpoint.cluster.fork_endpoints import PREFIX as FORKS
 from setpoint.cluster.inprocess import InProcess
@@ -56,7 +55,6 @@ _STOP_TIMEOUT: Final = 0.5
 _MAX_NOTICES: Final = 100
 _MAX_NICKNAME: Final = 40
 _SEAT_PATH: Final = re.compile(rf"{SEATS_PATH}/([^/]+)")
-_JSON: Final = [("Content-Type", "application/json")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,17 +148,17 @@ class Worker:
             if path.startswith(SEAT_PREFIX):
                 return await self._pass_on(request)
             if path == SEATS_PATH:
-                return _answer({"seats": [self._described(each) for each in self._seats.ids]})
+                return json_response({"seats": [self._described(each) for each in self._seats.ids]})
             if (match := _SEAT_PATH.fullmatch(path)) is not None:
                 return await self._change_seat(request, match.group(1))
             if path == NOTICES_PATH:
-                self._notices.append(_body(request))
+                self._notices.append(json_body(request))
                 self._notice_count += 1
                 event, self._noticed = self._noticed, asyncio.Event()
                 event.set()
                 return Response(204)
         except ApiError as error:
-            return _answer(error.status(), error.code)
+            return json_response(error.status(), error.code)
         return await self.page.handle(request)
 
     async def _pass_on(self, request: Request) -> Answer:
@@ -173,12 +171,12 @@ class Worker:
 
     async def _change_seat(self, request: Request, seat: str) -> Response:
         if request.method == "PUT":
-            nickname = _body(request).get("nickname")
+            nickname = json_body(request).get("nickname")
             if not isinstance(nickname, str) or not 0 < len(nickname) <= _MAX_NICKNAME:
                 raise BadRequest(f"nickname must be a text of at most {_MAX_NICKNAME} characters")
             self._seats.add(seat)
             self._nicknames[seat] = nickname
-            return _answer(self._described(seat))
+            return json_response(self._described(seat))
         if request.method == "DELETE":
             await self._seats.remove(seat)
             self._nicknames.pop(seat, None)
@@ -241,20 +239,6 @@ class Worker:
 
 def _is_identity(name: str) -> bool:
     return name == "authorization" or name.startswith("impersonate-")
-
-
-def _body(request: Request) -> dict[str, Any]:
-    try:
-        found = orjson.loads(request.body)
-    except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise BadRequest("the body must be a JSON object")
-    return found
-
-
-def _answer(value: Mapping[str, Any], status: int = 200) -> Response:
-    return Response(status, orjson.dumps(value), list(_JSON))
 
 
 @asynccontextmanager
