@@ -34,6 +34,8 @@ MAX_SEATS: Final = 1_000
 _STOP_TIMEOUT: Final = 0.5
 _STARTED_WITHIN: Final = 30.0
 """Seconds until a worker must answer."""
+_ENDED_WITHIN: Final = 5.0
+"""Seconds that a worker has to end."""
 _POLL_INTERVAL: Final = 0.05
 _RESTART_DELAY: Final = 1.0
 _SESSIONS_BESIDES: Final = 16
@@ -108,9 +110,7 @@ class WorkerProcess:
                 log.error("a worker of the class ended with %d; it is started again", code)
             finally:
                 if process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        process.terminate()
-                    await process.wait()
+                    await _end(process)
             await self._clock.sleep(_RESTART_DELAY)
 
     async def _answers(self, process: asyncio.subprocess.Process) -> bool:
@@ -130,6 +130,19 @@ class WorkerProcess:
             if seat.worker is self.link:
                 with suppress(ApiError):
                     await self.link.call("PUT", f"{SEATS_PATH}/{seat.id}", {"nickname": seat.nickname})
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to end, and kill it if it does not: nothing of a class is kept."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_ENDED_WITHIN):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 @asynccontextmanager
