@@ -34,6 +34,8 @@ MAX_LAYOUT_SHIFT = 0.1
 """The cumulative layout shift of a document, as browsers define it: the largest sum of unexpected shifts in a window
 of at most five seconds, in which none follows another after more than one."""
 _WINDOW, _GAP = 5_000.0, 1_000.0
+Shift = tuple[float, float, str]
+"""A layout shift: its time in milliseconds, its value, and the elements that moved."""
 _FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -46,9 +48,12 @@ _OBSERVERS = """
 addEventListener("securitypolicyviolation", (event) =>
   __problem("CSP", `${event.violatedDirective} blocked ${event.blockedURI || event.sample}`));
 addEventListener("unhandledrejection", (event) => __problem("unhandled rejection", String(event.reason)));
+const edges = (box) => [box.left, box.top, box.right, box.bottom].map(Math.round).join(",");
+const moved = (entry) => entry.sources.slice(0, 3).map(({ node, previousRect, currentRect }) =>
+  `${node?.nodeName ?? "?"}.${node?.className ?? ""} ${edges(previousRect)} -> ${edges(currentRect)}`).join("; ");
 new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) {
-    if (!entry.hadRecentInput) __problem("layout shift", `${entry.startTime} ${entry.value}`);
+    if (!entry.hadRecentInput) __problem("layout shift", `${entry.startTime} ${entry.value} ${moved(entry)}`);
   }
 }).observe({ type: "layout-shift", buffered: true });
 """
@@ -91,11 +96,11 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-def cumulative_shift(shifts: list[tuple[float, float]]) -> float:
+def cumulative_shift(shifts: list[Shift]) -> float:
     """Return the cumulative layout shift of a page. A document that was loaded anew begins at 0 milliseconds again."""
     largest = total = 0.0
     began = last = float("-inf")
-    for at, value in shifts:
+    for at, value, _ in shifts:
         if not (began <= at < began + _WINDOW and at < last + _GAP):
             began, total = at, 0.0
         last, total = at, total + value
@@ -112,8 +117,7 @@ class GuardedContext:
         self.problems: list[str] = []
         self.allowed: list[str] = []
         """Parts of problems that the test expects."""
-        self._shifts: dict[Any, list[tuple[float, float]]] = {}
-        """The layout shifts of each page: their times in milliseconds, and their values."""
+        self._shifts: dict[Any, list[Shift]] = {}
         context.expose_binding("__problem", self._note)
         context.add_init_script(_OBSERVERS)
         context.on("console", self._note_console)
@@ -122,8 +126,8 @@ class GuardedContext:
 
     def _note(self, source: Any, kind: str, text: str) -> None:
         if kind == "layout shift":
-            at, value = map(float, text.split())
-            self._shifts.setdefault(source["page"], []).append((at, value))
+            at, value, moved = text.split(" ", 2)
+            self._shifts.setdefault(source["page"], []).append((float(at), float(value), moved))
         else:
             self._add(f"{kind}: {text}")
 
@@ -148,8 +152,10 @@ class GuardedContext:
     def check(self) -> None:
         """Fail the test if there was a problem."""
         found = [each for each in self.problems if not any(part in each for part in self.allowed)]
-        shifts = (cumulative_shift(each) for each in self._shifts.values())
-        found += [f"the layout shifted by {each:.3f}" for each in shifts if each > MAX_LAYOUT_SHIFT]
+        for shifts in self._shifts.values():
+            if (total := cumulative_shift(shifts)) > MAX_LAYOUT_SHIFT:
+                parts = "\n".join(f"  at {at:.0f} ms by {value:.3f}: {moved}" for at, value, moved in shifts)
+                found.append(f"the layout shifted by {total:.3f}:\n{parts}")
         if found:
             pytest.fail("the page had problems:\n" + "\n".join(dict.fromkeys(found)))
 

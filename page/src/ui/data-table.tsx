@@ -19,8 +19,6 @@ export interface DataColumn<R> {
   width: number;
   /** Takes a share of the space that is left over. */
   grows?: boolean;
-  /** The width to which the column shrinks where there is little space, in characters. */
-  least?: number;
   cell(row: R): ComponentChildren;
   /** What the column is sorted by. */
   value(row: R): string | number;
@@ -147,10 +145,10 @@ export function DataTable<R>(props: DataTableProps<R>) {
 
   // A digit is wider than most letters.
   const digits = (width: number) => Math.round(width * 9.2) / 10;
-  const tracks = columns.map((one) => `minmax(${digits(one.least ?? one.width)}ch, ${one.grows ? "1fr" : `${digits(one.width)}ch`})`);
+  const tracks = columns.map((one) => `minmax(${digits(one.width)}ch, ${one.grows ? "1fr" : `${digits(one.width)}ch`})`);
   const template = `2.5rem ${tracks.join(" ")}`;
-  const narrowest = columns.reduce((sum, one) => sum + digits(one.least ?? one.width), 0);
-  const leastWidth = phone.value ? {} : { minWidth: `calc(2.5rem + var(--s4) + ${Math.ceil(narrowest)}ch)` };
+  const narrowest = columns.reduce((sum, one) => sum + digits(one.width), 0);
+  const minWidth = phone.value ? {} : { minWidth: `calc(2.5rem + var(--s4) + ${Math.ceil(narrowest)}ch)` };
   const all = rows.length > 0 && rows.every((row) => checked.has(rowKey(row)));
   const visibleRows = rows.slice(first, last);
   return (
@@ -164,7 +162,7 @@ export function DataTable<R>(props: DataTableProps<R>) {
       onKeyDown={press}
     >
       <div class="data-view" ref={viewport} role="presentation">
-        <div class="data-head" role="rowgroup" style={leastWidth}>
+        <div class="data-head" role="rowgroup" style={minWidth}>
           <div class="data-row" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
             <div class="data-check" role="columnheader" aria-label={words.checkAll}>
               <input
@@ -180,7 +178,7 @@ export function DataTable<R>(props: DataTableProps<R>) {
             ))}
           </div>
         </div>
-        <div class="data-rows" role="rowgroup" style={{ height: `${rows.length * size}px`, ...leastWidth }}>
+        <div class="data-rows" role="rowgroup" style={{ height: `${rows.length * size}px`, ...minWidth }}>
           {visibleRows.map((row, index) => {
             const key = rowKey(row);
             const at = first + index;

@@ -80,7 +80,8 @@ function ObjectTable({ kind, section }: { kind: Kind; section: RefObject<HTMLEle
   const manyNamespaces = kind.namespaced && place === "";
   // Ages grow: a new minute may need a wider column, a second does not.
   const minute = Math.floor(now.value / 60_000);
-  const columns = useMemo(() => columnsOf(table, all, manyNamespaces), [table, all, manyNamespaces, minute]);
+  const widest = useRef(new Map<string, number>());
+  const columns = useMemo(() => columnsOf(table, all, manyNamespaces, widest.current), [table, all, manyNamespaces, minute]);
 
   useEffect(() => {
     // What is gone cannot be selected.

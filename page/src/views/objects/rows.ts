@@ -2,7 +2,7 @@
 import { createElement } from "preact";
 import type { ObjectRef } from "../../state/refs";
 import type { DataColumn } from "../../ui/data-table";
-import { Phase } from "../../ui/phase";
+import { Phase, PHASES } from "../../ui/phase";
 import type { PhaseName } from "../../ui/phase";
 import { visible } from "../../ui/text";
 import { shownNow, shortDuration } from "../../ui/time";
@@ -51,11 +51,24 @@ export function filterRows(rows: readonly ObjectRow[], filter: string): readonly
   });
 }
 
-/** The columns of the server, without those of low priority, with the phase after the name. */
-export function columnsOf(table: TableColumns | undefined, rows: readonly ObjectRow[], namespaces: boolean): DataColumn<ObjectRow>[] {
+/**
+ * The columns of the server, without those of low priority, with the phase after the name.
+ *
+ * `widest` remembers how wide each column has been. Columns only grow: they do not jump while objects change or while
+ * the page moves through the past.
+ */
+export function columnsOf(
+  table: TableColumns | undefined,
+  rows: readonly ObjectRow[],
+  namespaces: boolean,
+  widest: Map<string, number>,
+): DataColumn<ObjectRow>[] {
   const sample = rows.slice(0, MEASURED);
-  const width = (label: string, texts: string[]) =>
-    Math.min(MOST_WIDTH, Math.max(label.length + 3, ...texts.map((text) => text.length + 2), 5));
+  const width = (label: string, texts: string[]) => {
+    const wanted = Math.max(widest.get(label) ?? 5, label.length + 3, ...texts.map((text) => text.length + 2));
+    widest.set(label, Math.min(MOST_WIDTH, wanted));
+    return widest.get(label)!;
+  };
   const columns: DataColumn<ObjectRow>[] = [];
   const definitions = table?.columns ?? [];
   for (const [index, column] of definitions.entries()) {
@@ -82,14 +95,14 @@ export function columnsOf(table: TableColumns | undefined, rows: readonly Object
         value: (row) => row.ref.namespace,
       });
     }
-    if (sample.some((row) => row.phase)) {
-      const longest = Math.max(0, ...sample.map((row) => row.note.length));
+    if (widest.has(words.phaseColumn) || sample.some((row) => row.phase)) {
       columns.push({
         id: "phase",
         label: words.phaseColumn,
         hint: words.phaseHint,
-        width: 11 + Math.min(40, longest),
-        least: 11,
+        // The notes come and go: they have a share of the free space instead of a width of their own.
+        width: width(words.phaseColumn, Object.values(PHASES).map((phase) => `${phase.shape} ${phase.word}`)),
+        grows: true,
         cell: (row) => (row.phase ? createElement(PhaseCell, row) : ""),
         value: (row) => row.phase ?? "",
       });
