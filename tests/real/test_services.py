@@ -252,7 +252,8 @@ async def test_session_affinity(node: Node, network: ServiceNetwork, pods: list[
 
     async def chosen_after_timeout() -> str:
         await asyncio.sleep(1.1)
-        (name,) = await answers(network.client, NODE, 30080, 3)
+        # A single connection: on a busy machine a second one may come after the timeout.
+        (name,) = await answers(network.client, NODE, 30080, 1)
         return name
 
     # One of three endpoints each time: the same one eight times in a row is unlikely.
