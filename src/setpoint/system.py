@@ -1,4 +1,4 @@
-"""The machine's clock, randomness, host name and address. No other module reads them.
+"""The clock, randomness, host name and address of the machine, which no other module reads, and its file locks.
 
 The composition roots use this module: `cluster`, `cli`, and an operator's own process (`sdk/process.py`). Everything
 else receives a clock and ids as arguments.
@@ -7,10 +7,13 @@ else receives a clock and ids as arguments.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import random
 import socket
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -64,3 +67,18 @@ def outward_address(family: int = 4) -> str:
     except OSError:
         return ""
     return "" if found.startswith("127.") or found in ("::1", "0.0.0.0", "::") else str(found)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of this file. A file that does not exist is not locked."""
+    try:
+        lock = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.running import DATA_DIR, directory_of, find_running, is_locked
+from setpoint.cli.running import DATA_DIR, directory_of, find_running, is_open
 from setpoint.cli.store_options import ETCD_FLAGS, location_of, started_location
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def run(invocation: Invocation) -> None:
             header = await back_up(location_of(invocation), path, invocation.io.clock)
         elif elsewhere:
             header = await _from_server(invocation, path)
-        elif find_running(directory) is not None or is_locked(directory):
+        elif find_running(directory) is not None or is_open(directory):
             invocation.point_to(directory)
             header = await _from_server(invocation, path)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.private_file import write_privately
 from setpoint.client.cluster_choice import DATA_DIRECTORY, data_directory
 from setpoint.meta.times import format_time, parse_time
+from setpoint.system import is_locked
 
 if TYPE_CHECKING:
     from setpoint.cluster.apiserver import RunningApiServer
@@ -147,7 +147,7 @@ def find_running(directory: Path) -> Running | None:
         return running
     except (OSError, ValueError, TypeError):
         return None
-    return running if running.store == "memory" or is_locked(directory) else None
+    return running if running.store == "memory" or is_open(directory) else None
 
 
 def has_member(directory: Path) -> bool:
@@ -172,19 +172,9 @@ def none_runs(directory: Path) -> None:
         )
 
 
-def is_locked(directory: Path) -> bool:
+def is_open(directory: Path) -> bool:
     """Return whether a process has the database of this directory open."""
-    try:
-        lock = os.open(directory / "state.db-lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+    return is_locked(directory / "state.db-lock")
 
 
 def gone(pid: int) -> bool:

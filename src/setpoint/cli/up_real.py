@@ -26,6 +26,7 @@ from setpoint.cli.serving import STARTED, print_line
 from setpoint.cli.up_page import written_link
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
+from setpoint.cluster.processes import stop_process
 from setpoint.meta.conditions import conditions_of
 from setpoint.meta.errors import ApiError
 
@@ -108,7 +109,7 @@ class RealUp:
         try:
             running = await self._server_ready(server, stop)
             if running is None:
-                return await _stopped(server)
+                return await stop_process(server, _STOP_TIMEOUT)
             await self._admit()
             agent = await self._start_agent()
             await self._node_ready(server, stop)
@@ -124,8 +125,8 @@ class RealUp:
             agent = await self._supervise(server, agent, stop)
         finally:
             if agent is not None:
-                await _stopped(agent)
-            code = await _stopped(server)
+                await stop_process(agent, _STOP_TIMEOUT)
+            code = await stop_process(server, _STOP_TIMEOUT)
             self._record(0)
         return code if not stop.is_set() else 0
 
@@ -262,21 +263,6 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 async def _is_set(stop: asyncio.Event) -> None:
     await stop.wait()
-
-
-async def _stopped(process: asyncio.subprocess.Process) -> int:
-    """End a process in order, or else by force; return its exit code."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT):
-                await process.wait()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    return process.returncode or 0
 
 
 def run_real(invocation: Invocation, directory: Path, pace: str) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 
 from setpoint.cluster.certificates import CertificateFiles
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.processes import stop_process
 from setpoint.store.interface import StoreError
 
 _STOP_TIMEOUT: Final = 10.0
@@ -119,7 +120,7 @@ class EtcdProcess:
         try:
             code = await process.wait()
         finally:
-            await _stop(process)
+            await stop_process(process, _STOP_TIMEOUT)
         self.error = REMOVED if code == 0 else _last_error(self._log, log_size) or f"exit code {code}"
         self.exited.set()
         await self.started.wait()
@@ -144,20 +145,6 @@ class EtcdProcess:
             return process, log_size
         finally:
             os.close(log)
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_TIMEOUT):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _last_error(log: Path, start: int) -> str:

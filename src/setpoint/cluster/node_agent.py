@@ -38,7 +38,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.node.host.blocking import BlockingPool
 from setpoint.node.host.directories import NodeDirectories
 from setpoint.node.host.node_config import NodeConfig, NodeConfigError
-from setpoint.system import RandomIds, SystemClock, outward_address
+from setpoint.system import RandomIds, SystemClock, is_locked, outward_address
 from setpoint.tasks import child_tasks, first_completed
 
 log = logging.getLogger("setpoint.node")
@@ -65,22 +65,7 @@ class AgentRecord(NamedTuple):
             record = cls(int(found["pid"]), str(found["name"]), int(found["port"]))
         except (OSError, ValueError, LookupError, TypeError):
             return None
-        return record if is_locked(directories) else None
-
-
-def is_locked(directories: NodeDirectories) -> bool:
-    """Return whether an agent runs with these directories."""
-    try:
-        lock = os.open(lock_path(directories), os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+        return record if is_locked(lock_path(directories)) else None
 
 
 def lock_path(directories: NodeDirectories) -> Path:
