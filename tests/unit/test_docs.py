@@ -183,19 +183,20 @@ def test_make_up_passes_options_on() -> None:
     assert done.stdout.splitlines()[-1] == ".venv/bin/setpoint up --port 7443 --nodes 1"
 
 
-def test_the_map_names_what_is_there() -> None:
-    """Paths in ARCHITECTURE.md are below the package or below the repository."""
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/reference/modules.md"])
+def test_paths_of_modules_exist(document: str) -> None:
+    """Paths in these documents are below the package or below the repository."""
     missing = []
-    for word in CODE.findall(prose((ROOT / "ARCHITECTURE.md").read_text())):
+    for word in CODE.findall(prose((ROOT / document).read_text())):
         if "/" in word and A_PATH.fullmatch(word) and not ((SOURCE / word).exists() or (ROOT / word).exists()):
             missing.append(word)
     assert missing == []
 
 
-def test_every_room_is_on_the_map() -> None:
-    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+def test_every_package_is_described() -> None:
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     named = set(re.findall(r"`(\w+)/`", (ROOT / "ARCHITECTURE.md").read_text()))
-    assert rooms <= named
+    assert packages <= named
 
 
 def test_every_decision_is_linked() -> None:
