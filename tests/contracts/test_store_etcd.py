@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cuttable_relay import Cuttable
@@ -86,6 +87,34 @@ async def test_a_paused_etcd_is_unavailable_and_recovers(etcd: EtcdProcess, monk
     await store.sync()
     await store.txn([Put("c", b"1")])
     assert store.failure is None
+    await store.close()
+
+
+async def test_questions_for_the_revision_are_shared_and_bounded(
+    etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While etcd does not answer, callers wait for few questions, and each for one that was sent after its call."""
+    store = await opened(etcd.endpoint)
+    sent: list[object] = []
+    original = EtcdClient.query_revision
+
+    def query_revision(client: EtcdClient, on_answer: Callable[[Any], None]) -> None:
+        sent.append(on_answer)
+        original(client, on_answer)
+
+    monkeypatch.setattr(EtcdClient, "query_revision", query_revision)
+    etcd.process.send_signal(signal.SIGSTOP)
+    calls = []
+    for _ in range(100):
+        calls += [asyncio.ensure_future(store.sync()) for _ in range(3)]
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(sent) == 16, "one for each iteration of the event loop, up to the limit"
+    etcd.process.send_signal(signal.SIGCONT)
+    assert len(set(await asyncio.gather(*calls))) == 1
+    assert len(sent) == 17, "all callers that had to wait share the next one"
+    revision, _ = await store.txn([Put("a", b"1")])
+    assert await store.sync() == revision
     await store.close()
 
 

@@ -41,12 +41,9 @@ _REPLAYED = 5_000
 about ten thousand past revisions a second."""
 _LIMITS = Limits(operations=127, size=(3 << 20) // 2 - (64 << 10))
 """The defaults of etcd, less the cause: 128 operations, and 1.5 MiB for a request."""
-_MIN_QUERY_INTERVAL, _MAX_QUERY_INTERVAL = 0.0005, 0.002
-"""Least time in seconds between two questions for etcd's revision: twice the time of an answer, within these limits. A
-request to an idle server does not wait; on a busy one, many share a question, which costs etcd a multiple of what the
-request costs here."""
-_QUERY_TIME_WEIGHT = 1 / 16
-"""Weight of the last answer in the average time of an answer."""
+_MAX_QUERIES = 16
+"""Questions for etcd's revision that are under way at the same time. While there are as many, callers wait for the
+next one together."""
 _RESOLVE_TIMEOUT = 10.0
 _CLOSE_TIMEOUT = 5.0
 _MAX_ATTEMPTS = 1_000
@@ -66,10 +63,10 @@ class EtcdStore(Replica):
         self._under_way: set[asyncio.Future[None]] = set()
         self._next_query: _Callers | None = None
         """The callers of `sync` whose question for etcd's revision has not been sent yet; None without any."""
-        self._queried_at = -_MAX_QUERY_INTERVAL
-        """When etcd was last asked for its revision, in the time of the event loop."""
-        self._query_time = 0.0
-        """The average time in seconds until etcd has answered."""
+        self._queries = 0
+        """The number of questions under way."""
+        self._query_scheduled = False
+        """Whether the next question is sent in the next iteration of the event loop."""
         self._compaction_version = 0
         """The number of compactions of etcd that were announced when this store last tried to announce one."""
 
@@ -156,31 +153,35 @@ class EtcdStore(Replica):
             raise error from None
 
     async def sync(self) -> int:
-        """Ask etcd for its current revision and wait for it. Callers at about the same time share one question."""
+        """Ask etcd for its current revision and wait for it. Callers of one iteration of the event loop share one
+        question. To wait for more callers would cost more time than it saves CPU, in etcd and here."""
         self._check()
         if self._problem == CORRUPT:
             raise NotProcessed(CORRUPT)  # some releases of etcd still answer reads
         callers = self._next_query
         if callers is None:
             callers = self._next_query = []
-            interval = min(max(2 * self._query_time, _MIN_QUERY_INTERVAL), _MAX_QUERY_INTERVAL)
-            pause = self._queried_at + interval - self._loop.time()
-            if pause > 0:
-                self._loop.call_later(pause, self._send_query)
-            else:
-                self._loop.call_soon(self._send_query)
+            self._schedule_query()
         caller: asyncio.Future[int] = self._loop.create_future()
         callers.append(caller)
         return await caller
 
+    def _schedule_query(self) -> None:
+        """Send the next question soon, if there is one and not too many are under way."""
+        if self._next_query is not None and not self._query_scheduled and self._queries < _MAX_QUERIES:
+            self._query_scheduled = True
+            self._loop.call_soon(self._send_query)
+
     def _send_query(self) -> None:
         """Ask for the revision, and resume the callers when it is visible. In the usual case no task is needed."""
+        self._query_scheduled = False
+        self._queries += 1
         callers, self._next_query = self._next_query or [], None  # later callers need a later answer
-        self._queried_at = now = self._loop.time()
         offset, deadline = self._keyspace.offset, self._keyspace.client.deadline()
 
         def on_answer(answer: int | StoreError | None) -> None:
-            self._query_time += _QUERY_TIME_WEIGHT * (self._loop.time() - now - self._query_time)
+            self._queries -= 1
+            self._schedule_query()
             if isinstance(answer, int) and answer + offset <= self._history.revision:
                 _resume(callers, answer + offset)
             elif self._failure is not None:
@@ -191,7 +192,7 @@ class EtcdStore(Replica):
         if self._failure is None:
             self._keyspace.client.query_revision(on_answer)
         else:
-            _resume(callers, StoreError(self._failure))
+            on_answer(None)
 
     async def _complete_query(self, callers: _Callers, answer: int | StoreError | None, deadline: float) -> None:
         """Ask again if the first answer is not a revision, until `deadline`, and wait until the revision is visible."""
