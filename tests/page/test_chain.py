@@ -132,6 +132,9 @@ def test_a_mistake_is_undone(cluster: PageCluster, page: GuardedPage) -> None:
     dialog.get_by_role("button", name="Carry out the plan").click()
     expect(page.locator(".history-entry", has_text="spec.replicas 1 -> 3")).to_be_visible()
     assert cluster.api("GET", f"{DEPLOYMENTS}/undo")["spec"]["replicas"] == 3
+    history = cluster.api("GET", "/setpoint/v1/history?group=apps&resource=deployments&namespace=default&name=undo")
+    reasons = [each["cause"].get("reason", "") for each in history["changes"]]
+    assert any(re.fullmatch(r"undo of \d+", each) for each in reasons), reasons
     # Two versions side by side.
     for change in ("spec.replicas 3 -> 1", "spec.replicas 1 -> 3"):
         page.locator(".history-entry", has_text=change).get_by_role("checkbox").check()

@@ -48,6 +48,7 @@ export interface RequestMessage {
   body?: unknown;
   accept?: string;
   contentType?: string;
+  undoes?: number;
   cluster: string;
 }
 

@@ -13,8 +13,7 @@ from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.tabwriter import align
-from setpoint.client.run import Run, current_run
-from setpoint.meta.cause import Claim, claim_header
+from setpoint.client.run import PersonalRun, current_run
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import human_duration
 from setpoint.view.actors import actor_of
@@ -180,20 +179,11 @@ async def _agreed(invocation: Invocation) -> bool:
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-class _Undoing(Run):
-    """The reason of the requests of a plan. They are a person's, so that no reconcile is named."""
-
-    def header(self, within_process: bool) -> str:
-        return claim_header(Claim(reason=self.reason))
-
-
 async def _execute(invocation: Invocation, steps: list[dict[str, Any]], reason: str) -> list[Exception]:
     """Send the requests one after the other, and return the errors. A step is left out if it needs one that failed."""
-    run = _Undoing("", "", 0, "")
-    run.because(reason)
     errors: list[Exception] = []
     uids: dict[int, str] = {}
-    token = current_run.set(run)
+    token = current_run.set(PersonalRun(reason))
     try:
         for number, step in enumerate(steps):
             shown = _shown(step["object"])

@@ -109,6 +109,22 @@ class Run:
         return values
 
 
+class PersonalRun(Run):
+    """The reason of writes that a person makes, such as the undo of a write: no reconcile is named."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("", "", 0, "")
+        self.because(reason)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(reason=self.reason)
+
+    def claim_write_in_process(self) -> tuple[Any, ...]:
+        self.writes += 1
+        return claim_values(*self.claim)
+
+
 current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
 """The run that the current task belongs to; None if it belongs to none."""
 

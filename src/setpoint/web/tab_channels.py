@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 
 from setpoint.client import Client, Unreachable
+from setpoint.client.run import PersonalRun, current_run
 from setpoint.client.transport import Headers
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, RequestTooLarge, ServiceUnavailable, Timeout, TooManyRequests
@@ -21,6 +22,7 @@ MAX_RESPONSE: Final = 4 * 1024 * 1024
 _TIMEOUT: Final = 60.0
 _MAX_UNREAD: Final = 256
 """Number of messages of a tab that a conversation has not read yet."""
+_MAX_REVISION: Final = 2**63 - 1
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH = re.compile(r"/[!-~]{0,8191}")
 _QUERY = re.compile(r"[!-~]{0,65535}")
@@ -108,6 +110,11 @@ async def _request(client: Client, message: Mapping[str, Any]) -> dict[str, Any]
         raise BadRequest("a response that does not end needs a feed, not a request")
     accept = _checked(message, "accept", _MEDIA_TYPE, "application/json")
     content_type = _checked(message, "contentType", _MEDIA_TYPE, "application/json")
+    undoes = message.get("undoes")
+    if undoes is not None:
+        if type(undoes) is not int or not 0 < undoes <= _MAX_REVISION or method == "GET":
+            raise BadRequest("undoes must be the revision that a write undoes")
+        current_run.set(PersonalRun(f"undo of {undoes}"))  # each request has a task of its own
     sent = b"" if body is None else body.encode() if isinstance(body, str) else orjson.dumps(body)
     reply = await client.sender.stream(method, path, query, sent, accept=accept, content_type=content_type)
     pieces: list[bytes] = []

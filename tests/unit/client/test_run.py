@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from setpoint.client.run import Run, because, current_run
+from setpoint.client.run import PersonalRun, Run, because, current_run
 from setpoint.client.sender import Sender
 from setpoint.client.transport import Headers, Reply, StreamReply
-from setpoint.meta.cause import CAUSE_HEADER, Claim, parse_claim
+from setpoint.meta.cause import CAUSE_HEADER, Claim, claim_of, parse_claim
 from setpoint.system import SystemClock
 
 
@@ -49,3 +49,13 @@ async def test_writes_of_a_run_and_of_its_tasks_carry_its_claim() -> None:
     explained = claim._replace(reason="it is empty; 3 cups are wanted")
     assert transport.sent == [("GET", None), ("POST", claim), ("PUT", explained), ("DELETE", explained), ("POST", None)]
     assert run.writes == 3
+
+
+async def test_the_reason_of_a_person_names_no_reconcile() -> None:
+    transport = RecordingTransport()
+    run = PersonalRun("undo of 291")
+    token = current_run.set(run)
+    await Sender(transport, SystemClock()).json("DELETE", "/x")
+    current_run.reset(token)
+    assert transport.sent == [("DELETE", Claim(reason="undo of 291"))] and run.writes == 1
+    assert claim_of(run.claim_write_in_process()) == Claim(reason="undo of 291")

@@ -64,7 +64,7 @@ export function UndoDialog(props: { revision: number; close(): void; done?(): vo
 
   const carryOut = async () => {
     if (!plan || progress !== null) return;
-    const refused = await execute(plan.steps, setProgress);
+    const refused = await execute(plan, setProgress);
     setProgress(null);
     if (refused.length === 0) {
       toast(words.undoDone(plan.steps.length));
@@ -192,10 +192,10 @@ function shown(ref: PlanRef): string {
 }
 
 /** Send the requests one after the other and return what was refused. A step is left out if it needs one that failed. */
-async function execute(steps: readonly PlanStep[], progress: (done: number) => void): Promise<string[]> {
+async function execute(plan: Plan, progress: (done: number) => void): Promise<string[]> {
   const refused: string[] = [];
   const uids = new Map<number, string>();
-  for (const [number, step] of steps.entries()) {
+  for (const [number, step] of plan.steps.entries()) {
     progress(number);
     const name = shown(step.object);
     const links = step.links ?? [];
@@ -206,7 +206,7 @@ async function execute(steps: readonly PlanStep[], progress: (done: number) => v
     const body = links.length > 0 ? structuredClone(step.request.body) : step.request.body;
     for (const link of links) setAt(body, link.place, uids.get(link.step)!);
     try {
-      uids.set(number, await send(step, body));
+      uids.set(number, await send(step, body, plan.revision));
     } catch (error) {
       refused.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
     }
@@ -220,7 +220,7 @@ function setAt(body: unknown, place: readonly (string | number)[], uid: string):
   at[place.at(-1)!] = uid;
 }
 
-async function send(step: PlanStep, body: unknown): Promise<string> {
+async function send(step: PlanStep, body: unknown, undoes: number): Promise<string> {
   const { method, path, query, contentType } = step.request;
   // A plan is data of the server: only requests to objects are sent.
   if (!METHODS.has(method) || !/^\/apis?\//.test(path) || path.includes("..")) throw new Error(words.undoRefused);
@@ -231,6 +231,7 @@ async function send(step: PlanStep, body: unknown): Promise<string> {
         query: Object.fromEntries(new URLSearchParams(query)),
         body,
         contentType,
+        undoes,
       });
       return answer?.metadata?.uid ?? "";
     } catch (error) {

@@ -1,1 +1,0 @@
-import{Z as e}from"./hooks-CVaG6vtC.js";import{k as t}from"./index-BJIMkZGs.js";var n=e(null);function r(e){t(`terminal`),n.value={text:e,number:(n.peek()?.number??0)+1}}export{r as n,n as t};
