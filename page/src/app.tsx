@@ -20,11 +20,13 @@ import { Inspector } from "./shell/inspector";
 import { KindsFeed } from "./shell/kinds-feed";
 import { Navigation } from "./shell/navigation";
 import { focusSearch } from "./shell/search";
+import { seeAsOffered, seeAsOpen } from "./shell/see-as-state";
 import { Lazy } from "./ui/lazy";
 import { Notice } from "./ui/notice";
 import { visible } from "./ui/text";
 import { Toasts } from "./ui/toast";
 import { offeredViews, views } from "./views/catalog";
+import { seeAs } from "./words/see-as";
 import { shell } from "./words/shell";
 
 export function App() {
@@ -54,11 +56,14 @@ export function App() {
       {atBoard.value ? null : <KindsFeed />}
       <ClassNotices />
       <Help />
+      {seeAsOpen.value ? <Lazy load={loadSeeAs} props={{}} /> : null}
       <Toasts />
       <LiveRegion />
     </>
   );
 }
+
+const loadSeeAs = () => import("./shell/see-as");
 
 function Main() {
   const view = atBoard.value
@@ -96,6 +101,12 @@ export function startApp(): void {
     { keys: "g m", label: shell.keys.main, group: go, run: () => focusOn("main") },
     { keys: "g i", label: shell.keys.inspector, group: go, run: () => focusOn("inspector") },
     { keys: "g n", label: shell.keys.namespace, group: go, run: () => focusOn("namespace") },
+    {
+      keys: "g u",
+      label: seeAs.key,
+      group: go,
+      run: (): void | false => (seeAsOffered.peek() ? void (seeAsOpen.value = true) : false),
+    },
     { keys: "/", label: shell.keys.search, group: general, run: focusSearch },
     { keys: "?", label: shell.keys.help, group: general, run: () => void (helpOpen.value = true) },
     { keys: "t", label: shell.keys.theme, group: general, run: nextTheme },

@@ -97,15 +97,16 @@ def test_the_tab_order_follows_the_page(furnished: PageCluster, page: GuardedPag
                 "((e) => (e.getAttribute('aria-label') || e.id || e.innerText || e.tagName).trim().split('\\n')[0])(document.activeElement)"
             )
         )
-    assert order[:6] == [
+    assert order[:7] == [
         "Skip to the view",
         "Setpoint",
         "namespace",
         "Search views, kinds, objects",
+        "See as another user…",
         "Theme: as the system",
         "Help and keys",
     ]
-    assert order[6] == "Objects"
+    assert order[7] == "Objects"
     # The first key of the page leads past all of it.
     page.page.reload()
     page.until_text("web-")

@@ -64,8 +64,8 @@ class Class:
     async def join(self, nickname: str, code: str | None = None) -> tuple[int, Any]:
         return await self.request("POST", "/class/v1/join", {"code": code or self.front.code, "nickname": nickname})
 
-    async def tab(self, key: str) -> TabClient:
-        """Open a tab and return it after its first message."""
+    async def tab(self, key: str, query: str = "") -> TabClient:
+        """Open a tab. `query` is that of its WebSocket."""
         headers = {
             "host": HOST,
             "origin": ORIGIN,
@@ -75,7 +75,9 @@ class Class:
             "sec-websocket-key": b64encode(bytes(16)).decode(),
             "sec-websocket-protocol": f"setpoint.page.v1, key.{key}",
         }
-        answer = await self.front.handle(Request("GET", "/page/v1/socket", "", headers, b"", Peer()))
+        answer = await self.front.handle(Request("GET", "/page/v1/socket", query, headers, b"", Peer()))
+        if isinstance(answer, Response):
+            raise PermissionError(json.loads(answer.whole_body)["message"])
         assert isinstance(answer, UpgradeResponse), answer
         ours, theirs = connected_pair()
 
@@ -197,3 +199,20 @@ async def test_a_class(tmp_path: Path) -> None:
         assert answer["data"] == {"done": "Ann has left the class."}
         assert await tab.close_code() == 4401
         assert (await class_.request("GET", path, headers={"authorization": f"Bearer {ann['key']}"}))[0] == 401
+
+
+@pytest.mark.slow
+async def test_a_learner_sees_their_cluster_as_another_user(tmp_path: Path) -> None:
+    async with a_class(tmp_path, seats=1) as class_:
+        _, ann = await class_.join("Ann")
+        tab = await class_.tab(ann["key"], "as=jane")
+        hello = await tab.receive()
+        assert hello["user"] == "Ann" and "see-as" in hello["features"]
+        await tab.send(1, "request", method="GET", path="/api/v1/namespaces/default/pods")
+        answer = await tab.receive()
+        assert answer["status"] == 403 and 'User "jane" cannot list resource "pods"' in answer["body"]["message"]
+
+        key, _ = class_.sessions.begin(TEACHER)
+        with pytest.raises(PermissionError, match="this page does not act as other users"):
+            await class_.tab(key, "as=jane")
+        assert "see-as" not in (await (await class_.tab(key)).receive())["features"]

@@ -17,6 +17,7 @@ from setpoint.tasks import TaskRegistry
 from setpoint.web.feed import RunConversation, RunFeed
 from setpoint.web.server import PageExtensions, PageOptions, PageServer
 from setpoint.web.sessions import PageUser, SessionFile, Sessions
+from setpoint.web.tab_user import TabUser
 from setpoint.wire.memory_connection import MemoryConnection, connected_pair
 from setpoint.wire.message import Peer, Request, Response, UpgradeResponse
 from setpoint.wire.websocket import WebSocket
@@ -94,6 +95,7 @@ class PageHarness:
         session_file: SessionFile | None = None,
         hosts: tuple[str, ...] = (HOST, "localhost:6444", "[::1]:6444"),
         tls: bool = False,
+        can_see_as: bool = True,
     ) -> None:
         self.clock = StoppedClock()
         self.entropy = CountingEntropy()
@@ -107,6 +109,7 @@ class PageHarness:
             tls=tls,
             files=files,
             extensions=extensions,
+            can_see_as=can_see_as,
         )
         self.page = PageServer(options, self.sessions)
         if client is None:
@@ -129,7 +132,7 @@ class PageHarness:
         assert answer.status == 201, answer
         return str(json.loads(answer.whole_body)["key"])
 
-    async def upgrade(self, key: str, **headers: str) -> Response | UpgradeResponse:
+    async def upgrade(self, key: str, query: str = "", **headers: str) -> Response | UpgradeResponse:
         sent = {
             "host": HOST,
             "origin": ORIGIN,
@@ -140,13 +143,13 @@ class PageHarness:
             "sec-websocket-protocol": f"setpoint.page.v1, key.{key}",
             **headers,
         }
-        answer = await self.page.handle(Request("GET", "/page/v1/socket", "", sent, b"", Peer()))
+        answer = await self.page.handle(Request("GET", "/page/v1/socket", query, sent, b"", Peer()))
         assert isinstance(answer, Response | UpgradeResponse)
         return answer
 
-    async def open_tab(self, key: str) -> TabClient:
-        """A tab that was not greeted yet."""
-        answer = await self.upgrade(key)
+    async def open_tab(self, key: str, query: str = "") -> TabClient:
+        """A tab that was not greeted yet. `query` is that of its WebSocket."""
+        answer = await self.upgrade(key, query)
         assert isinstance(answer, UpgradeResponse), answer
         client, server = connected_pair()
         self._tasks.start(_served(answer.run(server), server))
@@ -176,7 +179,7 @@ async def _served(work: Awaitable[None], connection: MemoryConnection) -> None:
         connection.close()
 
 
-async def _no_features(user: PageUser) -> list[str]:
+async def _no_features(user: TabUser) -> list[str]:
     return []
 
 

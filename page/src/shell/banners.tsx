@@ -1,14 +1,18 @@
-/** The banners below the header: a past moment, a lost connection. */
+/** The banners below the header: another user, a past moment, a lost connection. */
 import { effect } from "@preact/signals";
 import { announce, announceNow } from "../a11y/live";
 import { linkState, retryNow } from "../link/link";
+import { seeAs, seenAs } from "../state/impersonation";
+import type { Other } from "../state/impersonation";
 import { momentError } from "../state/moment";
 import { at, momentTime, setMoment } from "../state/place";
 import { Button } from "../ui/button";
 import { Icon } from "../ui/icon";
 import { visible } from "../ui/text";
 import { now } from "../ui/time";
+import { seeAs as seeAsWords } from "../words/see-as";
 import { shell } from "../words/shell";
+import "./see-as.css";
 
 const GRACE = 1_000;
 
@@ -49,8 +53,28 @@ export function Banners() {
           </Button>
         </div>
       ) : null}
+      {seenAs !== null ? <OtherBanner other={seenAs} /> : null}
       {at.value !== null ? <PastBanner revision={at.value} /> : null}
     </>
+  );
+}
+
+function OtherBanner({ other }: { other: Other }) {
+  const who = seeAsWords.banner(other.user);
+  return (
+    <div class="banner other" role="region" aria-label={who}>
+      <Icon name="person" />
+      <p>
+        <strong>
+          {who}
+          {other.groups.length > 0 ? seeAsWords.bannerGroups(other.groups) : ""}.
+        </strong>{" "}
+        <span class="see-as-more">{seeAsWords.bannerMore}</span>
+      </p>
+      <Button small onClick={() => seeAs(null)}>
+        {seeAsWords.end}
+      </Button>
+    </div>
   );
 }
 

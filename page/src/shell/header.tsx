@@ -3,12 +3,14 @@ import { hello } from "../link/link";
 import { useNamespaceNames } from "./namespaces";
 import { atBoard } from "../state/classroom";
 import { at, logical, namespace, setLogical, setNamespace } from "../state/place";
-import { themeSetting } from "../state/settings";
+import { phone, themeSetting } from "../state/settings";
 import type { ThemeSetting } from "../state/settings";
 import { Button } from "../ui/button";
 import { Icon } from "../ui/icon";
+import { seeAs } from "../words/see-as";
 import { shell } from "../words/shell";
 import { helpOpen } from "./help";
+import { seeAsOffered, seeAsOpen } from "./see-as-state";
 import { Search } from "./search";
 
 const NEXT_THEME: Record<ThemeSetting, ThemeSetting> = { auto: "light", light: "dark", dark: "auto" };
@@ -27,6 +29,11 @@ export function Header() {
       {atBoard.value ? null : <Place />}
       {atBoard.value ? null : <Search />}
       <div class="header-end">
+        {seeAsOffered.value && !phone.value ? (
+          <Button look="plain" aria-label={seeAs.open} title={seeAs.open} onClick={() => (seeAsOpen.value = true)}>
+            <Icon name="person" />
+          </Button>
+        ) : null}
         <Button look="plain" aria-label={shell.theme[themeSetting.value]} title={shell.theme[themeSetting.value]} onClick={nextTheme}>
           <Icon name={themeSetting.value} />
         </Button>

@@ -7,7 +7,9 @@ import { motionSetting } from "../state/settings";
 import { leave } from "../state/session";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
+import { seeAs } from "../words/see-as";
 import { shell } from "../words/shell";
+import { seeAsOffered, seeAsOpen } from "./see-as-state";
 
 export const helpOpen = signal(false);
 
@@ -25,14 +27,26 @@ export function Help() {
       title={shell.keys.title}
       close={() => (helpOpen.value = false)}
       footer={
-        <Button
-          onClick={() => {
-            helpOpen.value = false;
-            void leave();
-          }}
-        >
-          {shell.leave}
-        </Button>
+        <>
+          {seeAsOffered.value ? (
+            <Button
+              onClick={() => {
+                helpOpen.value = false;
+                seeAsOpen.value = true;
+              }}
+            >
+              {seeAs.open}
+            </Button>
+          ) : null}
+          <Button
+            onClick={() => {
+              helpOpen.value = false;
+              void leave();
+            }}
+          >
+            {shell.leave}
+          </Button>
+        </>
       }
     >
       <div class="help-groups">

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { isRoute } from "../router";
 import { startLink, stopLink } from "../link/link";
+import { forgetOther, seenAs } from "./impersonation";
 
 export type Session =
   | { is: "starting" }
@@ -69,6 +70,10 @@ function start(): void {
   startLink(() => {
     const url = address("page/v1/socket");
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    if (seenAs) {
+      url.searchParams.set("as", seenAs.user);
+      for (const group of seenAs.groups) url.searchParams.append("as-group", group);
+    }
     return new WebSocket(url, [SUBPROTOCOL, `key.${key}`]);
   }, isOver);
 }
@@ -112,6 +117,7 @@ function end(): true {
   } catch {
     // Without storage there is no key to forget.
   }
+  forgetOther();
   session.value = { is: "ended" };
   return true;
 }

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import type { Status } from "../link/protocol";
 import { shell } from "../words/shell";
+import { visible } from "./text";
 
 /** An empty or special state: what it is, why, what to do next. */
 export function Notice(props: { title: string; children?: ComponentChildren; small?: boolean }) {
@@ -17,13 +18,13 @@ export function Failure({ error, feature, small = true }: { error: Status; featu
   if (feature && (error.code === 404 || error.code === 403)) {
     return (
       <Notice title={error.code === 404 ? shell.notOffered(feature) : shell.notAllowed(feature)} small={small}>
-        {error.code === 403 && error.message ? <p>{error.message}</p> : null}
+        {error.code === 403 && error.message ? <p>{visible(error.message)}</p> : null}
       </Notice>
     );
   }
   return (
     <Notice title={shell.failed} small={small}>
-      <p>{error.message ?? error.reason ?? shell.noReason}</p>
+      <p>{visible(error.message ?? error.reason ?? shell.noReason)}</p>
     </Notice>
   );
 }

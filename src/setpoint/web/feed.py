@@ -1,8 +1,8 @@
 """The interface between the socket of a tab and what it shows: feeds and conversations.
 
-A *feed* is a state that changes: items by key, and a log of entries. Tabs of the same user that open the same feed with
-the same arguments share one run of it. The socket keeps the present state, sends it to a tab that joins, and then sends
-differences; a tab without credit gets the latest state of each item when it has credit again.
+A *feed* is a state that changes: items by key, and a log of entries. Tabs that act as the same user and open the same
+feed with the same arguments share one run of it. The socket keeps the present state, sends it to a tab that joins, and
+then sends differences; a tab without credit gets the latest state of each item when it has credit again.
 
 A *conversation* belongs to one tab: both sides send messages, and the sender waits for credit. A terminal is one.
 
@@ -26,7 +26,8 @@ message each.
     {"id": 9, "type": "response", "status": 200, "headers": {...}, "body": ...}
 
 `cluster` is the path prefix of a logical cluster: empty for the present state, `/at/<revision>` for a past one,
-`/forks/<name>` for a fork. `undoes` is the revision of the write that a request undoes, for the recorded cause.
+`/forks/<name>` for a fork. `undoes` is the revision of the write that a request undoes, for the recorded cause. A tab
+that acts as another user names them in the query of the WebSocket: `?as=jane&as-group=dev&as-group=qa`.
 """
 
 from __future__ import annotations
@@ -50,16 +51,22 @@ class PageContext:
     """The dependencies of a feed or a conversation."""
 
     client: Client
-    """A client of the logical cluster with the rights of the session's user. Objects belong to the caller."""
+    """A client of the logical cluster with the rights of `acting_user`. Objects belong to the caller."""
     clock: Clock
     cluster: str
     """The path prefix of the logical cluster; empty for the present state of the cluster."""
     user: str
-    """The name of the session's user."""
+    """The name of the session's user, whose files and progress are used."""
     session: str
     """Identifies the session of a conversation; empty in a feed, which all sessions of the user share."""
     parts: Mapping[str, Any] = field(default_factory=dict)
     """Values that the composition root provides, by name, such as the files of the terminal."""
+
+    @property
+    def acting_user(self) -> str:
+        """The name of the user as whom `client` acts: the session's, or another one whom that user impersonates."""
+        other = self.client.sender.impersonate
+        return other.user if other is not None else self.user
 
 
 class FeedOutput(Protocol):

@@ -28,6 +28,7 @@ from setpoint.web.sessions import MAX_TABS, PageUser, Session, Sessions
 from setpoint.web.shared_feeds import SharedFeeds
 from setpoint.web.socket import Tab
 from setpoint.web.static_files import STATIC, StaticFiles
+from setpoint.web.tab_user import FEATURE, TabUser, seen_as
 from setpoint.wire.encoding import plain_error
 from setpoint.wire.message import Answer, RawConnection, Request, Response, UpgradeResponse
 from setpoint.wire.websocket import HandshakeError, accept_handshake, is_websocket
@@ -78,6 +79,8 @@ class PageOptions:
     files: Path = STATIC
     """The directory with the built page."""
     extensions: PageExtensions = field(default_factory=PageExtensions)
+    can_see_as: bool = True
+    """Whether a tab may act as another user, if the API server allows it to the session's user."""
 
 
 class PageServer:
@@ -90,9 +93,9 @@ class PageServer:
         self._sessions = sessions
         self._checks = RequestChecks(options.hosts, tls=options.tls)
         self._files = StaticFiles(options.files, lambda: b64encode(options.entropy(_NONCE_BYTES)).decode())
-        self._clients: OrderedDict[tuple[PageUser, str], Client] = OrderedDict()
+        self._clients: OrderedDict[tuple[TabUser, str], Client] = OrderedDict()
         """The clients by user and logical cluster, the least recently used first."""
-        self._features: dict[PageUser, tuple[float, list[str]]] = {}
+        self._features: dict[TabUser, tuple[float, list[str]]] = {}
         """The features of the server for each user, and when they were asked for."""
 
     async def stop(self) -> None:
@@ -163,48 +166,58 @@ class PageServer:
         session = self._find(keys[0] if len(keys) == 1 else "")
         if len(session.tabs) >= MAX_TABS:
             raise TooManyRequests.of(f"A session has at most {MAX_TABS} tabs. Close one.", 0)
+        other = seen_as(request.query)
+        if other is not None and not self._options.can_see_as:
+            raise Forbidden("this page does not act as other users")
+        user = TabUser(session.user, other)
         try:
             protocol, headers = accept_handshake(request.headers, (PROTOCOL,))
         except HandshakeError as error:
             raise BadRequest(error.text) from None
 
         async def run(connection: RawConnection) -> None:
-            await Tab(connection, protocol, session, self).run()
+            await Tab(connection, protocol, session, user, self).run()
 
         return UpgradeResponse(headers, run)
 
     # TabServices
 
-    def client(self, user: PageUser, cluster: str, session: str) -> Client:
+    def client(self, user: TabUser, cluster: str, session: str) -> Client:
         key = (user, cluster)
         found = self._clients.get(key)
         if found is None:
-            found = self._clients[key] = self._options.client(user, cluster)
+            found = self._clients[key] = user.act(self._options.client(user.user, cluster))
             if len(self._clients) > _MAX_CLIENTS:
                 self._clients.popitem(last=False)
         self._clients.move_to_end(key)
         agent = f"{AGENT}/v{__version__}"
         return found.named(f"{agent} (session {session})" if session else agent)
 
-    def context(self, user: PageUser, cluster: str, session: str) -> PageContext:
+    def context(self, user: TabUser, cluster: str, session: str) -> PageContext:
         client = self.client(user, cluster, session)
-        return PageContext(client, self.clock, cluster, user.name, session, self._options.extensions.parts)
+        return PageContext(client, self.clock, cluster, user.user.name, session, self._options.extensions.parts)
 
     def find(self, name: str) -> tuple[RunFeed | None, RunConversation | None]:
         more = self._options.extensions
         return more.feeds.get(name) or find_feed(name), more.conversations.get(name) or find_conversation(name)
 
-    async def hello(self, session: Session) -> Mapping[str, Any]:
+    async def hello(self, session: Session, user: TabUser) -> Mapping[str, Any]:
         more = self._options.extensions
         names = dict.fromkeys((*feed_names(), *conversation_names(), *more.feeds, *more.conversations))
-        features = [*more.features, *await self._server_features(session.user)]
+        features = [*more.features, *await self._server_features(user)]
+        if self._options.can_see_as:
+            features.append(FEATURE)
         return {"user": session.user.name, "version": __version__, "features": features, "feeds": [*names]}
 
-    async def _server_features(self, user: PageUser) -> list[str]:
+    async def _server_features(self, user: TabUser) -> list[str]:
         now = self.clock.monotonic()
         at, found = self._features.get(user, (float("-inf"), []))
         if now - at > _FEATURES_FOR:
-            found = await find_features(self.client(user, "", ""), self.clock)
+            try:
+                client = self.client(user, "", "")
+            except Forbidden:  # every request of the tab is answered with the reason
+                return []
+            found = await find_features(client, self.clock)
             if len(self._features) >= _MAX_CLIENTS:
                 self._features.clear()
             self._features[user] = (now, found)

@@ -1,7 +1,8 @@
 """Runs of feeds, which tabs share, and the state that each tab has received of them.
 
-There is one run for each user, logical cluster, feed and arguments, from its first subscriber to its last. An item is
-encoded once for all tabs. A tab that reads slowly holds the keys that it must still receive, not their content.
+There is one run for each user as whom tabs act, logical cluster, feed and arguments, from its first subscriber to its
+last. An item is encoded once for all tabs. A tab that reads slowly holds the keys that it must still receive, not their
+content.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from setpoint.client import Unreachable
 from setpoint.meta.errors import ApiError, BadRequest, InternalError, RequestTooLarge, ServiceUnavailable
 from setpoint.tasks import TaskRegistry
 from setpoint.web.feed import FEED_LOG_LENGTH, Args, Item, PageContext, RunFeed
+from setpoint.web.tab_user import TabUser
 
 log = logging.getLogger("setpoint.web")
 
@@ -29,8 +31,8 @@ _MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 """Bytes of all items of a run, above which it ends."""
 _MAX_ARGS: Final = 16 * 1024
 
-RunKey = tuple[str, str, str, bytes]
-"""User, path of the logical cluster, name of the feed, and arguments."""
+RunKey = tuple[TabUser, str, str, bytes]
+"""Identity of the tab, path of the logical cluster, name of the feed, and arguments."""
 
 
 class Subscription:
@@ -213,13 +215,13 @@ class SharedFeeds:
         self,
         context: Callable[[], PageContext],
         start: RunFeed,
-        key: tuple[str, str, str],
+        key: tuple[TabUser, str, str],
         args: Args,
         channel: int,
         wake: Callable[[], None],
     ) -> Subscription:
-        """Return a subscription to a feed, which runs from now on if it does not run yet. `key` is user, logical
-        cluster and name of the feed. Raises BadRequest."""
+        """Return a subscription to a feed, which runs from now on if it does not run yet. `key` is the identity of
+        the tab, the logical cluster and the name of the feed. Raises BadRequest."""
         encoded = orjson.dumps(args, option=orjson.OPT_SORT_KEYS)
         if len(encoded) > _MAX_ARGS:
             raise BadRequest(f"the arguments of a feed have at most {_MAX_ARGS} bytes")

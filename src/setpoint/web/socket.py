@@ -16,9 +16,10 @@ from setpoint.meta.errors import ApiError, BadRequest, InternalError, NotFound, 
 from setpoint.meta.token_bucket import TokenBucket
 from setpoint.tasks import TaskRegistry, first_completed
 from setpoint.web.feed import PageContext, RunConversation, RunFeed
-from setpoint.web.sessions import PageUser, Session
+from setpoint.web.sessions import Session
 from setpoint.web.shared_feeds import SharedFeeds, Subscription
 from setpoint.web.tab_channels import TabConversation, checked_cluster, request
+from setpoint.web.tab_user import TabUser
 from setpoint.wire.message import RawConnection
 from setpoint.wire.websocket import WebSocket
 
@@ -46,17 +47,17 @@ class TabServices(Protocol):
     clock: Clock
     feeds: SharedFeeds
 
-    def client(self, user: PageUser, cluster: str, session: str) -> Client:
+    def client(self, user: TabUser, cluster: str, session: str) -> Client:
         """Return a client of a logical cluster; `session` is in its name, and empty for what sessions share."""
         ...
 
-    def context(self, user: PageUser, cluster: str, session: str) -> PageContext: ...
+    def context(self, user: TabUser, cluster: str, session: str) -> PageContext: ...
 
     def find(self, name: str) -> tuple[RunFeed | None, RunConversation | None]:
         """Return the feed or the conversation of this name."""
         ...
 
-    async def hello(self, session: Session) -> Mapping[str, Any]:
+    async def hello(self, session: Session, user: TabUser) -> Mapping[str, Any]:
         """Return the first message without its id and type."""
         ...
 
@@ -97,10 +98,13 @@ class _WatchedConnection:
 class Tab:
     """The server's side of one tab. It ends when the tab closes, is silent for too long, or its session ends."""
 
-    def __init__(self, connection: RawConnection, protocol: str, session: Session, services: TabServices) -> None:
+    def __init__(
+        self, connection: RawConnection, protocol: str, session: Session, user: TabUser, services: TabServices
+    ) -> None:
         self._connection = _WatchedConnection(connection, services.clock)
         self._socket = WebSocket(self._connection, protocol=protocol, max_message=MAX_MESSAGE)
         self._session = session
+        self._user = user
         self._services = services
         self._clock = services.clock
         self._rate = TokenBucket(services.clock, _MESSAGES_A_SECOND, _MESSAGES_A_SECOND)
@@ -119,7 +123,7 @@ class Tab:
         session = self._session
         session.tabs.add(self._end_session)
         try:
-            hello = await self._services.hello(session)
+            hello = await self._services.hello(session, self._user)
             self._send({"id": 0, "type": "hello", **hello})
             await first_completed(self._receive(), self._send_updates(), self._check_presence(), self._ended.wait())
         except OSError as error:
@@ -177,20 +181,20 @@ class Tab:
         name, args = message.get("feed"), message.get("args", {})
         if not isinstance(name, str) or not isinstance(args, dict):
             raise BadRequest("feed must be a text, and args an object")
-        cluster, services, session = checked_cluster(message), self._services, self._session
+        cluster, services, user = checked_cluster(message), self._services, self._user
         feed, conversation = services.find(name)
         if feed is not None:
             self._subscriptions[channel] = services.feeds.subscribe(
-                lambda: services.context(session.user, cluster, ""),
+                lambda: services.context(user, cluster, ""),
                 feed,
-                (session.user.name, cluster, name),
+                (user, cluster, name),
                 args,
                 channel,
                 self._news.set,
             )
         elif conversation is not None:
             opened = self._conversations[channel] = _OpenConversation(TabConversation(channel, self._write))
-            context = services.context(session.user, cluster, session.id)
+            context = services.context(user, cluster, self._session.id)
             opened.task = self._tasks.start(self._converse(channel, conversation(context, args, opened.conversation)))
         else:
             raise NotFound(f"this server has no feed {name[:64]!r}")
@@ -298,7 +302,7 @@ class Tab:
     async def _answer(self, channel: int, message: Mapping[str, Any]) -> None:
         async with self._slots:
             try:
-                client = self._services.client(self._session.user, checked_cluster(message), self._session.id)
+                client = self._services.client(self._user, checked_cluster(message), self._session.id)
                 answer = await request(client, self._clock, message)
             except ApiError as error:
                 answer = {"status": error.code, "headers": {}, "body": error.status()}

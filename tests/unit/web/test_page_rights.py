@@ -142,6 +142,6 @@ async def test_features_are_those_that_the_user_may_use(server: LocalServer) -> 
     async with tab_of(server, VIEWER) as (_, features):
         assert {"history", "past"} <= set(features) and "forks" not in features
     async with tab_of(server, PageUser("nobody-special")) as (_, features):
-        assert features == []
+        assert features == ["see-as"]
     async with tab_of(server, PageUser("root", ("system:masters",))) as (_, features):
         assert {"why", "history", "past"} <= set(features)

@@ -19,6 +19,7 @@ from setpoint.client.prefixed import PrefixedTransport
 from setpoint.meta.errors import BadRequest, Forbidden
 from setpoint.web.feed import Args, Conversation, FeedOutput, PageContext, text_argument
 from setpoint.web.sessions import MAX_TABS, PageUser
+from setpoint.web.tab_user import TabUser
 from setpoint.wire.message import Response
 from setpoint.wire.websocket import encode_frame
 
@@ -74,7 +75,7 @@ async def test_a_tab_is_greeted(harness: PageHarness) -> None:
     tab = await harness.open_tab(await harness.enter())
     hello = await tab.receive()
     assert (hello["id"], hello["type"], hello["user"]) == (0, "hello", "kubernetes-admin")
-    assert {"test", "echo"} <= set(hello["feeds"]) and hello["features"] == []
+    assert {"test", "echo"} <= set(hello["feeds"]) and hello["features"] == ["see-as"]
 
 
 async def test_a_feed_sends_its_state_and_then_differences(harness: PageHarness, feed: Feed) -> None:
@@ -690,5 +691,5 @@ async def test_requests_are_bounded_and_can_be_cancelled() -> None:
     await harness.stop()
 
 
-async def _nothing(user: PageUser) -> list[str]:
+async def _nothing(user: TabUser) -> list[str]:
     return []

@@ -37,6 +37,8 @@ async def test_a_server_without_causes_says_so(local_server: LocalServer) -> Non
     class Elsewhere:
         """A Kubernetes API server has no such path."""
 
+        impersonate = None
+
         async def json(self, method: str, path: str, query: str = "", body: Any = None, **more: Any) -> Any:
             raise NotFound("the server could not find the requested resource")
 

@@ -111,6 +111,7 @@ class ClassFront:
                 tls=tls,
                 files=files,
                 extensions=extensions,
+                can_see_as=False,
             ),
             sessions,
         )

@@ -41,6 +41,7 @@ from setpoint.web.lessons.library import PART as LESSONS
 from setpoint.web.lessons.library import LessonLibrary
 from setpoint.web.server import PageExtensions, PageOptions, PageServer
 from setpoint.web.sessions import PageUser, Session, Sessions
+from setpoint.web.tab_user import TabUser
 from setpoint.web.workspace import PART as WORKSPACES
 from setpoint.web.workspace import Workspaces
 from setpoint.wire.listener import listen_on_path
@@ -104,8 +105,8 @@ class _SeatPages(PageServer):
 
     nicknames: Mapping[str, str] = {}
 
-    async def hello(self, session: Session) -> Mapping[str, Any]:
-        return {**await super().hello(session), "user": self.nicknames.get(session.id, session.id)}
+    async def hello(self, session: Session, user: TabUser) -> Mapping[str, Any]:
+        return {**await super().hello(session, user), "user": self.nicknames.get(session.id, session.id)}
 
 
 class Worker:

@@ -31,7 +31,7 @@ _KUBELET, _SERVER = "kubelet ", "kube-apiserver"
 async def run(ctx: PageContext, args: Args, output: FeedOutput) -> None:
     if "/at/" in ctx.cluster:
         raise BadRequest("a past moment has no writes; go back to now to see them")
-    recent = RecentWrites(ctx.user)
+    recent = RecentWrites(ctx.acting_user)
     folded = {"heartbeats": 0, "events": 0}
     before, newest = await read_recent(ctx.client, _FIRST)
     for write in before:

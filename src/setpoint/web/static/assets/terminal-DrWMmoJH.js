@@ -1,1 +1,0 @@
-import{Z as e}from"./hooks-CSJcYOPY.js";import{k as t}from"./index-L8eGn2Tx.js";var n=e(null);function r(e){t(`terminal`),n.value={text:e,number:(n.peek()?.number??0)+1}}export{r as n,n as t};
