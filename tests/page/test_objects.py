@@ -160,3 +160,11 @@ def test_events_of_an_object_and_of_the_cluster(cluster: PageCluster, page: Guar
     burning = page.get_by_role("listitem").filter(has_text="Burning")
     burning.get_by_role("button", name=f"pod/{name}").click()
     inspector.get_by_role("heading", name=name).wait_for()
+
+
+def test_less_motion_means_no_transitions(cluster: PageCluster, page: GuardedPage) -> None:
+    """A transition of any length would let the layout follow a frame after the content."""
+    page.go("#/objects/nodes")
+    page.get_by_role("row", name="node-1").first.wait_for()
+    changed = "(() => { const rows = document.querySelector('.data-rows'); rows.style.height = '9px'; return rows.offsetHeight; })()"
+    assert page.evaluate(changed) == 9

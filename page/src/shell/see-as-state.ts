@@ -4,4 +4,5 @@ import { hello } from "../link/link";
 
 export const seeAsOpen = signal(false);
 
-export const seeAsOffered = computed(() => hello.value?.features.includes("see-as") ?? false);
+/** Until the server has said what it offers, the page assumes that it does, so that the header does not move then. */
+export const seeAsOffered = computed(() => hello.value?.features.includes("see-as") ?? true);
