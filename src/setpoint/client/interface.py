@@ -21,6 +21,9 @@ from setpoint.meta.objects import Obj, ObjView
 ResourceRef = Resource | tuple[str, str] | tuple[str, str, str]
 """A resource: as itself, as (apiVersion, kind), or as (group, version, plural)."""
 
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that follows the initial events of a watch; its value is `true`."""
+
 
 class WatchEvent(NamedTuple):
     type: str
@@ -97,7 +100,12 @@ class Reader(Protocol):
         timeout_seconds: int = 0,
         metadata_only: bool = False,
     ) -> WatchStream:
-        """Watch changes as they happen. Raise Expired, at the start or midway, when the revision was compacted."""
+        """Watch changes as they happen. Raise Expired, at the start or midway, when the revision was compacted.
+
+        With `send_initial_events` the watch begins with an ADDED event for each current object, in a state that is not
+        older than `resource_version`, and a bookmark with the annotation INITIAL_EVENTS_END. Servers that do not know
+        this raise Invalid.
+        """
         ...
 
 

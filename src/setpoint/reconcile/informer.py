@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from setpoint.client import Reader, Unreachable
-from setpoint.client.interface import ResourceRef
+from setpoint.client.interface import INITIAL_EVENTS_END, ResourceRef, WatchStream
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import ApiError, Expired
+from setpoint.meta.errors import ApiError, BadRequest, Expired, Forbidden, Invalid, MethodNotAllowed
 from setpoint.meta.objects import ObjView
 from setpoint.reconcile.keys import controller_of, key_of
 from setpoint.reconcile.run import Trigger, Triggers, current_run, delivery
+from setpoint.tasks import within
 
 log = logging.getLogger("setpoint.reconcile")
 
@@ -29,6 +30,10 @@ _RESET_AFTER = 10.0
 """Seconds after which a watch that ends is resumed without backoff. Servers that are restarted one after the other end
 several watches in short succession."""
 _ORPHANS = "orphans in "
+_NO_INITIAL_EVENTS = (Invalid, BadRequest, Forbidden, MethodNotAllowed)
+"""Errors of a server that cannot send the current objects in a watch, or does not permit watches."""
+_INITIAL_EVENTS_LIMIT = 15.0
+"""Seconds after which an informer lists if a watch has not sent all initial events."""
 
 
 def _by_namespace(obj: ObjView) -> tuple[str]:
@@ -87,6 +92,9 @@ class Informer(Generic[T]):
         """The trigger, besides the revisions, of keys that handlers add for the objects of the first list; empty if the
         component runs already and requested this informer later."""
         self._expired = False
+        self._initial_events = True
+        """Whether to start with a watch that sends initial events instead of a list. False once the server has not sent
+        them: old servers, aggregated API servers and proxies may accept the parameter and never send the end."""
         self._handlers: list[Handler[T]] = []
         self._relist_callbacks: list[Callable[[], None]] = []
         self._indexes: dict[str, tuple[Index[T], dict[str, dict[str, T]]]] = {}
@@ -155,9 +163,7 @@ class Informer(Generic[T]):
         while True:
             started = self._clock.monotonic()
             try:
-                if not self.resource_version or self._expired:
-                    await self._list()
-                await self._watch()
+                await self._list_and_watch()
             except Expired:
                 self._expired = True
                 log.info("%s: the watch expired; listing again", self._resource)
@@ -169,21 +175,10 @@ class Informer(Generic[T]):
             await self._clock.sleep(pause)
             pause = min(pause * 2, _MAX_BACKOFF)
 
-    async def _list(self) -> None:
-        # Any revision will do at first, but never one older than what was seen; if that one is compacted, the newest.
-        at_least = "" if self._expired else self.resource_version or "0"
-        found = await self._reader.list(self._resource, **self._list_options, resource_version=at_least)
-        self._replace(found.items, "relist" if self.synced.is_set() else self.first_list)
-        self.resource_version = found.resource_version
-        self._expired = False
-        if self.synced.is_set():
-            for call in self._relist_callbacks:
-                call()
-        self.synced.set()
-
-    async def _watch(self) -> None:
-        watch = self._reader.watch(self._resource, **self._list_options, resource_version=self.resource_version)
-        async with watch:
+    async def _list_and_watch(self) -> None:
+        async with await self._start() as watch:
+            if self._must_list and not await self._receive_initial_events(watch):
+                return
             async for kind, obj in watch:
                 if kind == "DELETED":
                     self._remove(key_of(obj), obj)
@@ -191,7 +186,59 @@ class Informer(Generic[T]):
                     self._put(key_of(obj), obj)
                 self.resource_version = watch.resource_version
 
+    @property
+    def _must_list(self) -> bool:
+        return self._expired or not self.resource_version
+
+    async def _start(self) -> WatchStream:
+        """Return a watch that continues the cache, or one that begins with the current objects."""
+        if self._must_list:
+            # Any revision will do at first. If the one that was seen is compacted, the newest: never an older one.
+            at_least = "" if self._expired else "0"
+            if self._initial_events:
+                try:
+                    return await self._watch(at_least, send_initial_events=True).__aenter__()
+                except _NO_INITIAL_EVENTS as error:
+                    self._initial_events = False
+                    log.debug("%s: no watch with initial events, listing instead: %s", self._resource, error)
+            found = await self._reader.list(self._resource, **self._list_options, resource_version=at_least)
+            self._set_all(found.items, found.resource_version)
+        return self._watch(self.resource_version)
+
+    def _watch(self, resource_version: str, *, send_initial_events: bool = False) -> WatchStream:
+        return self._reader.watch(
+            self._resource,
+            **self._list_options,
+            resource_version=resource_version,
+            send_initial_events=send_initial_events,
+        )
+
+    async def _receive_initial_events(self, watch: WatchStream) -> bool:
+        """Set the cache to the initial events of a watch, and return True. If the watch fails or does not send them all
+        in time, leave the cache as it is and list at the next attempt."""
+        self._initial_events = False
+        try:
+            received = await within(self._clock, _INITIAL_EVENTS_LIMIT, _initial_objects(watch))
+        except TimeoutError:
+            received = None
+        if received is None:
+            log.info("%s: a watch did not send all initial events; listing instead", self._resource)
+            return False
+        self._initial_events = True
+        self._set_all(received, watch.resource_version)
+        return True
+
     # -- cache -----------------------------------------------------------------------------------------------------
+
+    def _set_all(self, items: Iterable[Any], resource_version: str) -> None:
+        """Make these objects, which are all of this revision, the content of the cache."""
+        self._replace(items, "relist" if self.synced.is_set() else self.first_list)
+        self.resource_version = resource_version
+        self._expired = False
+        if self.synced.is_set():
+            for call in self._relist_callbacks:
+                call()
+        self.synced.set()
 
     def _replace(self, items: Iterable[Any], besides: str) -> None:
         listed = {key_of(obj): obj for obj in items}
@@ -254,6 +301,19 @@ class Informer(Generic[T]):
                     log.exception("an event handler of %s failed", self._resource)
         finally:
             delivery.cause = before
+
+
+async def _initial_objects(watch: WatchStream) -> Iterable[Any] | None:
+    """Return the objects that the initial events of a watch add up to; None if the watch ends before they do."""
+    received: dict[str, Any] = {}
+    async for kind, obj in watch:
+        if kind == "DELETED":
+            received.pop(key_of(obj), None)
+        elif kind != "BOOKMARK":
+            received[key_of(obj)] = obj
+        elif (obj["metadata"].get("annotations") or {}).get(INITIAL_EVENTS_END) == "true":
+            return received.values()
+    return None
 
 
 def _trigger_of(obj: ObjView, besides: str) -> Trigger | None:

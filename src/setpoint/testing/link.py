@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from setpoint.client import Client, Resource, Unreachable
 from setpoint.client.interface import ObjectList, ResourceRef, WatchEvent, WatchStream
+from setpoint.meta.errors import Invalid
 from setpoint.meta.objects import Obj, ObjView
 
 T = TypeVar("T")
@@ -96,6 +97,8 @@ class LinkedClient(Client):
         return found
 
     def watch(self, resource: ResourceRef, *args: Any, **named: Any) -> Any:
+        if named.get("send_initial_events") and self._link.list_interceptor is not None:
+            raise Invalid("lists are intercepted, so that initial events are not sent")
         return _LinkedWatch(super().watch(resource, *args, **named), self._link, _kind(resource))
 
     async def create(self, obj: ObjView, **named: Any) -> Obj:

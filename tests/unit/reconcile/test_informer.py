@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from stopped_clock import settle
 
 from setpoint.client import Client
@@ -20,11 +21,14 @@ SPACE = "informed"
 
 
 class Interruptible:
-    """A reader whose watches can be interrupted."""
+    """A reader whose watches can be interrupted, and which can be that of a server without initial events."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, initial_events: bool = True) -> None:
         self._client = client
+        self._initial_events = initial_events
         self.lists: list[str] = []
+        self.initial: list[str] = []
+        """The revisions of watches with initial events."""
         self.watches: list[Watch] = []
 
     async def list(self, *args: Any, **options: Any) -> Any:
@@ -32,6 +36,12 @@ class Interruptible:
         return await self._client.list(*args, **options)
 
     def watch(self, *args: Any, **options: Any) -> Watch:
+        if options["send_initial_events"]:
+            self.initial.append(options["resource_version"])
+            if not self._initial_events:
+                options["resource_version_match"] = (
+                    "unknown"  # answered with Invalid, as by a server that has no such watches
+                )
         self.watches.append(self._client.watch(*args, **options))
         return self.watches[-1]
 
@@ -56,11 +66,13 @@ class Log:
 
 
 @asynccontextmanager
-async def following(server: Any) -> AsyncIterator[tuple[Informer[Obj], Interruptible, Log]]:
+async def following(
+    server: Any, *, initial_events: bool = True
+) -> AsyncIterator[tuple[Informer[Obj], Interruptible, Log]]:
     client = server.client
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     await put(client, "early", "1")
-    reader = Interruptible(client)
+    reader = Interruptible(client, initial_events=initial_events)
     informer = Informer[Obj](reader, MAPS, server.clock, namespace=SPACE)  # type: ignore[arg-type]
     log = Log(informer)
     task = asyncio.ensure_future(informer.run())
@@ -108,7 +120,7 @@ async def test_an_interrupted_watch_resumes(local_server: Any) -> None:
         await client.delete(MAPS, "early", SPACE)
         await clock.advance(1)
         assert log.entries[1:] == [("a", "-", "1"), ("a", "1", "2"), ("early", "1", "-")]
-        assert reader.lists == ["0"]
+        assert reader.initial == ["0"] and reader.lists == []
         assert len(reader.watches) == 2
 
 
@@ -139,9 +151,12 @@ async def test_watches_that_end_soon_are_resumed_with_backoff(local_server: Any)
         assert pauses == [0.25, 0.5, 0.875, 1.625, 3.25]  # 0.2, 0.4 and so on, rounded up
 
 
-async def test_after_an_expired_revision_a_new_list_reports_the_differences(local_server: Any) -> None:
+@pytest.mark.parametrize("initial_events", [True, False])
+async def test_after_an_expired_revision_a_new_list_reports_the_differences(
+    local_server: Any, initial_events: bool
+) -> None:
     client, clock, store = local_server.client, local_server.clock, local_server.api.resources.store
-    async with following(local_server) as (_, reader, log):
+    async with following(local_server, initial_events=initial_events) as (_, reader, log):
         await put(client, "stays", "1")
         await put(client, "changes", "1")
         await put(client, "again", "1")
@@ -157,7 +172,9 @@ async def test_after_an_expired_revision_a_new_list_reports_the_differences(loca
         await put(client, "new", "1")
         await store.compact(store.revision)
         await clock.advance(1)
-        assert reader.lists == ["0", ""], "a watch from what is gone must lead to a fresh list"
+        lists = reader.initial if initial_events else reader.lists
+        assert lists == ["0", ""], "a watch from what is gone must lead to a fresh list"
+        assert reader.initial == ["0", ""] if initial_events else ["0"], "a server that refused is not asked again"
         assert sorted(log.entries[seen:]) == sorted(
             [
                 ("early", "1", "-"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.client import ObjectList
+from setpoint.client.interface import INITIAL_EVENTS_END
 from setpoint.client.run import Run
 from setpoint.meta.cause import MAX_TRIGGERS
 from setpoint.meta.errors import Conflict
@@ -69,13 +69,11 @@ def test_every_added_revision_belongs_to_exactly_one_run(steps: list[tuple[str, 
 
 
 class Reader:
-    """Answers a list, and then watches with the given events."""
+    """Answers a watch with the given initial events and those that follow."""
 
     def __init__(self, items: list[Obj], events: list[tuple[str, Obj]]) -> None:
-        self.items, self.events = items, events
-
-    async def list(self, *_: object, **__: object) -> ObjectList:
-        return ObjectList(self.items, "9")
+        end = {"metadata": {"resourceVersion": "9", "annotations": {INITIAL_EVENTS_END: "true"}}}
+        self.events = [*(("ADDED", item) for item in items), ("BOOKMARK", end), *events]
 
     def watch(self, *_: object, **__: object) -> Reader:
         return self

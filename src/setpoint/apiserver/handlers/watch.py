@@ -328,15 +328,19 @@ class _Stream:
             self.over.set()
 
     async def _send_current(self, current: list[Entry]) -> None:
-        in_process = accepts_events(self.writer)
+        in_process, slicer = accepts_events(self.writer), self.registry.env.slicer
         if not (self.watch.labels.empty and self.watch.fields.empty):
             current = await self._select(current)
         for start in range(0, len(current), _STEP_EVENTS):
             for entry in current[start : start + _STEP_EVENTS]:
                 self.send("ADDED", entry)
+            if start + _STEP_EVENTS >= len(current):
+                break
             # Clients in the process share the objects, which costs little.
-            if not in_process and start + _STEP_EVENTS < len(current):
+            if not in_process or self.writer.buffered > _MAX_BUFFERED // 2:
                 await self.drained()
+            elif slicer.over_budget():
+                await slicer.wait(_STEP_COST)
         if self.options.initial_events and self.options.bookmarks:
             self._bookmark({_INITIAL_END: "true"})
 
