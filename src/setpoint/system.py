@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import random
 import socket
 import time
 from datetime import UTC, datetime
@@ -32,6 +31,8 @@ class RandomIds:
     """Generates ids from the machine's entropy, or from a seed for reproducible runs."""
 
     def __init__(self, seed: int | None = None) -> None:
+        import random  # slow to load, and most commands need no ids
+
         self._random = random.Random(seed) if seed is not None else random.SystemRandom()
         # SystemRandom costs a system call per number, and every object gets a uid: uids use a seeded generator.
         self._uids = random.Random(self._random.getrandbits(128))
@@ -50,7 +51,9 @@ class RandomIds:
 
     def secret(self) -> str:
         """Return an unguessable token, from the machine's entropy even if there is a seed."""
-        return f"{random.SystemRandom().getrandbits(256):064x}"
+        from random import SystemRandom
+
+        return f"{SystemRandom().getrandbits(256):064x}"
 
 
 def hostname() -> str:

@@ -33,7 +33,7 @@ def test_the_wheel_has_code_data_and_command(wheel: Path) -> None:
             if module.is_file() and "__pycache__" not in module.parts:
                 assert str(module.relative_to(ROOT / "src")) in names
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
-        assert "setpoint = setpoint.cli:main" in archive.read(entry_points).decode()
+        assert "setpoint = setpoint.__main__:main" in archive.read(entry_points).decode()
 
 
 def test_the_program_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:

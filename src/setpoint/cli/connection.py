@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from setpoint.cli.flags import Flag, Values, array, switch, text, texts
@@ -128,7 +127,10 @@ def adjusted(given: Access, flags: Values) -> Access:
     for flag, _ in flags.occurrences:
         if flag.name in _SERVER_FLAGS and flag in FLAGS:  # not another flag of the same name
             raise KubeconfigError(f"--{flag.name} cannot be used here: commands use the cluster that is shown")
-    found = replace(given, namespace=flags.namespace or given.namespace)
+    from copy import copy  # only the terminal of the page has a fixed server
+
+    found = copy(given)
+    found.namespace = flags.namespace or given.namespace
     _impersonate(found, flags)
     return found
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from setpoint.client.discovery import Discovery, Fetch
+from setpoint.meta.json_codec import decode_json, encode_json
 
 if TYPE_CHECKING:
     from setpoint.client import Client
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from setpoint.meta.clock import Clock
 
 _KEPT_FOR = 600.0
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def cached_discovery(client: Client, folder: Path, access: Access, clock: Clock) -> Discovery:
@@ -26,7 +24,7 @@ def cached_discovery(client: Client, folder: Path, access: Access, clock: Clock)
 
     A resource that is not found is looked up on the server again, so that a new kind is available at once.
     """
-    place = folder / "setpoint" / _UNSAFE.sub("_", access.server) / "discovery.json"
+    place = folder / "setpoint" / re.sub(r"[^A-Za-z0-9._-]+", "_", access.server) / "discovery.json"
 
     async def fetch(path: str, accept: str) -> dict[str, Any]:
         return await client.sender.json("GET", path, accept=accept)
@@ -57,7 +55,7 @@ class _CachedDiscovery(Discovery):
             age = self._clock.now().timestamp() - self._place.stat().st_mtime
             if not 0 <= age < _KEPT_FOR:
                 return {}
-            found = orjson.loads(self._place.read_bytes())
+            found = decode_json(self._place.read_bytes())
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -67,5 +65,5 @@ class _CachedDiscovery(Discovery):
         with suppress(OSError):
             self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
             own = self._place.with_name(f"{self._place.name}.{os.getpid()}")
-            own.write_bytes(orjson.dumps(self._on_disk))
+            own.write_bytes(encode_json(self._on_disk))
             os.replace(own, self._place)

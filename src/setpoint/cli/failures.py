@@ -8,7 +8,6 @@ from setpoint.cli.flags import UsageProblem
 from setpoint.cli.printing.interface import PrintProblem
 from setpoint.client.kubeconfig import KubeconfigError
 from setpoint.client.transport import Unreachable
-from setpoint.meta.body import BodyError
 from setpoint.meta.errors import ApiError, Invalid
 from setpoint.meta.goformat import quote
 
@@ -47,9 +46,8 @@ EXPECTED = (
     ApiError,
     Unreachable,
     KubeconfigError,
-    BodyError,
     OSError,
-    ValueError,
+    ValueError,  # among them BodyError
 )
 """The errors that are printed as one sentence. Any other is a bug and is shown with a traceback."""
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from setpoint.meta.goformat import parse_bool, quote
-from setpoint.meta.times import format_duration, parse_duration
 
 
 class UsageProblem(Exception):
@@ -258,6 +257,8 @@ def shown_default(flag: Flag) -> str:
     if flag.many:
         return f"[{','.join(flag.default)}]" if flag.default else ""
     if flag.takes == "duration":
+        from setpoint.meta.times import format_duration  # only the help needs it
+
         return format_duration(round(flag.default * 1e9)) if flag.default else ""
     if isinstance(flag.default, bool):
         return "true" if flag.default else ""
@@ -302,4 +303,6 @@ def _float(value: str) -> float:
 
 
 def _seconds(value: str) -> float:
+    from setpoint.meta.times import parse_duration  # few command lines have a duration
+
     return parse_duration(value) / 1e9

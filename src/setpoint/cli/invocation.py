@@ -252,11 +252,13 @@ class Invocation:
         return client
 
     def _timeout(self) -> float:
-        from setpoint.meta.times import parse_duration
-
         given = self.flags.request_timeout
+        if given.isdigit():
+            return float(given) or 1e6
+        from setpoint.meta.times import parse_duration  # few command lines have a timeout with a unit
+
         try:
-            seconds = float(given) if given.isdigit() else parse_duration(given) / 1e9
+            seconds = parse_duration(given) / 1e9
         except ValueError:
             raise Failed(
                 "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a "

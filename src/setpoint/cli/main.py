@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import os
 import sys
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from setpoint.cli import connection
 from setpoint.cli.catalog import HOST_ONLY, ROOT
@@ -29,14 +28,10 @@ HELP: tuple[Flag, ...] = (
 """Flags that every command has. The help of a command with many flags mentions `--help-all`."""
 _VERSION = switch("version", help="Print the version of this program")
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-_GC_THRESHOLD: Final = 20_000
-"""New objects between two collections of the youngest generation; most commands end before the first. Servers set their
-own (`cluster/interpreter_gc.py`)."""
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
     """Run the console script."""
-    gc.set_threshold(_GC_THRESHOLD)
     code = run(sys.argv[1:] if words is None else words, CommandIO())
     if "asyncio" in sys.modules:
         _exit_at_once(code)

@@ -8,8 +8,7 @@ are checked before any request.
 from __future__ import annotations
 
 import posixpath
-import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from setpoint.cli.failures import Failed, raise_all
@@ -18,12 +17,9 @@ from setpoint.cli.flags import switch, text, texts
 from setpoint.cli.invocation import Invocation
 from setpoint.client.resources import BY_KIND, path_of
 from setpoint.kinds.catalog import Resource
-from setpoint.meta import manifests
-from setpoint.meta.body import BodyError
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.goformat import quote
 from setpoint.meta.objects import Obj
-from setpoint.meta.selectors import SelectorError, parse_labels
 
 __all__ = [
     "ALL_NAMESPACES",
@@ -46,7 +42,6 @@ FILES = (
     text("kustomize", "k", help="Process a kustomization directory."),
 )
 _EXTENSIONS = (".json", ".yaml", ".yml")
-_URL = re.compile(r"https?://")
 STDIN = "STDIN"
 SELECTORS = (
     text("selector", "l", help="Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'."),
@@ -116,6 +111,10 @@ def documents(data: bytes, source: str, *, validate: bool = False) -> Iterator[D
 
 def values(data: bytes, source: str) -> Iterator[Any]:
     """Yield the documents of a text; empty ones are skipped."""
+    # Imported here because only commands with files parse documents.
+    from setpoint.meta import manifests
+    from setpoint.meta.body import BodyError
+
     try:
         yield from manifests.values(data)
     except BodyError as error:
@@ -145,7 +144,7 @@ def _contents(invocation: Invocation) -> Iterator[tuple[str, bytes]]:
     for name in invocation.flags.filename:
         if name == "-":
             yield STDIN, invocation.io.stdin.read()
-        elif _URL.match(name):
+        elif name.startswith(("http://", "https://")):
             raise Failed(
                 f"{name}: files are not fetched from the network; fetch it yourself and say `-f -` or its path"
             )
@@ -364,15 +363,21 @@ async def _by_files(invocation: Invocation, args: Sequence[str], labels: str, va
     return Chosen(targets, [], single)
 
 
+def _matcher(labels: str) -> Callable[[Mapping[str, str]], bool]:
+    from setpoint.meta.selectors import SelectorError, parse_labels  # few command lines have files and a selector
+
+    try:
+        return parse_labels(labels).matches
+    except SelectorError as error:
+        raise Failed(f"the provided selector {quote(labels)} is not valid: {error}") from None
+
+
 async def from_files(
     invocation: Invocation, errors: list[Exception], *, labels: str = "", validate: bool = False
 ) -> AsyncIterator[Target]:
     """Yield the objects of files as they are read. Failures are appended to `errors`; objects after an invalid one are
     missing."""
-    try:
-        matches = parse_labels(labels).matches if labels else None
-    except SelectorError as error:
-        raise Failed(f"the provided selector {quote(labels)} is not valid: {error}") from None
+    matches = _matcher(labels) if labels else None
     documents = read_files(invocation, validate=validate)
     while True:
         try:

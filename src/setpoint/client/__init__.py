@@ -15,7 +15,6 @@ from setpoint.client.failures import retry_on_conflict
 from setpoint.client.interface import ObjectList, Reader, WatchEvent, Writer
 from setpoint.client.kubeconfig import Impersonation
 from setpoint.client.transport import Unreachable
-from setpoint.client.watch import Watch
 from setpoint.kinds.catalog import Resource
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "Reader",
     "Resource",
     "Unreachable",
-    "Watch",
     "WatchEvent",
     "Writer",
     "retry_on_conflict",

@@ -8,27 +8,27 @@ import ssl
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from base64 import b64encode
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import orjson
-
 from setpoint.client.kubeconfig import Access, ExecPlugin, KubeconfigError
 from setpoint.meta.clock import Clock
+from setpoint.meta.json_codec import decode_json, encode_json
 from setpoint.wire.tls import TlsClient, Trust
 
 GROUP = "client.authentication.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
 class Credential:
-    token: str = ""
-    certificate: bytes = b""
-    key: bytes = b""
-    expires: datetime | None = None
-    """Expiry of the credential; None means that it is valid for the life of this process or until the server rejects
-    it."""
+    def __init__(
+        self, token: str = "", certificate: bytes = b"", key: bytes = b"", expires: datetime | None = None
+    ) -> None:
+        self.token = token
+        self.certificate = certificate
+        self.key = key
+        self.expires = expires
+        """Expiry of the credential; None means that it is valid for the life of this process or until the server
+        rejects it."""
 
 
 async def run_exec_plugin(plugin: ExecPlugin) -> Credential:
@@ -39,7 +39,7 @@ async def run_exec_plugin(plugin: ExecPlugin) -> Credential:
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.cluster is not None:
         spec["cluster"] = plugin.cluster
-    exec_info = orjson.dumps({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
+    exec_info = encode_json({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
     environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": exec_info}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -64,7 +64,7 @@ def _read_exec_credential(plugin: ExecPlugin, output: bytes) -> Credential:
         return KubeconfigError(f"the credential plugin {plugin.command!r} {why}")
 
     try:
-        answer = orjson.loads(output)
+        answer = decode_json(output)
         status = answer["status"]
         token = status.get("token") or ""
         certificate = (status.get("clientCertificateData") or "").encode()

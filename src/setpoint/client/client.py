@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.client.discovery import Discovery
 from setpoint.client.interface import ObjectList, ResourceRef
@@ -11,12 +11,14 @@ from setpoint.client.kubeconfig import Impersonation
 from setpoint.client.resources import BY_KIND, BY_PLURAL, path_of, query_of
 from setpoint.client.sender import JSON, Sender
 from setpoint.client.transport import EventStream, Transport
-from setpoint.client.watch import Watch
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Expired, NotFound
-from setpoint.meta.lease_term import Fence
 from setpoint.meta.objects import Obj, ObjView
+
+if TYPE_CHECKING:
+    from setpoint.client.watch import Watch
+    from setpoint.meta.lease_term import Fence
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -266,6 +268,8 @@ class Client:
             found = await self.resource(resource)
             accept = METADATA if metadata_only else JSON
             return await self.sender.watch(path_of(found, namespace), query, accept=accept)
+
+        from setpoint.client.watch import Watch  # most commands do not watch
 
         return Watch(start, resource_version)
 

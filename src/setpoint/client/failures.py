@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import orjson
-
 from setpoint.client.transport import Reply, header
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, Expired, from_status
+from setpoint.meta.json_codec import decode_json
 
 _BY_CODE = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
@@ -58,7 +57,7 @@ def failure_of(status: dict[str, Any]) -> ApiError:
 
 def _status_of(reply: Reply) -> dict[str, Any] | None:
     try:
-        found = orjson.loads(reply.body)
+        found = decode_json(reply.body)
     except ValueError:
         return None
     if isinstance(found, dict) and found.get("kind") == "Status":

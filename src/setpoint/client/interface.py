@@ -12,7 +12,6 @@ Arguments remain the caller's: they are read until the call returns, and neither
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from setpoint.kinds.catalog import Resource
@@ -31,15 +30,24 @@ class WatchEvent(NamedTuple):
     object: Obj
 
 
-@dataclass(slots=True)
 class ObjectList:
-    items: list[Obj]
-    resource_version: str
-    """The revision from which a watch continues without missing an event."""
-    continue_token: str = ""
-    remaining: int | None = None
-    """The number of objects beyond this page; None if the server does not report it."""
-    metadata: Obj = field(default_factory=dict)
+    """A list, or one page of it. It is not a dataclass, whose creation would take a part of each command's time."""
+
+    def __init__(
+        self,
+        items: list[Obj],
+        resource_version: str,
+        continue_token: str = "",
+        remaining: int | None = None,
+        metadata: Obj | None = None,
+    ) -> None:
+        self.items = items
+        self.resource_version = resource_version
+        """The revision from which a watch continues without missing an event."""
+        self.continue_token = continue_token
+        self.remaining = remaining
+        """The number of objects beyond this page; None if the server does not report it."""
+        self.metadata = {} if metadata is None else metadata
 
 
 class WatchStream(Protocol):

@@ -9,7 +9,6 @@ import json
 import os
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -27,12 +26,21 @@ _FILES = {
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
-@dataclass(frozen=True, slots=True)
+# The classes of this module are not dataclasses, because every command would spend some milliseconds on creating them.
+
+
 class Impersonation:
-    user: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    def __init__(
+        self,
+        user: str = "",
+        uid: str = "",
+        groups: tuple[str, ...] = (),
+        extra: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.user = user
+        self.uid = uid
+        self.groups = groups
+        self.extra = extra or {}
 
     def headers(self) -> list[tuple[str, str]]:
         found = [("impersonate-user", self.user)] if self.user else []
@@ -45,42 +53,68 @@ class Impersonation:
         return found
 
 
-@dataclass(slots=True)
 class ExecPlugin:
     """A credential plugin: a program that returns credentials."""
 
-    api_version: str
-    command: str
-    args: list[str] = field(default_factory=list)
-    env: Mapping[str, str] = field(default_factory=dict)
-    install_hint: str = ""
-    interactive_mode: str = "IfAvailable"
-    cluster: Mapping[str, object] | None = None
-    """The cluster information that is passed to the program on request; None if it is not requested."""
+    def __init__(
+        self,
+        api_version: str,
+        command: str,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        install_hint: str = "",
+        interactive_mode: str = "IfAvailable",
+        cluster: Mapping[str, object] | None = None,
+    ) -> None:
+        self.api_version = api_version
+        self.command = command
+        self.args = args
+        self.env = env or {}
+        self.install_hint = install_hint
+        self.interactive_mode = interactive_mode
+        self.cluster = cluster
+        """The cluster information that is passed to the program on request; None if it is not requested."""
 
 
-@dataclass(slots=True)
 class Access:
-    server: str
-    ca: bytes | None = None
-    """The trusted certificate authorities, as PEM; None means those of the system."""
-    insecure: bool = False
-    tls_server_name: str = ""
-    certificate: bytes | None = None
-    key: bytes | None = None
-    token: str = ""
-    token_file: Path | None = None
-    """A file with a bearer token, which is read again at intervals and takes precedence over `token`; None if there is
-    none."""
-    username: str = ""
-    password: str = ""
-    exec: ExecPlugin | None = None
-    source: Callable[[], Awaitable[Credential]] | None = None
-    """Returns credentials from within this process, and takes precedence over all others; None if there is none."""
-    impersonate: Impersonation | None = None
-    namespace: str = "default"
-    in_cluster: bool = False
-    """Whether the identity is the service account of the Pod that this process runs in."""
+    def __init__(
+        self,
+        server: str,
+        ca: bytes | None = None,
+        insecure: bool = False,
+        tls_server_name: str = "",
+        certificate: bytes | None = None,
+        key: bytes | None = None,
+        token: str = "",
+        token_file: Path | None = None,
+        username: str = "",
+        password: str = "",
+        exec: ExecPlugin | None = None,
+        source: Callable[[], Awaitable[Credential]] | None = None,
+        impersonate: Impersonation | None = None,
+        namespace: str = "default",
+        in_cluster: bool = False,
+    ) -> None:
+        self.server = server
+        self.ca = ca
+        """The trusted certificate authorities, as PEM; None means those of the system."""
+        self.insecure = insecure
+        self.tls_server_name = tls_server_name
+        self.certificate = certificate
+        self.key = key
+        self.token = token
+        self.token_file = token_file
+        """A file with a bearer token, which is read again at intervals and takes precedence over `token`; None if there
+        is none."""
+        self.username = username
+        self.password = password
+        self.exec = exec
+        self.source = source
+        """Returns credentials from within this process, and takes precedence over all others; None if there is none."""
+        self.impersonate = impersonate
+        self.namespace = namespace
+        self.in_cluster = in_cluster
+        """Whether the identity is the service account of the Pod that this process runs in."""
 
 
 class KubeconfigError(Exception):

@@ -7,9 +7,12 @@ inherit it. A client adds the claim of the current run to each of its writes (`m
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from setpoint.meta.cause import MAX_REASON_LENGTH, Claim, claim_header, claim_values
+if TYPE_CHECKING:
+    from setpoint.meta.cause import Claim
+
+# `meta/cause.py` is imported where a run claims a write: commands have no runs.
 
 _MAX_KEY_LENGTH = 320
 
@@ -63,10 +66,14 @@ class Run:
 
     @property
     def claim(self) -> Claim:
+        from setpoint.meta.cause import Claim
+
         return Claim(self.id, self.key[:_MAX_KEY_LENGTH], self.triggers, self.count, self.besides, self.reason)
 
     def because(self, reason: str) -> None:
         """Set the reason of the next writes, in one short sentence."""
+        from setpoint.meta.cause import MAX_REASON_LENGTH
+
         reason = reason[:MAX_REASON_LENGTH]
         if reason != self.reason:
             self.reason = reason
@@ -95,6 +102,8 @@ class Run:
         """Count a write that is sent now, and return the value of its header."""
         self.writes += 1
         if self._header is None:
+            from setpoint.meta.cause import claim_header
+
             self._header = claim_header(self.claim)
         return self._header
 
@@ -103,6 +112,8 @@ class Run:
         self.writes += 1
         values = self._values
         if values is None:
+            from setpoint.meta.cause import claim_values
+
             name = f"{self.controller}/{self.process}.{self.number}"
             values = claim_values(name, self.key, self.triggers, self.count, self.besides, self.reason)
             self._values = values

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
-
-import orjson
+from typing import TYPE_CHECKING, Any
 
 from setpoint.client.failures import failure, failure_of
 from setpoint.client.kubeconfig import Impersonation
@@ -25,21 +23,21 @@ from setpoint.client.transport import (
     header,
     takes_objects,
 )
-from setpoint.client.watch import event_lines
-from setpoint.meta.cause import CAUSE_HEADER
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
-from setpoint.meta.lease_term import TERM_HEADER, Fence, Term
+from setpoint.meta.json_codec import decode_json, encode_json
 
-_WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\(.)")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+if TYPE_CHECKING:
+    from setpoint.meta.lease_term import Fence, Term
+
+# Modules that only components, watches or writes need are imported where they are used: most commands do without.
 
 
 def warning_texts(value: str) -> list[str]:
     """Return the texts of warnings, without those with control characters, which a terminal could execute."""
-    texts = (_ESCAPED.sub(r"\1", text) for text in _WARNING.findall(value))
-    return [text for text in texts if not _CONTROL.search(text)]
+    # The patterns are compiled here, because most responses have no warnings.
+    texts = (re.sub(r"\\(.)", r"\1", text) for text in re.findall(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"', value))
+    return [text for text in texts if not re.search("[\x00-\x1f\x7f-\x9f]", text)]
 
 
 JSON = "application/json"
@@ -125,7 +123,7 @@ class Sender:
             return await self._exchange(self._objects, method, path, query, body, accept, content_type)
         sent = b"" if body is None else body if isinstance(body, bytes) else _encoded(body)
         reply = await self.request(method, path, query, sent, accept=accept, content_type=content_type)
-        found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
+        found: dict[str, Any] = decode_json(reply.body) if reply.body else {}
         return found
 
     async def document(self, path: str, accept: str) -> dict[str, Any]:
@@ -134,6 +132,8 @@ class Sender:
 
     async def watch(self, path: str, query: str, *, accept: str = JSON) -> EventStream:
         if self._objects is None:
+            from setpoint.client.watch import event_lines
+
             return await event_lines(await self.stream("GET", path, query, accept=accept))
         stream = await self._objects.follow(path, query, self._headers("GET", False, accept, ""))
         if isinstance(stream, ObjectReply):
@@ -152,7 +152,7 @@ class Sender:
                     self._warn(reply.headers)
                 if reply.value is not None:
                     return reply.value
-                found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
+                found: dict[str, Any] = decode_json(reply.body) if reply.body else {}
                 return found
             pause = _asks_to_wait(reply.status, reply.headers)
             if pause is None or attempt == _MAX_RETRIES:
@@ -172,11 +172,15 @@ class Sender:
             if body:
                 headers.append(("content-type", content_type))
             if term is not None:
+                from setpoint.meta.lease_term import TERM_HEADER
+
                 headers.append((TERM_HEADER, str(term)))
             self._known[key] = headers
         if method != "GET" and self._objects is None:
             run = current_run.get()
             if run is not None:
+                from setpoint.meta.cause import CAUSE_HEADER
+
                 return [*headers, (CAUSE_HEADER, run.claim_write())]
         return headers
 
@@ -203,8 +207,8 @@ def _asks_to_wait(status: int, headers: Headers) -> float | None:
 
 def _encoded(body: Any) -> bytes:
     try:
-        return orjson.dumps(body)
-    except orjson.JSONEncodeError:
+        return encode_json(body)
+    except (TypeError, ValueError):
         # Encode invalid Unicode and non-finite numbers as Go's clients do.
         from setpoint.meta.gojson import compact
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
@@ -11,6 +10,8 @@ if TYPE_CHECKING:
 
 Headers = Sequence[tuple[str, str]]
 """Header names in lower case with their values, in the order sent; a name may occur several times."""
+
+# The classes of this module are not dataclasses, which take longer to create than most requests of a command.
 
 
 class Unreachable(ConnectionError):
@@ -29,20 +30,22 @@ def header(headers: Headers, name: str) -> str:
     return ""
 
 
-@dataclass(slots=True)
 class Reply:
-    status: int
-    headers: Headers
-    body: bytes
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Headers, body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
 
 
-@dataclass(slots=True)
 class Upgraded:
     """A connection that the server has switched to another protocol."""
 
-    headers: Headers
-    """The headers of the response, names in lower case."""
-    connection: RawConnection
+    def __init__(self, headers: Headers, connection: RawConnection) -> None:
+        self.headers = headers
+        """The headers of the response, names in lower case."""
+        self.connection = connection
 
 
 class StreamReply(Protocol):
@@ -63,14 +66,16 @@ class StreamReply(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class ObjectReply:
-    status: int
-    headers: Headers
-    value: dict[str, Any] | None
-    """The object, which is shared and must not be changed; None means that the response is not an object and is in
-    `body`."""
-    body: bytes = b""
+    __slots__ = ("body", "headers", "status", "value")
+
+    def __init__(self, status: int, headers: Headers, value: dict[str, Any] | None, body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers
+        self.value = value
+        """The object, which is shared and must not be changed; None means that the response is not an object and is in
+        `body`."""
+        self.body = body
 
 
 Event = tuple[str, dict[str, Any]]

@@ -10,7 +10,8 @@ from math import ceil, log2
 from typing import Any
 
 from setpoint.kinds.bootstrap.initial_objects import MANDATORY, flow_schemas, priority_levels
-from setpoint.kinds.columns import AGE, NAME, NONE
+from setpoint.kinds.cell_texts import NONE
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.internal_form import internal_form, items, pointer, struct
 from setpoint.kinds.strategy import BareStatusStrategy, Column, Context, Strategy
 from setpoint.meta.conditions import condition_of

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import orjson
-
 from setpoint.meta.goformat import quote
 
 OMIT = object()
@@ -76,6 +74,8 @@ def _render(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    import orjson  # slow to load; clients that only know the classes of errors do not need it
+
     return orjson.dumps(value).decode().translate(_HTML)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from setpoint.tasks import first_completed
-from setpoint.wire.message import RawConnection
+
+if TYPE_CHECKING:
+    from setpoint.wire.message import RawConnection
 
 _READ_AHEAD: Final = 256 * 1024
 """Bytes that are received before reading is paused."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+from setpoint.testing.live import LiveCluster
 
 SLOW = ("asyncio", "ssl", "yaml", "rich", "numpy", "cryptography", "tarfile")
 
@@ -12,6 +17,59 @@ def test_slow_modules_are_not_imported_at_start_up() -> None:
     script = f"import sys, setpoint.__main__; print([one for one in {SLOW!r} if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr
+
+
+MOST_LOADED = {
+    "get namespaces": (29, 56),
+    "get pods -o wide": (29, 56),
+    "scale deployment web --replicas=2": (29, 58),
+    "describe namespace default": (31, 68),
+    "apply -f configmap.json": (39, 80),
+    "delete configmap web": (29, 58),
+}
+"""Frequent commands, with the greatest numbers of modules that they may load: those that `asyncio` and `ssl` have not
+loaded, and those of this package. The time of a command is mostly that of loading modules, so an import at the top of
+a module that few commands need makes all of them slower (`python -X importtime` shows which)."""
+SLOW_FOR_ALL = {*SLOW[2:], "hashlib", "random", "setpoint.kinds.strategy"}
+SLOW_FOR_MOST = {"dataclasses", "orjson", "uuid", "setpoint.meta.body", "setpoint.meta.schema", "setpoint.meta.times"}
+
+
+def test_frequent_commands_load_few_modules(live_cluster: LiveCluster, tmp_path: Path) -> None:
+    script = """
+import asyncio, ssl, sys
+before = set(sys.modules)
+from setpoint.cli.invocation import CommandIO
+from setpoint.cli.main import run
+code = run(sys.argv[1:], CommandIO())
+print(code, *sorted(set(sys.modules) - before), file=sys.stderr)
+"""
+    environment = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(live_cluster.kubeconfig)}
+    (tmp_path / "configmap.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}})
+    )
+
+    def loaded(command: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *command.split()],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env=environment,
+        )
+        code, *modules = done.stderr.split()
+        assert code == "0", done.stderr
+        return set(modules)
+
+    loaded("create deployment web --image=nginx")
+    for command, (most, most_own) in MOST_LOADED.items():
+        found = loaded(command)
+        own = {name for name in found if name.startswith("setpoint")}
+        assert len(own) <= most_own, (command, len(own), sorted(own))
+        assert len(found - own) <= most, (command, len(found - own), sorted(found - own))
+        assert not found & SLOW_FOR_ALL, command
+        if not command.startswith(("apply", "describe")):
+            assert not found & SLOW_FOR_MOST, command
 
 
 def test_json_that_is_sent_as_yaml_is_read_without_yaml() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from setpoint.kinds.apiextensions.printer_columns import printer_columns
 from setpoint.kinds.apiextensions.scale_rules import ScaleError, ScalePaths, keys
 from setpoint.kinds.apiextensions.version_order import deprecation_warning
 from setpoint.kinds.autoscaling.scale import replicas_of
-from setpoint.kinds.catalog import SCALE, STATUS, Resource
+from setpoint.kinds.catalog import SCALE, STATUS, Resource, Subresource
 from setpoint.meta.errors import BadRequest, InternalError, PlainServerError
 from setpoint.meta.field import Errors
 from setpoint.meta.objects import Obj
@@ -45,15 +45,36 @@ class DefinitionState:
     terminating: bool = False
 
 
-@dataclass(frozen=True)
 class CustomResource(Resource):
-    listed_kind: str = ""
-    stored_version: str = ""
-    definition: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """The definition's spec."""
-    state: DefinitionState = field(default_factory=DefinitionState, repr=False, compare=False)
-
     is_custom = True
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        version: str,
+        kind: str,
+        plural: str,
+        singular: str = "",
+        namespaced: bool = True,
+        short: tuple[str, ...] = (),
+        categories: tuple[str, ...] = (),
+        verbs: tuple[str, ...] = VERBS,
+        subresources: tuple[Subresource, ...] = (),
+        listed_kind: str = "",
+        stored_version: str = "",
+        definition: Mapping[str, Any] | None = None,
+        state: DefinitionState | None = None,
+    ) -> None:
+        super().__init__(group, version, kind, plural, singular, namespaced, short, categories, verbs, subresources)
+        self.listed_kind = listed_kind
+        self.stored_version = stored_version
+        self.definition = definition or {}
+        """The definition's spec."""
+        self.state = state or DefinitionState()
+
+    def _value(self) -> tuple[object, ...]:
+        return (*super()._value(), self.listed_kind, self.stored_version)
 
     @property
     def discovery_verbs(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, s
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import write_head
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import UNKNOWN, UNSET
+from setpoint.kinds.cell_texts import UNKNOWN, UNSET
 from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import quote
 from setpoint.meta.objects import Obj, ObjView

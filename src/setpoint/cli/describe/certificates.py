@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.failures import Failed
-from setpoint.kinds.columns import labels_text
+from setpoint.kinds.cell_texts import labels_text
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import human_duration
 

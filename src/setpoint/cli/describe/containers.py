@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from setpoint.cli.describe.context import DescribeContext, Writer, meta
 from setpoint.cli.describe.metadata import truth
-from setpoint.kinds.columns import NONE
+from setpoint.kinds.cell_texts import NONE
 from setpoint.meta.goformat import plain, quote
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.meta.quantity import Quantity, canonical, parse

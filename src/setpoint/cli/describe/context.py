@@ -10,7 +10,7 @@ from setpoint.cli.escaping import escaped
 from setpoint.cli.tabwriter import align
 from setpoint.client.interface import Reader, ResourceRef
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import since
+from setpoint.kinds.cell_texts import since
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time

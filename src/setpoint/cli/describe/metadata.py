@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from setpoint.cli.describe.context import Writer, meta
-from setpoint.kinds.columns import NONE
+from setpoint.kinds.cell_texts import NONE
 from setpoint.meta.objects import Obj
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -9,7 +9,7 @@ from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, s
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import write_annotations, write_head, write_labels
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import NONE, UNSET, labels_text
+from setpoint.kinds.cell_texts import NONE, UNSET, labels_text
 from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import plain
 from setpoint.meta.objects import Obj, ObjView

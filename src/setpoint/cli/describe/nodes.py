@@ -10,7 +10,7 @@ from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, s
 from setpoint.cli.describe.events import reference_to, visible_events, write_found_events
 from setpoint.cli.describe.metadata import write_annotations, write_labels, write_taints
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import NONE, UNSET
+from setpoint.kinds.cell_texts import NONE, UNSET
 from setpoint.kinds.core.pod_demand import pod_limits, pod_requests
 from setpoint.kinds.core.podspec.resources import Amounts
 from setpoint.meta.errors import ApiError, Forbidden

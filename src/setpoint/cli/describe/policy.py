@@ -9,7 +9,7 @@ from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.networking import write_timed_conditions
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import UNSET, labels_text
+from setpoint.kinds.cell_texts import UNSET, labels_text
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import plain
 from setpoint.meta.objects import Obj

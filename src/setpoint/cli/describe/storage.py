@@ -9,7 +9,7 @@ from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, s
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.metadata import truth, write_annotations, write_head, write_labels
 from setpoint.cli.describe.volumes import write_persistent_source
-from setpoint.kinds.columns import NONE, labels_text
+from setpoint.kinds.cell_texts import NONE, labels_text
 from setpoint.kinds.storage.binding import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.meta.goformat import plain
 from setpoint.meta.objects import Obj

@@ -9,7 +9,7 @@ from setpoint.cli.describe.claims import write_claim
 from setpoint.cli.describe.containers import optional
 from setpoint.cli.describe.context import Writer
 from setpoint.cli.describe.metadata import LONGEST_LINE, shortened
-from setpoint.kinds.columns import NONE
+from setpoint.kinds.cell_texts import NONE
 from setpoint.meta.goformat import plain
 from setpoint.meta.quantity import canonical, compare
 

@@ -19,7 +19,7 @@ from setpoint.cli.describe.metadata import (
 )
 from setpoint.cli.describe.pods import write_pod_template
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import NONE, UNSET, labels_text
+from setpoint.kinds.cell_texts import NONE, UNSET, labels_text
 from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import plain
 from setpoint.meta.objects import Obj

@@ -12,7 +12,7 @@ from setpoint.cli.resources import ALL_NAMESPACES, find_kind
 from setpoint.cli.tabwriter import SteadyColumns, align
 from setpoint.cli.writing import OUTPUT, Results
 from setpoint.client.resources import builtin
-from setpoint.kinds.columns import since
+from setpoint.kinds.cell_texts import since
 from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import escape_field
 

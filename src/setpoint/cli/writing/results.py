@@ -10,12 +10,9 @@ from setpoint.cli.flags import text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.output import output_flags
 from setpoint.cli.printing import Printer, make_printer
-from setpoint.cli.printing.documents import without_managed_fields
 from setpoint.cli.resources import Target
 from setpoint.cli.writing.options import DryRun
-from setpoint.meta.body import BodyError, parse_json
 from setpoint.meta.objects import Obj
-from setpoint.meta.patch.errors import PatchError
 
 _WITH_METADATA = ((), ("spec", "template"), ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec", "template"))
 
@@ -111,6 +108,8 @@ class Results:
                 self.add(several, "")
 
     def _print_in_order(self, obj: dict[str, Any]) -> None:
+        # Imported here because they are only needed to print whole objects.
+        from setpoint.cli.printing.documents import without_managed_fields
         from setpoint.meta.gojson import indented
 
         shown = obj if self._flags.show_managed_fields else without_managed_fields(obj)
@@ -141,6 +140,10 @@ def overridden(invocation: Invocation, obj: Obj) -> Obj:
     kind = invocation.flags.override_type or "merge"
     if kind not in _KINDS:
         raise Failed(f"invalid override type: {kind}")
+    # Imported here because overrides are rare.
+    from setpoint.meta.body import BodyError, parse_json
+    from setpoint.meta.patch.errors import PatchError
+
     try:
         patch, _ = parse_json(given.encode("utf-8", "surrogateescape"))
         return as_typed(_patched(kind, obj, patch))

@@ -12,7 +12,8 @@ from setpoint.kinds.admissionregistration.rules import (
     validate_mutating_operations,
     validate_static_name,
 )
-from setpoint.kinds.columns import AGE, NAME, UNSET
+from setpoint.kinds.cell_texts import UNSET
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
 from setpoint.meta.names import dns1123_subdomain, path_segment

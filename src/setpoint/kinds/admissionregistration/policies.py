@@ -19,7 +19,8 @@ from setpoint.kinds.admissionregistration.rules import (
     validate_mutating_operations,
     validate_static_name,
 )
-from setpoint.kinds.columns import AGE, NAME, UNSET
+from setpoint.kinds.cell_texts import UNSET
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.expressions import Purpose, Usage
 from setpoint.kinds.internal_form import internal_form
 from setpoint.kinds.strategy import BareStatusStrategy, Column, Context, Strategy

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from setpoint.kinds.columns import NAME, since
+from setpoint.kinds.cell_texts import since
+from setpoint.kinds.columns import NAME
 from setpoint.kinds.strategy import Column
 from setpoint.meta.jsonpath import JsonPath, JsonPathError
 from setpoint.meta.objects import Obj, ObjView

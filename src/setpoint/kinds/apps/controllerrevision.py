@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.columns import AGE, NAME, NONE
+from setpoint.kinds.cell_texts import NONE
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.numbers import non_negative
 from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, required

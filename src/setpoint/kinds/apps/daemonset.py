@@ -15,7 +15,8 @@ from setpoint.kinds.apps.workload import (
     validate_labels_match,
     validate_long_running,
 )
-from setpoint.kinds.columns import AGE, NAME, labels_text
+from setpoint.kinds.cell_texts import labels_text
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec import (
     CREATE,
     PodOptions,

@@ -15,7 +15,8 @@ from setpoint.kinds.autoscaling.hpa_conversion import (
     from_v1,
     to_v1,
 )
-from setpoint.kinds.columns import AGE, NAME, UNSET
+from setpoint.kinds.cell_texts import UNSET
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.resources import validate_container_resource_name
 from setpoint.kinds.numbers import NOT_NEGATIVE, non_negative, non_negative_fields
 from setpoint.kinds.shared_names import validate_segment

@@ -12,7 +12,8 @@ from setpoint.kinds.batch.jobspec import (
     job_warnings,
     validate_job_spec,
 )
-from setpoint.kinds.columns import AGE, NAME, NONE, UNSET, since
+from setpoint.kinds.cell_texts import NONE, UNSET, since
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec import CREATE, PodOptions, default_pod_template, pod_template_options
 from setpoint.kinds.numbers import non_negative_fields
 from setpoint.kinds.strategy import Column, Context, StatusStrategy

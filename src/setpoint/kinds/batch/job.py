@@ -24,7 +24,8 @@ from setpoint.kinds.batch.jobspec import (
     shown_success_policy,
     validate_job_spec,
 )
-from setpoint.kinds.columns import AGE, NAME, since
+from setpoint.kinds.cell_texts import since
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec import CREATE, PodOptions, default_pod_template, pod_template_options
 from setpoint.kinds.internal_form import internal
 from setpoint.kinds.numbers import non_negative_fields

@@ -5,8 +5,9 @@ from __future__ import annotations
 from base64 import b64decode
 from datetime import datetime
 
+from setpoint.kinds.cell_texts import NONE
 from setpoint.kinds.certificates.requests import certificate_error, request_error
-from setpoint.kinds.columns import AGE, NAME, NONE
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.shared_names import validate_signer_name
 from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required

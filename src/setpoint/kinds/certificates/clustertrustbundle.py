@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from setpoint.kinds.columns import NAME, NONE
+from setpoint.kinds.cell_texts import NONE
+from setpoint.kinds.columns import NAME
 from setpoint.kinds.shared_names import trust_bundle_name_errors, validate_signer_name
 from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, invalid, too_long

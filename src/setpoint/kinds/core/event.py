@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from setpoint.kinds.columns import since
+from setpoint.kinds.cell_texts import since
 from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, FieldError, invalid, required
 from setpoint.meta.names import path_segment, path_segment_prefix, qualified_name

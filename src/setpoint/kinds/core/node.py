@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from setpoint.kinds.columns import AGE, NAME, NONE, UNKNOWN
+from setpoint.kinds.cell_texts import NONE, UNKNOWN
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import cidr_warnings, validate_cidr, validate_dual_stack_cidrs
 from setpoint.kinds.core.podspec.resources import round_up_to_milli
 from setpoint.kinds.core.resources import validate_resource_amount

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from setpoint.kinds.columns import AGE, NAME, UNSET
+from setpoint.kinds.cell_texts import UNSET
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec import volumes
 from setpoint.kinds.core.podspec.claims import ACCESS_MODES, VOLUME_MODES
 from setpoint.kinds.core.podspec.paths import validate_no_backsteps

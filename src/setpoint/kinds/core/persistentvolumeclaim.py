@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from setpoint.kinds.columns import AGE, NAME, UNSET
+from setpoint.kinds.cell_texts import UNSET
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.persistentvolume import phase_text
 from setpoint.kinds.core.podspec.claims import validate_claim_spec
 from setpoint.kinds.core.podspec.resources import round_up_to_milli

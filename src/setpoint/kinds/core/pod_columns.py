@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from setpoint.kinds.columns import AGE, NAME, NONE, since
+from setpoint.kinds.cell_texts import NONE, since
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.pod_binding import SCHEDULING_GATED
 from setpoint.kinds.core.podspec.resources import is_sidecar
 from setpoint.kinds.strategy import Column

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from setpoint.kinds.apps.workload import WorkloadStrategy, container_columns
-from setpoint.kinds.columns import NAME, labels_text
+from setpoint.kinds.cell_texts import labels_text
+from setpoint.kinds.columns import NAME
 from setpoint.kinds.core.podspec import PodOptions, default_pod_template, pod_template_options, validate_pod_template
 from setpoint.kinds.strategy import Column, Context
 from setpoint.meta.field import Errors

@@ -11,7 +11,8 @@ from setpoint.kinds.apps.workload import (
     report_labels_mismatch,
     validate_long_running,
 )
-from setpoint.kinds.columns import AGE, NAME, labels_text
+from setpoint.kinds.cell_texts import labels_text
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.podspec import (
     PodOptions,
     default_pod_template,

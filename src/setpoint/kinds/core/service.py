@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from setpoint.kinds.columns import AGE, NAME, NONE, UNKNOWN, labels_text
+from setpoint.kinds.cell_texts import NONE, UNKNOWN, labels_text
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import cidr_warnings, ip_warnings
 from setpoint.kinds.core.service_validation import (
     NONE_IP,

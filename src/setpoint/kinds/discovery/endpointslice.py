@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from setpoint.kinds.columns import AGE, NAME, list_text
+from setpoint.kinds.cell_texts import list_text
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import ip_warnings, parse_sloppy, validate_endpoint_ip, validate_ip
 from setpoint.kinds.core.service_validation import PROTOCOLS, validate_app_protocol
 from setpoint.kinds.strategy import Column, Context, Strategy

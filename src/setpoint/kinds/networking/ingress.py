@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.columns import AGE, NAME, NONE
+from setpoint.kinds.cell_texts import NONE
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import ip_warnings, parse_sloppy, validate_ip
 from setpoint.kinds.shared_names import validate_group, validate_segment
 from setpoint.kinds.strategy import Column, Context, StatusStrategy, Strategy

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from setpoint.kinds.columns import AGE, NAME, NONE
+from setpoint.kinds.cell_texts import NONE
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.shared_names import (
     validate_domain_prefixed_path,
     validate_group,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from setpoint.kinds.columns import AGE, NAME, since
+from setpoint.kinds.cell_texts import since
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.resource.devices import stamp_taint, validate_taint
 from setpoint.kinds.resource.identifiers import label_rule, validate_pool_name
 from setpoint.kinds.shared_names import validate_driver_name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.columns import AGE, NAME, NONE, UNSET
+from setpoint.kinds.cell_texts import NONE, UNSET
+from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.strategy import Column, Context, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
 from setpoint.meta.objectmeta import validate_immutable
