@@ -55,7 +55,7 @@ from setpoint.meta import quantity
 from setpoint.meta.clock import Clock, Ids
 from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import Store, StoreError
-from setpoint.store.maintenance import check_forever, compact_forever
+from setpoint.store.maintenance import check_forever, compact_forever, pack_forever
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
 from setpoint.system import RandomIds, SystemClock, hostname, outward_address
@@ -300,6 +300,9 @@ async def _serving(
             supervise, interval = supervisor.run, config.compaction_interval
             compaction = partial(compact_forever, store, clock, interval)
             maintenance = [tasks.create_task(supervise("compaction", compaction))]
+            if isinstance(backend, InMemoryReads):
+                packing = partial(pack_forever, backend, clock)
+                maintenance.append(tasks.create_task(supervise("compression of the history", packing)))
             if isinstance(backend, SqliteStore):
                 check = partial(check_forever, backend, clock)
                 maintenance.append(tasks.create_task(supervise("check of the data files", check)))

@@ -3,7 +3,8 @@
 The past is stored as a log of events, not as states: the value of a key at revision R is the `before` of its first
 event after R, or its current value if there is no such event. The log is indexed by resource (the first two segments of
 a key): the cost of a read of the past depends on the number of later changes to that resource only. The state, the log
-and every subscriber share the same KeyValue (and the same bytes).
+and every subscriber share the same KeyValue (and the same bytes). `pack` compresses values of the log that are no
+longer current; every read returns them uncompressed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,22 @@ from operator import attrgetter, itemgetter
 
 from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page, Replay
 from setpoint.store.key_order import KeyOrder, prefix_end
+from setpoint.store.packed_values import (
+    LoggedEvent,
+    PackedEvent,
+    PackedKeyValue,
+    Packer,
+    unpacked,
+    unpacked_event,
+)
 
 _revision_of_event = attrgetter("revision")
 _revision_of_cause = itemgetter(0)
 
 
 _MAX_CHANGES_SINCE = 8
+_MAX_SEARCHED = 1_024
+"""Number of events of a transaction among which one is searched for; the values of others are not compressed."""
 
 
 class _ChangesSince:
@@ -31,13 +42,13 @@ class _ChangesSince:
     def __init__(self, revision: int) -> None:
         self.scanned_through = revision
         """Revision up to which the log was scanned: `values` holds every key that changed until then."""
-        self.values: dict[str, KeyValue | None] = {}
+        self.values: dict[str, KeyValue | PackedKeyValue | None] = {}
         self.created = KeyOrder()
         """The keys that exist now and did not exist then."""
         self.deleted = KeyOrder()
         """The keys that existed then and do not exist now."""
 
-    def scan(self, events: Iterable[Event]) -> None:
+    def scan(self, events: Iterable[LoggedEvent]) -> None:
         """Add events that follow those scanned before."""
         values = self.values
         if not values:
@@ -59,14 +70,15 @@ class _ChangesSince:
 
 
 class _KeyIndex:
-    """The events of one resource by key, built when a key is first asked for and extended by later questions."""
+    """The revisions of one resource's events by key, built when a key is first asked for and extended by later
+    questions."""
 
-    __slots__ = ("events", "scanned_through")
+    __slots__ = ("revisions", "scanned_through")
 
     def __init__(self, compacted: int) -> None:
         self.scanned_through = compacted
-        """Revision up to which the log was scanned: `events` holds every event of the resource until then."""
-        self.events: dict[str, list[Event]] = {}
+        """Revision up to which the log was scanned: `revisions` holds every event of the resource until then."""
+        self.revisions: dict[str, list[int]] = {}
 
 
 class History:
@@ -78,6 +90,9 @@ class History:
         "_keys",
         "_last_change",
         "_log",
+        "_packed_ahead",
+        "_packed_through",
+        "_packer",
         "compacted",
         "revision",
         "state",
@@ -91,14 +106,17 @@ class History:
         # Revisions up to this one cannot be read, even while their events are still being dropped from the log.
         self.compacted = compacted
         self._keys = KeyOrder(self.state)  # always exactly the keys of `state`
-        self._log: list[Event] = []  # complete after `compacted`, ordered by revision
+        self._log: list[LoggedEvent] = []  # complete after `compacted`, ordered by revision
         # The events of the log, by the `_resource_of` their keys and in the same order. No list is empty.
-        self._index: dict[str, list[Event]] = {}
+        self._index: dict[str, list[LoggedEvent]] = {}
         self._causes: list[tuple[int, bytes]] = []  # same range of revisions as the log
         # Caches the values for lists of the past, by prefix and revision, in LRU order.
         self._changes_since: dict[tuple[str, int], _ChangesSince] = {}
         # By resource; only for the resources of which single keys were asked for. Writes do not update it.
         self._key_indexes: dict[str, _KeyIndex] = {}
+        self._packer = Packer()
+        # The values are packed that were replaced up to this revision, and by so many events of the one after it.
+        self._packed_through, self._packed_ahead = compacted, 0
 
     def fork(self) -> History:
         """Return an independent copy. The two share every value: only the containers are copied."""
@@ -108,6 +126,8 @@ class History:
         other._keys = self._keys.copy()
         other._log, other._causes = self._log.copy(), self._causes.copy()
         other._index = {resource: events.copy() for resource, events in self._index.items()}
+        other._packer = self._packer.copy()
+        other._packed_through, other._packed_ahead = self._packed_through, self._packed_ahead
         return other
 
     def apply(self, events: Sequence[Event], cause: bytes) -> None:
@@ -140,7 +160,7 @@ class History:
         events = self._index.get(_resource_of(key), ())
         for index in range(_index_after(events, revision), len(events)):
             if events[index].key == key:
-                return events[index].before
+                return unpacked(events[index].before)
         return self.state.get(key)
 
     def page(self, prefix: str, start: str, limit: int, revision: int) -> Page:
@@ -162,7 +182,7 @@ class History:
             if deleted:
                 # Of the deleted keys too, the first ones are enough.
                 keys = sorted(keys + changes.deleted.between(begin, following or end, limit)[0])
-            entries = (values[key] if key in values else state[key] for key in keys)
+            entries = (unpacked(values[key]) if key in values else state[key] for key in keys)
             items += [each for each in entries if each is not None]
             if not following or len(items) >= limit:
                 break
@@ -200,7 +220,7 @@ class History:
         if after >= self.revision:
             return []
         events, exclusive = self._indexed(prefix)
-        return _with_prefix(prefix, events[_index_after(events, after) :], exclusive)
+        return [*map(unpacked_event, _with_prefix(prefix, events[_index_after(events, after) :], exclusive))]
 
     def replay(self, prefix: str, after: int, limit: int) -> Replay:
         """Return the next events under `prefix`, after scanning about `limit` events. It never splits a transaction."""
@@ -210,7 +230,7 @@ class History:
         start = _index_after(events, after)
         end = _whole_transactions(events, start, limit)
         reached = events[end - 1].revision if end < len(events) else max(after, self.revision)
-        return Replay(_with_prefix(prefix, events[start:end], exclusive), reached)
+        return Replay([*map(unpacked_event, _with_prefix(prefix, events[start:end], exclusive))], reached)
 
     def causes(self, after: int, limit: int) -> list[Cause]:
         if after < self.compacted:
@@ -227,12 +247,12 @@ class History:
             index = self._key_indexes[resource] = _KeyIndex(self.compacted)
         start = _index_after(events, index.scanned_through)
         end = _whole_transactions(events, start, limit)
-        by_key = index.events
+        by_key = index.revisions
         for event in events[start:end]:
             if event.key in by_key:
-                by_key[event.key].append(event)
+                by_key[event.key].append(event.revision)
             else:
-                by_key[event.key] = [event]
+                by_key[event.key] = [event.revision]
         if end < len(events):
             index.scanned_through = events[end - 1].revision
             return False
@@ -241,13 +261,18 @@ class History:
 
     def changes_of(self, key: str, before: int, limit: int) -> list[Event]:
         """Return the events of an indexed key, newest first."""
-        index = self._key_indexes.get(_resource_of(key))
-        events = index.events.get(key, []) if index is not None else []
-        start = _index_after(events, self.compacted)
-        end = _index_after(events, before - 1) if before else len(events)
+        resource = _resource_of(key)
+        index = self._key_indexes.get(resource)
+        revisions = index.revisions.get(key, []) if index is not None else []
+        start = bisect_right(revisions, self.compacted)
+        end = bisect_right(revisions, before - 1) if before else len(revisions)
         if limit:
             start = max(start, end - limit)
-        return events[start:end][::-1] if start < end else []
+        if start >= end:
+            return []
+        events = self._index[resource]
+        places = (_find(events, each, key, len(events)) for each in reversed(revisions[start:end]))
+        return [unpacked_event(events[place]) for place in places]
 
     def _is_historical(self, revision: int) -> bool:
         """Return whether the state at `revision` is another than the current one, which is always readable. Raises
@@ -262,7 +287,7 @@ class History:
             raise Compacted(revision, self.compacted + 1)
         return True
 
-    def _indexed(self, prefix: str) -> tuple[Sequence[Event], bool]:
+    def _indexed(self, prefix: str) -> tuple[Sequence[LoggedEvent], bool]:
         """Return the shortest list that contains every event under `prefix`, and whether it contains no others."""
         if not prefix:
             return self._log, True
@@ -286,7 +311,50 @@ class History:
         else:
             reached = events[-1].revision
         first, last = (bisect_right(self._causes, each, key=_revision_of_cause) for each in (after, reached))
-        return events, [Cause(*each) for each in self._causes[first:last]], reached
+        causes = [Cause(*each) for each in self._causes[first:last]]
+        return [*map(unpacked_event, events)], causes, reached
+
+    # -- packing ------------------------------------------------------------------------------------------------------
+
+    def pack(self, until: int, limit: int) -> bool:
+        """Compress the values that at most `limit` further events up to the revision `until` have replaced; return
+        whether nothing is left to compress.
+
+        No read returns anything else afterwards; one of a compressed value takes a few microseconds longer."""
+        log = self._log
+        until = max(until, self._packed_through)
+        last = _index_after(log, until)
+        start = min(_index_after(log, self._packed_through) + self._packed_ahead, last)
+        end = min(start + limit, last)
+        for place in range(start, end):
+            self._pack_replaced(place)
+        self._packed_through = until if end == last else log[end].revision - 1
+        self._packed_ahead = end - _index_after(log, self._packed_through)
+        return end == last
+
+    def _pack_replaced(self, place: int) -> None:
+        """Compress the value that an event has replaced, in this event and in the one that has written it."""
+        event = self._log[place]
+        before = event.before
+        if not isinstance(before, KeyValue):
+            return
+        log, index, written = self._log, self._index[_resource_of(event.key)], before.mod_revision
+        places = [(log, place), (index, _find(index, event.revision, event.key))]
+        sources = []
+        if written >= log[0].revision and written > self.compacted:
+            sources = [(events, _find(events, written, event.key)) for events in (log, index)]
+        if any(found < 0 for _, found in places + sources):
+            return
+        packed = self._packer.pack(_resource_of(event.key), before)
+        if packed is None:
+            return
+        changed = PackedEvent(event.revision, event.key, event.now, packed)
+        for events, found in places:
+            events[found] = changed
+        if sources:
+            changed = PackedEvent(written, event.key, packed, index[sources[1][1]].before)
+            for events, found in sources:
+                events[found] = changed
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 
@@ -296,7 +364,7 @@ class History:
             raise FutureRevision(revision, self.revision)
         return revision > self.compacted
 
-    def compacted_events(self, limit: int) -> Sequence[Event]:
+    def compacted_events(self, limit: int) -> Sequence[LoggedEvent]:
         """Return the next events to drop, at most `limit`; empty when everything compacted has been dropped."""
         return self._log[: min(limit, _index_after(self._log, self.compacted))]
 
@@ -307,7 +375,7 @@ class History:
         for resource, event_count in Counter(_resource_of(event.key) for event in self._log[:count]).items():
             events = self._index[resource]
             if (index := self._key_indexes.get(resource)) is not None:
-                _drop_until(index.events, {event.key for event in events[:event_count]}, reached)
+                _drop_until(index.revisions, {event.key for event in events[:event_count]}, reached)
             del events[:event_count]
             if not events:
                 del self._index[resource]
@@ -321,12 +389,24 @@ def _resource_of(key: str) -> str:
     return key[: key.find("/", first) + 1 or first]
 
 
-def _index_after(events: Sequence[Event], revision: int) -> int:
+def _index_after(events: Sequence[LoggedEvent], revision: int) -> int:
     """Return the index of the first event after `revision`."""
     return bisect_right(events, revision, key=_revision_of_event)
 
 
-def _whole_transactions(events: Sequence[Event], start: int, limit: int) -> int:
+def _find(events: Sequence[LoggedEvent], revision: int, key: str, limit: int = _MAX_SEARCHED) -> int:
+    """Return the index of the event of a key at a revision, or -1 if it is not among the first `limit` of it."""
+    start = _index_after(events, revision - 1)
+    for place in range(start, min(start + limit, len(events))):
+        event = events[place]
+        if event.revision != revision:
+            return -1
+        if event.key == key:
+            return place
+    return -1
+
+
+def _whole_transactions(events: Sequence[LoggedEvent], start: int, limit: int) -> int:
     """Return the index after about `limit` events from `start` on, so that no transaction is split."""
     end = start + limit
     while 0 < end < len(events) and events[end].revision == events[end - 1].revision:
@@ -334,15 +414,15 @@ def _whole_transactions(events: Sequence[Event], start: int, limit: int) -> int:
     return end
 
 
-def _drop_until(by_key: dict[str, list[Event]], keys: Iterable[str], revision: int) -> None:
+def _drop_until(by_key: dict[str, list[int]], keys: Iterable[str], revision: int) -> None:
     """Drop the events of these keys up to `revision`, and the keys that have no others."""
     for key in keys:
         if key in by_key:
-            del by_key[key][: _index_after(by_key[key], revision)]
+            del by_key[key][: bisect_right(by_key[key], revision)]
             if not by_key[key]:
                 del by_key[key]
 
 
-def _with_prefix(prefix: str, events: Sequence[Event], exclusive: bool) -> list[Event]:
+def _with_prefix(prefix: str, events: Sequence[LoggedEvent], exclusive: bool) -> Sequence[LoggedEvent]:
     """Return the events of keys under `prefix`; `exclusive` says that all events are."""
-    return [*events] if exclusive else [event for event in events if event.key.startswith(prefix)]
+    return events if exclusive else [event for event in events if event.key.startswith(prefix)]

@@ -21,7 +21,10 @@ _INDEX_BATCH = 5_000
 """Number of events that are indexed in one iteration of the event loop: about a millisecond."""
 _SCANNED = 2_000
 """Number of events that a list of the past scans in one iteration of the event loop."""
-_ARCHIVE_BATCH = 1_000
+_ARCHIVE_BATCH = 250
+"""Number of events that are handed over to an archive at once: about a millisecond if they are compressed."""
+_PACK_BATCH = 32
+"""Number of events whose past values are compressed in one iteration of the event loop: about a millisecond."""
 _LIMITS = Limits(MAX_OPS, 1 << 30)
 
 
@@ -147,6 +150,12 @@ class InMemoryReads:
             events, causes, reached = history.transactions(after, _ARCHIVE_BATCH)
             await archive.append(after, events, causes, reached)
             after = reached
+
+    def pack(self, until: int) -> bool:
+        """Compress a few past values that were replaced up to the revision `until`; return whether none is left.
+
+        No read returns anything else afterwards."""
+        return self._history.pack(until, _PACK_BATCH)
 
     def _check(self) -> None:
         if self._failure is not None:

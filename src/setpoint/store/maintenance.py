@@ -1,4 +1,4 @@
-"""Periodic maintenance of a store: compaction of its history and checks of its files."""
+"""Periodic maintenance of a store: compaction and compression of its history, and checks of its files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from setpoint.meta.clock import Clock
 from setpoint.store.interface import Store, StoreError, Unavailable
 
 if TYPE_CHECKING:
+    from setpoint.store.in_memory_reads import InMemoryReads
     from setpoint.store.sqlite import SqliteStore
 
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL = 3.0
 """Seconds between checks. Writes between a loss and the check that finds it are acknowledged and lost."""
+PACK_INTERVAL = 5.0
+"""Seconds for which past values stay uncompressed at least: watches that are resumed read them."""
+_PACK_PAUSE = 0.005
+"""Seconds between two steps of compression, which take about a millisecond each."""
 
 
 async def compact_forever(store: Store, clock: Clock, interval: float = 300.0) -> None:
@@ -34,6 +39,17 @@ async def compact_forever(store: Store, clock: Clock, interval: float = 300.0) -
                 await store.compact_if_first(oldest_kept - 1)
             except Unavailable as error:
                 log.warning("the history was not compacted, trying again in %s seconds: %s", interval, error)
+
+
+async def pack_forever(store: InMemoryReads, clock: Clock, interval: float = PACK_INTERVAL) -> None:
+    """Compress every `interval` seconds the past values that were replaced before the previous interval, until
+    cancelled. The work is done in short steps, between which requests are served."""
+    seen = store.revision
+    while True:
+        await clock.sleep(interval)
+        until, seen = seen, store.revision
+        while not store.pack(until):
+            await clock.sleep(_PACK_PAUSE)
 
 
 async def check_forever(store: SqliteStore, clock: Clock, interval: float = CHECK_INTERVAL) -> None:
