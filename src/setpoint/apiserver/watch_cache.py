@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from setpoint.apiserver.corrupt_objects import CorruptObject, corruption
+from setpoint.apiserver.shared_parts import Siblings
 from setpoint.meta import chunked_json
 from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import EVERYTHING, Selector
@@ -28,6 +29,8 @@ _WRONG_EVENT = b',"apiVersion":"v1","involvedObject":'
 _RIGHT_EVENT = b',"involvedObject":'
 _MAX_REPLAYED = 2_048
 """Maximum number of replayed changes that are shared by concurrent replays."""
+_MAX_UNSHARED = 16_384
+"""Maximum number of written objects that wait for `share_parts`; further ones do not share parts."""
 
 
 class Entry:
@@ -61,6 +64,17 @@ class Entry:
                 self._obj = expected.decoded(self)
             if expected.final_as:
                 self.derive(expected.final_as, lambda entry: entry.value)
+
+    def share_parts(self, siblings: Siblings) -> None:
+        """Replace parts of the decoded object by equal ones of its siblings."""
+        if self._obj is None:
+            return
+        before, whole = {**self._obj}, self.whole
+        siblings.share(self.key, self._obj)
+        if whole is not None:
+            for name, part in self._obj.items():
+                if part is not before[name] and whole.get(name) is before[name]:
+                    whole[name] = part
 
     def derive(self, key: str, make: Callable[[Entry], Any]) -> Any:
         """Return what `make` computes from this entry, such as another version of it; the result is cached."""
@@ -272,6 +286,9 @@ class ResourceCache:
         """Watches by namespace, in the order of their start, which makes the order of events deterministic."""
         self._subscription: Subscription | None = None
         self._expected: dict[str, Expected] = {}
+        self._siblings = Siblings()
+        self._unshared: dict[str, None] = {}
+        """The keys of objects that have not shared parts since they were written."""
         self._replaying = 0
         self._replayed: dict[tuple[int, str], Change] = {}
         """The latest replayed changes by revision and key, shared while several watches replay."""
@@ -350,6 +367,16 @@ class ResourceCache:
         if expected is not None and expected.value is value:
             del self._expected[key]
 
+    def share_parts(self, limit: int) -> bool:
+        """Let at most `limit` of the objects that were written share equal parts; return whether none is left."""
+        for _ in range(min(limit, len(self._unshared))):
+            key = next(iter(self._unshared))
+            del self._unshared[key]
+            entry = self._entries.get(key)
+            if entry is not None:
+                entry.share_parts(self._siblings)
+        return not self._unshared
+
     # -- watches --------------------------------------------------------------------------------------------------
 
     def add(self, watch: Watch) -> None:
@@ -413,6 +440,8 @@ class ResourceCache:
                 expected = self._expected.get(event.key)
                 if expected is not None:
                     now.adopt(expected)
+                    if len(self._unshared) < _MAX_UNSHARED:
+                        self._unshared[event.key] = None
                 if before is None:
                     self._keys.add(event.key)
                 self._entries[event.key] = now

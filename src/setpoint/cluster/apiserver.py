@@ -31,6 +31,7 @@ from setpoint.apiserver.history.when import MARKS
 from setpoint.apiserver.metrics_api import retire_metrics
 from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.shared_parts import share_forever
 from setpoint.apiserver.upkeep.identity import server_id
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
@@ -300,6 +301,8 @@ async def _serving(
             supervise, interval = supervisor.run, config.compaction_interval
             compaction = partial(compact_forever, store, clock, interval)
             maintenance = [tasks.create_task(supervise("compaction", compaction))]
+            sharing = partial(share_forever, lambda: [*resources.caches.values()], clock)
+            maintenance.append(tasks.create_task(supervise("sharing of parts of objects", sharing)))
             if isinstance(backend, InMemoryReads):
                 packing = partial(pack_forever, backend, clock)
                 maintenance.append(tasks.create_task(supervise("compression of the history", packing)))

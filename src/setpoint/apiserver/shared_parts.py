@@ -1,0 +1,91 @@
+"""Sharing of equal parts among the decoded objects of one resource.
+
+The Pods of one ReplicaSet differ in a few fields, and each decoded copy takes several kilobytes. A part (an object, an
+array or a string) that equals the part at the same place of a sibling is replaced by that of the sibling. Readers do
+not modify cached objects, and the replacement is the same JSON with its members in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from setpoint.meta.clock import Clock
+from setpoint.meta.objects import Obj
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.watch_cache import ResourceCache
+
+_MAX_SIBLINGS = 256
+SHARE_INTERVAL = 5.0
+"""Seconds between two rounds; an object that changes often is not processed for each of its versions."""
+_STEP = 32
+"""Number of objects that are processed in one iteration of the event loop: about a millisecond."""
+_PAUSE = 0.005
+_ABSENT = object()
+
+
+class Siblings:
+    """The objects of one resource with which others share parts."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Obj] = {}
+        """The latest object by its key up to the last dash, which is common to the Pods of one ReplicaSet, and the
+        latest of all, by an empty key. The number is bounded."""
+
+    def share(self, key: str, obj: Obj) -> None:
+        """Replace the parts of `obj` that equal those of a sibling."""
+        latest, group = self._latest, key[: key.rfind("-") + 1]
+        sibling = latest.pop(group, None) or latest.get("")
+        if sibling is not None and sibling is not obj:
+            _replace_members(obj, sibling)
+        latest[group] = latest[""] = obj
+        if len(latest) > _MAX_SIBLINGS:
+            del latest[next(each for each in latest if each)]
+
+
+def _replace_members(mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    """Replace equal parts in `mine`; return whether the two are the same JSON now."""
+    same = len(mine) == len(theirs)
+    for key, value in mine.items():
+        other = theirs.get(key, _ABSENT)
+        if value is not other:
+            part = _part(value, other)
+            if part is not other:
+                same = False
+            if part is not value:
+                mine[key] = part
+    return same and [*mine] == [*theirs]
+
+
+def _part(mine: Any, theirs: Any) -> Any:
+    """Return `theirs` if both are the same JSON; otherwise `mine`, of which equal parts are replaced."""
+    kind = type(mine)
+    if kind is not type(theirs):  # 1 and True are equal, and not the same JSON
+        return mine
+    if kind is dict:
+        return theirs if _replace_members(mine, theirs) else mine
+    if kind is list:
+        same = len(mine) == len(theirs)
+        for place, (value, other) in enumerate(zip(mine, theirs, strict=False)):
+            if value is not other:
+                part = _part(value, other)
+                if part is not other:
+                    same = False
+                if part is not value:
+                    mine[place] = part
+        return theirs if same else mine
+    return theirs if kind in (str, int) and mine == theirs else mine
+
+
+async def share_forever(
+    caches: Callable[[], Iterable[ResourceCache]], clock: Clock, interval: float = SHARE_INTERVAL
+) -> None:
+    """Share equal parts of the objects that were written since the last round, until cancelled, in short steps."""
+    while True:
+        await clock.sleep(interval)
+        for cache in caches():
+            while not cache.share_parts(_STEP):
+                await clock.sleep(_PAUSE)

@@ -1,0 +1,166 @@
+"""Parts that decoded objects share: nothing that a reader sees changes, and equal parts exist once."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from setpoint.apiserver.shared_parts import Siblings, share_forever
+from setpoint.apiserver.watch_cache import Expected, ResourceCache
+from setpoint.meta.objects import Obj
+from setpoint.store.interface import Put
+from setpoint.store.memory import MemoryStore
+
+STAMP = b'{"metadata":{"name":"%b","uid":"u","resourceVersion":"'
+
+
+def pod(name: str, node: str) -> Obj:
+    return {
+        "metadata": {"name": name, "uid": "u", "labels": {"app": "web"}},
+        "spec": {
+            "containers": [{"name": "main", "image": "registry.example/app:1", "env": [{"name": "A", "value": "1"}]}],
+            "nodeName": node,
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+async def write(cache: ResourceCache, store: MemoryStore, obj: Obj) -> None:
+    """Write an object as the server does, which announces the decoded form to the cache."""
+    name = obj["metadata"]["name"]
+    stored = {**obj, "metadata": {"name": name, "uid": "u", "resourceVersion": "", **obj["metadata"]}}
+    value, stamp = orjson.dumps(stored), len(STAMP % name.encode())
+    key = f"core/pods/default/{name}"
+    cache.expect(key, Expected(obj, value, stamp))
+    await store.txn([Put(key, value, stamp=stamp)])
+
+
+async def cache_of(count: int) -> tuple[ResourceCache, MemoryStore]:
+    store = MemoryStore()
+    cache = ResourceCache("core/pods/", store, namespaced=True)
+    await cache.start()
+    for number in range(count):
+        await write(cache, store, pod(f"web-7f-{number:03}", f"node-{number}"))
+    return cache, store
+
+
+async def test_equal_parts_of_siblings_are_one_object() -> None:
+    cache, _ = await cache_of(3)
+    before = [deepcopy(entry.obj) for entry in cache.scan()]
+    assert cache.share_parts(100)
+    first, second, third = (entry.obj for entry in cache.scan())
+    for other in (second, third):
+        assert other["spec"]["containers"] is first["spec"]["containers"]
+        assert other["status"] is first["status"]
+        assert other["metadata"]["labels"] is first["metadata"]["labels"]
+        assert other["spec"] is not first["spec"]
+    assert [entry.obj for entry in cache.scan()] == before
+
+
+async def test_the_form_for_clients_in_the_process_shares_the_same_parts() -> None:
+    cache, _ = await cache_of(2)
+    for entry in cache.scan():
+        entry.whole = {"kind": "Pod", "apiVersion": "v1", **entry.obj}
+    cache.share_parts(100)
+    first, second = (entry.whole for entry in cache.scan())
+    assert first is not None
+    assert second is not None
+    assert second["status"] is first["status"]
+    assert second["kind"] == "Pod"
+
+
+async def test_a_form_with_parts_of_its_own_keeps_them() -> None:
+    cache, _ = await cache_of(2)
+    entry = [*cache.scan()][1]
+    own = deepcopy(entry.obj["status"])
+    entry.whole = {"kind": "Pod", "apiVersion": "v1", **entry.obj, "status": own}
+    cache.share_parts(100)
+    assert entry.whole["status"] is own, "it may have been converted"
+
+
+async def test_a_step_is_bounded_and_deleted_objects_are_skipped() -> None:
+    cache, store = await cache_of(10)
+    await store.txn([Put("core/pods/default/other", b"{}")])
+    assert not cache.share_parts(4)
+    assert not cache.share_parts(4)
+    assert cache.share_parts(4)
+    assert cache.share_parts(4), "nothing is left"
+
+
+def random_json(rng: random.Random, depth: int) -> Any:
+    kind = rng.randrange(8 if depth else 6)
+    if kind == 6:
+        names = rng.sample("abcd", rng.randrange(5))
+        return {name: random_json(rng, depth - 1) for name in names}
+    if kind == 7:
+        return [random_json(rng, depth - 1) for _ in range(rng.randrange(4))]
+    return rng.choice([None, True, False, 0, 1, 1.0, 0.0, -0.0, "", "x", "text that is longer " * 2, 10**20, 1000])
+
+
+def exact(value: Any) -> str:
+    """Return a text that differs whenever JSON values differ in type, order or sign."""
+    return repr(value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_object_stays_the_same_json(seed: int) -> None:
+    rng, siblings = random.Random(seed), Siblings()
+    objects = [{name: random_json(rng, 4) for name in rng.sample("abcd", 4)} for _ in range(60)]
+    objects += [deepcopy(rng.choice(objects)) for _ in range(60)]
+    before = [exact(each) for each in objects]
+    for number, each in enumerate(objects):
+        siblings.share(f"core/things/x-{number % 3}-{number}", each)
+        siblings.share("core/things/other", each)
+    assert [exact(each) for each in objects] == before
+
+
+def test_objects_with_another_order_of_members_stay_apart() -> None:
+    siblings, first, second = Siblings(), {"spec": {"a": 1, "b": 2}}, {"spec": {"b": 2, "a": 1}}
+    siblings.share("core/things/x-1", first)
+    siblings.share("core/things/x-2", second)
+    assert [*second["spec"]] == ["b", "a"]
+
+
+def test_the_number_of_siblings_is_bounded() -> None:
+    siblings = Siblings()
+    for number in range(2_000):
+        siblings.share(f"core/pods/default/set{number}-a", {"metadata": {}})
+    assert len(siblings._latest) <= 256
+
+
+class StopTest(Exception): ...
+
+
+class Ticks:
+    """A clock that ends the test after one round."""
+
+    def __init__(self) -> None:
+        self.rounds = self.pauses = 0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < 1:
+            self.pauses += 1
+            return
+        self.rounds += 1
+        if self.rounds > 1:
+            raise StopTest
+
+
+async def test_a_round_processes_everything_with_pauses() -> None:
+    cache, _ = await cache_of(100)
+    clock = Ticks()
+    with pytest.raises(StopTest):
+        await share_forever(lambda: [cache], clock)
+    assert clock.pauses == 3
+    assert len({id(entry.obj["status"]) for entry in cache.scan()}) == 1
