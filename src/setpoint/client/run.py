@@ -133,6 +133,8 @@ class PersonalRun(Run):
 
     def claim_write_in_process(self) -> tuple[Any, ...]:
         self.writes += 1
+        from setpoint.meta.cause import claim_values  # as in `Run`
+
         return claim_values(*self.claim)
 
 
