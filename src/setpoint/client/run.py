@@ -129,6 +129,8 @@ class PersonalRun(Run):
 
     @property
     def claim(self) -> Claim:
+        from setpoint.meta.cause import Claim  # as in `Run`
+
         return Claim(reason=self.reason)
 
     def claim_write_in_process(self) -> tuple[Any, ...]:
