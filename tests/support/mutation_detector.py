@@ -8,7 +8,10 @@ from typing import Any
 
 import orjson
 
+from setpoint.apiserver import shared_entries
 from setpoint.apiserver.watch_cache import Entry, Expected
+
+_SHARED_ENTRY: Any = shared_entries._SharedEntry
 
 
 class MutationDetector:
@@ -18,6 +21,10 @@ class MutationDetector:
         self.decoded: list[Entry] = []
         self._original: Any = Entry.obj
         self._adopt = Entry.adopt
+        self._shared: dict[int, Entry] = {}
+        """Entries that clusters share and that were used, by their ids: an earlier test may have decoded them."""
+        self._shared_obj = _SHARED_ENTRY.obj
+        self._shared_whole = _SHARED_ENTRY.whole
 
     def install(self) -> None:
         record, decode = self.decoded.append, self._original.fget
@@ -37,15 +44,28 @@ class MutationDetector:
                 assert orjson.dumps(entry._obj) == entry.value, "what was not decoded must be what it would decode to"
                 record(entry)
 
+        def of_shared(entry: Any) -> Any:
+            self._shared[id(entry._shared)] = entry._shared
+            return self._shared_obj.fget(entry)
+
+        def whole_of_shared(entry: Any) -> Any:
+            self._shared[id(entry._shared)] = entry._shared
+            return self._shared_whole.fget(entry)
+
+        _SHARED_ENTRY.obj = property(of_shared)
+        _SHARED_ENTRY.whole = property(whole_of_shared, self._shared_whole.fset)
         Entry.obj = property(obj)  # type: ignore[assignment,method-assign]
         Entry.adopt = adopt  # type: ignore[method-assign,assignment]
 
     def remove(self) -> None:
         Entry.obj = self._original  # type: ignore[method-assign]
         Entry.adopt = self._adopt  # type: ignore[method-assign]
+        _SHARED_ENTRY.obj = self._shared_obj
+        _SHARED_ENTRY.whole = self._shared_whole
 
     def changed(self) -> list[str]:
-        return [f"{entry.key}@{entry.revision}" for entry in self.decoded if _is_changed(entry)]
+        used = (*self.decoded, *(entry for entry in self._shared.values() if entry._obj is not None))
+        return [f"{entry.key}@{entry.revision}" for entry in used if _is_changed(entry)]
 
     def check(self) -> None:
         changed = self.changed()

@@ -15,6 +15,7 @@ from setpoint.apiserver.health import SERVED, PostStart
 from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.refusals import Refusals
 from setpoint.apiserver.registry import Environment, Registry
+from setpoint.apiserver.shared_entries import SharedEntries
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.apiserver.worker import Worker
 from setpoint.apiserver.write_hooks import Hooks
@@ -33,8 +34,17 @@ DEFAULT_ADDRESS = "127.0.0.1:6443"
 
 
 class ApiResources:
-    def __init__(self, store: Store, clock: Clock, ids: Ids, worker: Worker | None = None) -> None:
-        """`worker` runs work on large inputs; by default it runs inline, as virtual time needs it."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        worker: Worker | None = None,
+        shared: SharedEntries | None = None,
+    ) -> None:
+        """`worker` runs work on large inputs; by default it runs inline, as virtual time needs it. `shared` are the
+        decoded objects of the state from which this cluster and others of the process started; None shares nothing."""
+        self._first_entry = None if shared is None else shared.entry_of
         self.store = store
         self.clock = clock
         self.ids = ids
@@ -115,7 +125,7 @@ class ApiResources:
         cache = self.caches.get(resource.storage_prefix)
         if cache is None:
             cache = self.caches[resource.storage_prefix] = ResourceCache(
-                resource.storage_prefix, self.store, resource.namespaced
+                resource.storage_prefix, self.store, resource.namespaced, self._first_entry
             )
             await cache.start()
         registry = self.registries[key] = Registry(resource, encoding_of(resource), cache, self.env)

@@ -270,7 +270,10 @@ class Watch:
 class ResourceCache:
     """The objects under one prefix of the store. Keys below the prefix are `<namespace>/<name>` or `<name>`."""
 
-    def __init__(self, prefix: str, store: Store, namespaced: bool) -> None:
+    def __init__(
+        self, prefix: str, store: Store, namespaced: bool, first_entry: Callable[[KeyValue], Entry] | None = None
+    ) -> None:
+        """`first_entry` makes the entries of the objects that exist at the start; by default it shares nothing."""
         self.prefix = prefix
         self.namespaced = namespaced
         self.revision = 0
@@ -280,6 +283,7 @@ class ResourceCache:
         self.first_revision = 0
         """Earliest revision at which a watch can start, because the resource did not exist before; 0 means any."""
         self._store = store
+        self._first_entry = first_entry or entry_of
         self._entries: dict[str, Entry] = {}
         self._keys = KeyOrder()
         self._watches: dict[str, dict[Watch, None]] = {}
@@ -301,7 +305,7 @@ class ResourceCache:
 
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
-        self._entries = {kv.key: entry_of(kv) for kv in page.items}
+        self._entries = {kv.key: self._first_entry(kv) for kv in page.items}
         self.corrupt = {kv.key: why for kv in page.items if (why := corruption(kv))}
         self._keys = KeyOrder(self._entries)
         self.revision = self.changed = page.revision

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from setpoint.apiserver.encoding import encoding_of
+from setpoint.apiserver.shared_entries import SharedEntries
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
 from setpoint.apiserver.version import VERSION
 from setpoint.client import Client
@@ -77,6 +78,8 @@ class ClusterCopy:
     left_out: list[str] = field(default_factory=list)
     """Descriptions of missing content, one sentence each."""
     kubernetes: str = ""
+    shared: SharedEntries = field(default_factory=SharedEntries, repr=False, compare=False)
+    """Decoded objects that all clusters which start from this state share."""
 
     def header(self, made: datetime, **more: Any) -> SnapshotHeader:
         namespace = self.objects.get(_KUBE_SYSTEM)
@@ -106,7 +109,8 @@ class ClusterCopy:
 
     def isolated(self) -> ClusterCopy:
         """Return a copy without webhooks and aggregated API servers, which lead out of it; `left_out` names them."""
-        kept, left_out = dict(self.objects), [*self.left_out]
+        removed: set[str] = set()
+        left_out = [*self.left_out]
         for key in sorted(self.objects):
             if key.startswith((*_WEBHOOKS, _API_SERVICES)):
                 obj = orjson.loads(self.objects[key].value)
@@ -117,14 +121,17 @@ class ClusterCopy:
                     left_out.append(f"The aggregated API {name} is not served.")
                 else:
                     left_out.append(f"The webhooks of {name} are not called.")
-                del kept[key]
+                removed.add(key)
+        if not removed:
+            return self
+        kept = {key: item for key, item in self.objects.items() if key not in removed}
         return replace(self, objects=kept, left_out=left_out)
 
     # -- the cluster that starts from it -------------------------------------------------------------------------------
 
     def state(self) -> State:
         """Return the state from which an embedded cluster starts."""
-        return State(MemoryStore(History(self.objects.values(), self.revision)), sha256())
+        return State(MemoryStore(History(self.objects.values(), self.revision)), sha256(), self.shared)
 
     def embedded_options(self, pace: Pace = REAL) -> EmbeddedOptions:
         """Return the options of an embedded cluster that continues this state: all nodes are simulated, and the server

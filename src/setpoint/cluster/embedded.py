@@ -21,6 +21,7 @@ from setpoint.apiserver.remote_servers import (
     SimulatedPodsFirst,
 )
 from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.shared_entries import SharedEntries
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
 from setpoint.client import Client
@@ -139,6 +140,8 @@ class State:
     store: MemoryStore
     digest: Digest
     """The digest of all writes that led to this state."""
+    shared: SharedEntries = field(default_factory=SharedEntries)
+    """Decoded objects that the clusters which start from this state share."""
 
 
 class SecondServer(NamedTuple):
@@ -165,9 +168,11 @@ class EmbeddedCluster:
     audit: MemorySink | None = None
     second: SecondServer | None = None
     """The second API server; None if there is one."""
+    shared: SharedEntries = field(default_factory=SharedEntries)
+    """Decoded objects that other clusters which started from the same state have too."""
 
     def state(self) -> State:
-        return State(self.store.fork(), self.write_log.digest())
+        return State(self.store.fork(), self.write_log.digest(), self.shared)
 
 
 def _administrator(clients: InProcessClients) -> Client:
@@ -211,8 +216,9 @@ def _server(
     auditor: Auditor | None = None,
     *,
     isolated: bool = False,
+    shared: SharedEntries | None = None,
 ) -> tuple[ApiServer, InProcessHosts]:
-    resources, nodes = ApiResources(store, clock, ids), NodeRoutes()
+    resources, nodes = ApiResources(store, clock, ids, shared=shared), NodeRoutes()
     # Servers on the network use real time, even if the cluster's time is virtual.
     network: RemoteServers = NoRemoteServers() if isolated else NetworkServers(SystemClock())
     hosts = InProcessHosts(SimulatedPodsFirst(network, nodes, CacheReader(resources), clock))
@@ -228,7 +234,7 @@ async def bootstrapped(clock: Clock, ids: Ids) -> State:
     await api.start()
     await bootstrap(api.resources, _ADDRESS)
     await api.stop()
-    return State(store, write_log.digest())
+    return State(store, write_log.digest(), SharedEntries(store.entries().values()))
 
 
 def _audit(policy: bytes, clock: Clock, ids: Ids) -> tuple[Auditor, MemorySink]:
@@ -258,9 +264,11 @@ async def embedded_cluster(
     )
     write_log = WriteLog(store, clock, None if start is None else start.digest)
     auditor, audit = _audit(options.audit, clock, ids) if options.audit else (None, None)
-    api, hosts = _server(store, clock, ids, config, auditor, isolated=options.isolated)
+    shared = SharedEntries() if start is None else start.shared
+    api, hosts = _server(store, clock, ids, config, auditor, isolated=options.isolated, shared=shared)
     await api.start()
-    if start is None or options.repair:
+    is_new, start = start is None, None  # its containers are not needed any more
+    if is_new or options.repair:
         await bootstrap(api.resources, options.address)
     else:
         api.resources.post_start.finish(*BOOTSTRAPPED)
@@ -280,7 +288,7 @@ async def embedded_cluster(
                 ) as components,
             ):
                 client = _administrator(components.clients)
-                yield EmbeddedCluster(api, store, components, client, write_log, hosts, audit, second)
+                yield EmbeddedCluster(api, store, components, client, write_log, hosts, audit, second, shared)
         finally:
             compactor.cancel()
             await api.stop()

@@ -361,15 +361,14 @@ class Forks:
     async def _serve(self, fork: Fork, ready: asyncio.Event) -> None:
         """Run the cluster of a fork until it is stopped. A failure ends the fork alone."""
         clock = _ShiftedClock(self._clock, fork.copy.now, stopped=fork.virtual)
-        slept, fork.asleep = fork.asleep, None
-        if slept is None and not fork.virtual and fork.copy.now <= self._clock.now():
+        if fork.asleep is None and not fork.virtual and fork.copy.now <= self._clock.now():
             clock = _ShiftedClock(self._clock, self._clock.now(), stopped=False)
         options = fork.copy.embedded_options() if fork.fresh is None else fork.fresh.embedded_options()
         options = self.limits.applied_to(options)
         if fork.virtual:
             options = without_loops(options)
         try:
-            async with embedded_cluster(clock, self._ids, options, slept or fork.copy.state()) as cluster:
+            async with embedded_cluster(clock, self._ids, options, _take_state(fork)) as cluster:
                 fork.cluster, fork.clock = cluster, clock
                 async with fork.controls.serving(cluster, clock, self._ids):
                     ready.set()
@@ -480,6 +479,12 @@ async def _advanced(
 def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> ClusterCopy:
     copy = copied_items(cluster.store.entries().values(), cluster.store.revision, now)
     return replace(copy, left_out=before.left_out, secrets=before.secrets)
+
+
+def _take_state(fork: Fork) -> State:
+    """Return the state from which a fork starts now. The state in which it slept is not kept any longer."""
+    slept, fork.asleep = fork.asleep, None
+    return slept or fork.copy.state()
 
 
 def _phase(fork: Fork) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from setpoint.apiserver.shared_entries import SharedEntries
 from setpoint.cluster.allinone import controller_options, faster_controllers, faster_fleet, faster_server
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
 from setpoint.cluster.components import ComponentOptions
@@ -119,6 +120,7 @@ async def _made(wanted: FreshStart, begin: datetime, seed: int, base: State | No
         left = _PASSED - (clock.now() - begin).total_seconds()
         await clock.sleep(max(left, 0.0))
         copy = copied_items(cluster.store.entries().values(), cluster.store.revision, clock.now())
+        copy.shared = SharedEntries(copy.objects.values(), base.shared)
     if problem is not None:
         raise problem
     return copy, base
