@@ -142,8 +142,9 @@ class Watcher(asyncio.Protocol):
         self.events += data.count(b'{"type":"')
 
 
-async def bench_watch(target: Target, seconds: float, watchers: int = 1000) -> Result:
-    """Fan-out: every change of a ConfigMap goes to all watchers. The count is events delivered."""
+async def bench_watch(target: Target, seconds: float, watchers: int = 1000, writers: int = 1) -> Result:
+    """Fan-out: every change of a ConfigMap goes to all watchers. The count is events delivered. The next changes, one
+    of each writer, are made when all watchers have received the last ones."""
     loop = asyncio.get_running_loop()
     host, port = target.address
     opened: list[tuple[asyncio.Transport, Watcher]] = []
@@ -153,17 +154,22 @@ async def bench_watch(target: Target, seconds: float, watchers: int = 1000) -> R
         transport.write(request)
         opened.append((transport, protocol))
     await asyncio.sleep(1.0)
-    connection = await connect(target)
-    body = json.dumps({"metadata": {"name": "fan-out"}, "data": {"a": "x" * 1500}}).encode()
-    await send(connection, target.request("POST", f"{BASE}/configmaps", body))
+    connections = [await connect(target) for _ in range(writers)]
+    for number, connection in enumerate(connections):
+        body = json.dumps({"metadata": {"name": f"fan-out-{number}"}, "data": {"a": "x" * 1500}}).encode()
+        await send(connection, target.request("POST", f"{BASE}/configmaps", body))
     await asyncio.sleep(0.5)
     start = sum(watcher.events for _, watcher in opened)
     cpu, began, sent = target.cpu(), time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
+
+    async def change(number: int, connection: Connection) -> None:
         patch = b'{"data":{"b":"%d"}}' % time.time_ns()
-        path = f"{BASE}/configmaps/fan-out"
+        path = f"{BASE}/configmaps/fan-out-{number}"
         await send(connection, target.request("PATCH", path, patch, "application/merge-patch+json"))
-        sent += 1
+
+    while time.perf_counter() - began < seconds:
+        await asyncio.gather(*(change(number, connection) for number, connection in enumerate(connections)))
+        sent += writers
         while sum(watcher.events for _, watcher in opened) - start < sent * watchers:
             await asyncio.sleep(0.001)
             if time.perf_counter() - began > seconds * 5:
@@ -175,6 +181,10 @@ async def bench_watch(target: Target, seconds: float, watchers: int = 1000) -> R
     return Result(count, took, used, 0.0, 0.0)
 
 
+async def bench_burst(target: Target, seconds: float) -> Result:
+    return await bench_watch(target, seconds, writers=16)
+
+
 BENCHES = {
     "get": bench_get,
     "list": bench_list,
@@ -183,6 +193,7 @@ BENCHES = {
     "patch": bench_patch,
     "apply": bench_apply,
     "watch": bench_watch,
+    "burst": bench_burst,
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from setpoint.apiserver.admission.plugin import Chain
 from setpoint.apiserver.encoding import Encoding
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.shared_watches import SharedWatches
 from setpoint.apiserver.transactions import Transactions
 from setpoint.apiserver.watch_cache import Entry, ResourceCache
 from setpoint.apiserver.worker import Worker
@@ -97,6 +98,7 @@ class Registry:
         self.encoding = encoding
         self.cache = cache
         self.env = env
+        self.shared_watches = SharedWatches(cache, env.slicer)
         self.hooks = env.hooks.get((resource.group, resource.plural), _NO_HOOKS)
 
     @property

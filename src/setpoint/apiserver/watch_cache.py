@@ -185,6 +185,7 @@ class Watch:
         "labels",
         "name",
         "namespace",
+        "streams",
     )
 
     def __init__(
@@ -209,6 +210,8 @@ class Watch:
         """Called when the cache stops; there are no more events."""
         self.decoded = decoded or not (labels.empty and fields.empty)
         """Whether the watch needs decoded objects, and not only bytes."""
+        self.streams = 1
+        """Number of streams that receive the events."""
         self._all_labels, self._all_fields = labels.empty, fields.empty
         self._selective = not (labels.empty and fields.empty)
 
@@ -229,23 +232,18 @@ class Watch:
 
     def without_selectors(self) -> Watch:
         """Return this watch without label and field selectors."""
-        return self._like(EVERYTHING, EVERYTHING, self.deliver)
+        return self._like(labels=EVERYTHING, fields=EVERYTHING)
 
-    def with_delivery(self, deliver: Callable[[str, Entry, Change], None]) -> Watch:
-        """Return this watch with another receiver."""
-        return self._like(self.labels, self.fields, deliver)
+    def with_delivery(
+        self, deliver: Callable[[str, Entry, Change], None], finish: Callable[[], None] | None = None
+    ) -> Watch:
+        """Return this watch with another receiver, and with another `finish` if one is given."""
+        return self._like(deliver=deliver, finish=finish or self.finish)
 
-    def _like(self, labels: Selector, fields: Selector, deliver: Callable[[str, Entry, Change], None]) -> Watch:
-        return Watch(
-            namespace=self.namespace,
-            name=self.name,
-            labels=labels,
-            fields=fields,
-            fields_of=self.fields_of,
-            deliver=deliver,
-            finish=self.finish,
-            decoded=self.decoded,
-        )
+    def _like(self, **changes: Any) -> Watch:
+        """Return this watch with other arguments of the constructor."""
+        names = ("namespace", "name", "labels", "fields", "fields_of", "deliver", "finish", "decoded")
+        return Watch(**{name: getattr(self, name) for name in names} | changes)
 
     def selects(self, entry: Entry | None) -> bool:
         if entry is None:
@@ -397,7 +395,8 @@ class ResourceCache:
 
     @property
     def watch_count(self) -> int:
-        return sum(len(watches) for watches in self._watches.values())
+        """The number of streams and other receivers of changes."""
+        return sum(watch.streams for watches in self._watches.values() for watch in watches)
 
     @contextmanager
     def replaying(self) -> Iterator[None]:

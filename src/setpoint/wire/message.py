@@ -78,7 +78,9 @@ class StreamWriter(Protocol):
         ...
 
     def write_chunks(self, chunks: bytes) -> None:
-        """Send bytes that are encoded chunks already (see `encode_chunk`), which many streams can share."""
+        """Send bytes that are encoded chunks already (see `encode_chunk`), which many streams can share. Unlike those
+        of `write`, they are not deferred if this iteration of the event loop has no time: the caller divides its
+        work."""
         ...
 
     @property

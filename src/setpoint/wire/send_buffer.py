@@ -73,13 +73,20 @@ class SendBuffer:
             self.written_bytes += len(data)
             self._write(data)
 
-    def send_deferrable(self, data: bytes) -> None:
-        """Write when the peer and this iteration of the event loop have time, in order."""
-        if self._pieces or self.paused or not self._slicer.has_time():
+    def send_with_backpressure(self, data: bytes) -> None:
+        """Write when the peer has time, in order; at once if nothing is buffered."""
+        if self._pieces or self.paused:
             self._buffer(data)
         elif not self._closed:
             self.written_bytes += len(data)
             self._write(data)
+
+    def send_deferrable(self, data: bytes) -> None:
+        """Write when the peer and this iteration of the event loop have time, in order."""
+        if self._slicer.has_time():
+            self.send_with_backpressure(data)
+        else:
+            self._buffer(data)
 
     @property
     def backlogged(self) -> bool:

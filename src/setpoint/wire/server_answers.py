@@ -87,7 +87,7 @@ class ChunkedStream:
             self._buffer.send_deferrable(b"%x\r\n%b\r\n" % (len(data), data))
 
     def write_chunks(self, chunks: bytes) -> None:
-        self._buffer.send_deferrable(chunks)
+        self._buffer.send_with_backpressure(chunks)
 
     @property
     def buffered(self) -> int:
@@ -113,4 +113,4 @@ class PlainStream(ChunkedStream):
         self._buffer.send_deferrable(data)
 
     def write_chunks(self, chunks: bytes) -> None:
-        self._buffer.send_deferrable(encoding.decode_chunks(chunks))
+        self._buffer.send_with_backpressure(encoding.decode_chunks(chunks))

@@ -177,8 +177,11 @@ async def test_a_watch_lasts_half_an_hour_at_least(harness: ServerHarness) -> No
 async def test_all_watchers_get_the_same_bytes(harness: ServerHarness) -> None:
     watchers = [await harness.watch(CONFIGMAPS) for _ in range(50)]
     await make(harness, "a")
+    await settle()  # else what follows may be in the same piece
     await change(harness, "a", "1")
+    await settle()
     await harness.delete(f"{CONFIGMAPS}/a")
+    await settle()
     first = watchers[0].pieces
     assert len(first) == 3
     assert all(one is other for watcher in watchers for one, other in zip(watcher.pieces, first, strict=True))

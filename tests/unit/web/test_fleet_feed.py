@@ -183,7 +183,7 @@ async def test_a_tab_without_credit_gets_the_latest_state(local_server: LocalSer
 
 def watches(server: LocalServer) -> int:
     """The number of open watches of Pods."""
-    return sum(map(len, server.api.resources.caches["core/pods/"]._watches.values()))
+    return server.api.resources.caches["core/pods/"].watch_count
 
 
 async def test_tabs_share_one_state_and_none_is_left_after_the_last(local_server: LocalServer) -> None:

@@ -32,13 +32,15 @@ from setpoint.apiserver.rendering import (
     table_row,
 )
 from setpoint.apiserver.request_context import RequestContext
+from setpoint.apiserver.shared_watches import FrameEncoder, SharedWatch
 from setpoint.apiserver.watch_cache import Change, Entry, Watch
 from setpoint.meta.cause import product_of
 from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
 from setpoint.meta.protobuf.writing import write_watch_event
 from setpoint.store.interface import Compacted, Unavailable
-from setpoint.wire.message import Answer, EventWriter, StreamResponse, StreamWriter, accepts_events, encode_chunk
+from setpoint.wire.broadcast import Receiver
+from setpoint.wire.message import Answer, EventWriter, StreamResponse, StreamWriter, accepts_events
 
 _MAX_BUFFERED = 16 * 1024 * 1024
 """Maximum number of buffered bytes of a stream."""
@@ -81,12 +83,14 @@ async def watch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
             await stream(writer)
 
     async def stream(writer: StreamWriter) -> None:
+        shared: FrameEncoder | None = None
         if accepts_events(writer) and form.transform != "Table":
             sink: _EventSink = _ObjectSink(registry, form, writer)
         else:
-            sink = _ChunkSink(ctx, registry, form, writer)
+            sink = chunks = _ChunkSink(ctx, registry, form, writer)
+            shared = chunks.encoder if chunks.encoder.form else None
         if not registry.encoding.remote:
-            await _Stream(ctx, registry, options, writer, sink).run(float(timeout))
+            await _Stream(ctx, registry, options, writer, sink, shared).run(float(timeout))
             return
         converted = _Stream(ctx, registry, options, writer, sink)
         converting_sink = _ConvertingSink(registry, sink, converted)
@@ -116,20 +120,13 @@ class _ChunkSink:
         self._writer = writer
         self._protobuf = form.media_type == PROTOBUF
         make = _protobuf_encoder if self._protobuf else _encoder
-        self._encode, self._form_key = make(ctx, registry, form)
+        self.encoder = FrameEncoder(*make(ctx, registry, form))
 
     def send(self, kind: str, entry: Entry, change: Change | None = None) -> None:
-        if change is None:
-            self._writer.write(self._encode(kind, entry))
-            return
-        if self._form_key:
-            key = (kind, self._form_key)
-            data = change.frames.get(key)
-            if data is None:
-                data = change.frames[key] = encode_chunk(self._encode(kind, entry))
+        if change is not None and self.encoder.form:
+            self._writer.write_chunks(self.encoder.frame(kind, entry, change))
         else:
-            data = encode_chunk(self._encode(kind, entry))
-        self._writer.write_chunks(data)
+            self._writer.write(self.encoder.event(kind, entry))
 
     def send_error(self, error: ApiError) -> None:
         if self._protobuf:
@@ -222,7 +219,13 @@ def _entries_of(batch: list[tuple[str, Entry, Change | None]]) -> list[Entry]:
 
 class _Stream:
     def __init__(
-        self, ctx: RequestContext, registry: Registry, options: ListOptions, writer: StreamWriter, sink: _EventSink
+        self,
+        ctx: RequestContext,
+        registry: Registry,
+        options: ListOptions,
+        writer: StreamWriter,
+        sink: _EventSink,
+        encoder: FrameEncoder | None = None,
     ) -> None:
         self.registry = registry
         self._worker = ctx.worker
@@ -235,7 +238,11 @@ class _Stream:
         self.drained = writer.drained
         """Returns when the client has read what was sent."""
         self._live = False
-        """Whether the stream has caught up, and the cache delivers its events."""
+        """Whether the stream has caught up and receives all changes, so that bookmarks may be sent."""
+        self._encoder = encoder
+        """Encodes the events of streams like this one; None if this one has a watch of its own."""
+        self._shared: tuple[SharedWatch, Receiver] | None = None
+        """The shared watch from which this stream receives live events; None if it does not."""
         self._empty: dict[str, Any] | None = None
         """The fields of an empty object, for bookmarks; None until the first one."""
         target = ctx.target
@@ -279,6 +286,9 @@ class _Stream:
                 timer.cancel()
                 catching_up.cancel()
         finally:
+            if self._shared is not None:
+                registry.shared_watches.leave(*self._shared)
+                self._shared = None
             registry.cache.remove(self.watch)
             del self.watch  # breaks the reference cycle with this stream
 
@@ -311,6 +321,7 @@ class _Stream:
                 send(kind, entry, change)
 
         self.watch.deliver = deliver
+        self._encoder = None
 
     async def _catch_up(self, current: list[Entry]) -> None:
         """Send the current state and then the changes after it, no faster than the client reads."""
@@ -373,11 +384,25 @@ class _Stream:
                     await self.drained()
             if joins:
                 self.revision = max(self.revision, after)
-                self._live = True
-                cache.add(self.watch)
+                self._join()
                 return
             # Small steps would never catch up if much is written in each iteration of the loop.
             at_once = min(2 * at_once, _MAX_STEP_EVENTS)
+        self.over.set()
+
+    def _join(self) -> None:
+        """Receive all changes from now on."""
+        self._live = True
+        if self._encoder is None:
+            self.registry.cache.add(self.watch)
+            return
+        receiver = Receiver(self.writer, self._end)
+        shared = self.registry.shared_watches.join(self.watch, self._encoder, receiver, _MAX_BUFFERED)
+        self._shared = shared, receiver
+
+    def _end(self) -> None:
+        """End the stream, which may not have received all changes: bookmarks would be wrong from now on."""
+        self._live = False
         self.over.set()
 
     async def _run_timer(self, ends: float) -> None:
@@ -396,7 +421,10 @@ class _Stream:
         self.over.set()
 
     def _bookmark_present(self) -> None:
-        """Send a bookmark of a live stream, which has sent all changes up to the present."""
+        """Send a bookmark of a live stream, after all changes up to the present."""
+        if self._shared is not None:
+            shared, receiver = self._shared
+            shared.broadcast.flush(receiver)
         self.revision = max(self.revision, self.registry.cache.fresh_revision)
         self._bookmark(None)
 
