@@ -18,8 +18,13 @@ from setpoint.meta.decode import decode
 from setpoint.meta.objects import Obj
 from setpoint.meta.protobuf.writing import write_envelope, write_message
 from setpoint.meta.schema import Type
-from setpoint.wire.encoding import BLOCK
+from setpoint.wire.encoding import BLOCK, LARGE
 from setpoint.wire.message import SizedBody
+
+
+_PIECE = (BLOCK + LARGE) // 2
+"""Size in bytes of the pieces of a list. Those between BLOCK and LARGE are written without being copied again, so the
+sizes of items may vary by a third."""
 
 
 class ListBody(SizedBody):
@@ -34,7 +39,8 @@ class ListBody(SizedBody):
         count = len(items)
         self.size = len(head) + inner + max(0, count - 1) + len(tail)
         """Length in bytes."""
-        self._group = max(1, BLOCK * count // inner) if inner else 1
+        self._group = max(1, _PIECE * count // (inner + count)) if inner else 1
+        """Number of items in a piece."""
 
     def __len__(self) -> int:
         return -(-len(self._items) // self._group) + 2
@@ -58,8 +64,8 @@ class ListBody(SizedBody):
         if index == last:
             return self._tail
         start = (index - 1) * self._group
-        piece = b",".join(self._items[start : start + self._group])
-        return piece if index == last - 1 else piece + b","
+        group = self._items[start : start + self._group]
+        return b",".join(group if index == last - 1 else (*group, b""))
 
 
 class LargeBody(SizedBody):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.apiserver.encoding import LargeBody, ListBody
-from setpoint.wire.encoding import BLOCK
+from setpoint.wire.encoding import BLOCK, blocks
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60).map(lambda item: item * 1500), max_size=40))
@@ -20,10 +20,13 @@ def test_the_pieces_form_the_list(items: list[bytes]) -> None:
     assert listing[-1] == b"]" and listing[:1] == [b"["]
 
 
-def test_pieces_have_the_size_of_one_write() -> None:
-    items = [b"x" * 1000] * 5000
+@pytest.mark.parametrize("size", [10, 1000, 3300, 20_000])
+def test_pieces_are_written_without_another_copy(size: int) -> None:
+    items = [b"x" * (size + size * (number % 5) // 10) for number in range(600_000 // size)]
     pieces = list(ListBody(b"", items, b""))[1:-1]
-    assert all(60_000 < len(piece) < 70_000 for piece in pieces[:-1])
+    written = list(blocks(pieces))
+    assert len(pieces) >= 5
+    assert all(one is other for one, other in zip(pieces[:-1], written, strict=False))
 
 
 def test_pieces_are_built_lazily() -> None:
