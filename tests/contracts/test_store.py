@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from etcd_process import etcd_process
+from ipc_replicas import OwnedReplica, ServedStore
 from lagging_store import LaggingStore, Medium
 
 from setpoint.store.delayed_replica import DelayedReplica
@@ -63,6 +64,11 @@ async def open_replica(folder: Path) -> Store:
     return open_replica_pair()[1]
 
 
+async def open_ipc(folder: Path) -> Store:
+    """A replica of a memory store, over a pair of sockets."""
+    return await OwnedReplica.of(MemoryStore())
+
+
 _prefixes = count()
 
 
@@ -101,6 +107,7 @@ BACKENDS: dict[str, Callable[[Path], Awaitable[Store]]] = {
     "encrypted": open_encrypted,
     "lagging": open_lagging,
     "replica": open_replica,
+    "ipc": open_ipc,
     "etcd": open_etcd,
     "etcd with offset": open_etcd_with_offset,
 }
@@ -784,14 +791,17 @@ async def lagging_pair() -> AsyncIterator[tuple[LaggingStore, LaggingStore]]:
     await other.close()
 
 
-@pytest.fixture(params=["lagging", "replica", "etcd", "etcd with offset"])
-async def pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Store, Store]]:
+@pytest.fixture(params=["lagging", "replica", "ipc", "etcd", "etcd with offset"])
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
     """Two stores on one medium."""
     if request.param == "lagging":
         medium = Medium()
         stores: tuple[Store, Store] = LaggingStore(medium), LaggingStore(medium)
     elif request.param == "replica":
         stores = open_replica_pair()
+    elif request.param == "ipc":
+        owner = ServedStore(SqliteStore.open(tmp_path / "store.db"))
+        stores = await owner.replica(), await owner.replica()
     else:
         request.getfixturevalue("etcd_endpoint")
         stores = await open_etcd_pair(5_000_000 if request.param == "etcd with offset" else None)

@@ -1,4 +1,4 @@
-"""Reads and watches of a store whose visible state is in memory, shared by the memory and the SQLite backend.
+"""Reads and watches of a store whose visible state is in memory, which all backends share.
 
 Routes from events to subscriptions are cached by key folder, so an event does not visit every subscription.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from setpoint.store.history import History
 from setpoint.store.interface import Archive, Cause, Event, KeyValue, Limits, Page, Replay, Sink, StoreError
@@ -128,6 +128,8 @@ class InMemoryReads:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_serial = 0
         self._archive: Archive | None = None
+        self.compaction_listeners: list[Callable[[int], None]] = []
+        """Functions that receive the revision of each compaction; replicas in memory add themselves."""
 
     def attach(self, archive: Archive) -> None:
         """Hand over to `archive` what is compacted from now on."""
@@ -198,6 +200,16 @@ class InMemoryReads:
         self._check()
         return self._history.page(prefix, start, limit, revision)
 
+    def copy_of_history(self) -> History:
+        """Return an independent copy of the state and the history. It costs a pointer for each key and each event."""
+        self._check()
+        return self._history.fork()
+
+    def transactions(self, after: int, limit: int) -> tuple[Sequence[Event], Sequence[Cause], int]:
+        """Return about `limit` events after `after`, which must not be compacted, with their causes and the revision up
+        to which they are complete."""
+        return self._history.transactions(after, limit)
+
     async def sync(self) -> int:
         """Return the current revision: there is no other writer. Every request calls this."""
         if self._failure is not None:
@@ -237,6 +249,12 @@ class InMemoryReads:
         for _, _, waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(StoreError(why))
+
+    def _set_compacted(self, revision: int) -> None:
+        """Make the revisions up to this one unreadable, here and in replicas."""
+        self._history.compacted = revision
+        for listener in self.compaction_listeners:
+            listener(revision)
 
     async def compact(self, revision: int) -> None:
         raise NotImplementedError

@@ -5,7 +5,7 @@ A write is visible at once, and a crash loses everything."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
@@ -25,8 +25,6 @@ class MemoryStore(InMemoryReads):
         super().__init__(history if history is not None else History())
         self._shared = shared
         self._usage = StoreUsage(quota, self._history.state.values()) if quota is not None else None
-        self.compaction_listeners: list[Callable[[int], None]] = []
-        """Functions that receive the revision of each compaction; replicas add themselves."""
         self.compactions = 0
         """The number of compactions that this store or its replicas have claimed."""
         self._known_compactions = 0
@@ -40,10 +38,6 @@ class MemoryStore(InMemoryReads):
 
         It costs a pointer for each key and each event in the history."""
         return MemoryStore(self.copy_of_history(), shared=shared, quota=quota)
-
-    def copy_of_history(self) -> History:
-        self._check()
-        return self._history.fork()
 
     def entries(self) -> dict[str, KeyValue]:
         """Return the current entries by key."""
@@ -73,9 +67,7 @@ class MemoryStore(InMemoryReads):
         if not self._history.compactable(revision):
             return
         await self.archive_until(revision)
-        self._history.compacted = max(revision, self._history.compacted)
-        for listener in self.compaction_listeners:
-            listener(revision)
+        self._set_compacted(max(revision, self._history.compacted))
         while events := self._history.compacted_events(_DROP_BATCH):
             self._history.drop(len(events))
             await asyncio.sleep(0)

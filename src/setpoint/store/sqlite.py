@@ -189,7 +189,7 @@ class SqliteStore(InMemoryReads):
             if self._history.compactable(revision):
                 await self.archive_until(revision)
                 await self._run_in_writer(lambda file: file.set_compacted(revision))
-                self._history.compacted = revision
+                self._set_compacted(revision)
             while self._leftover_rows:
                 obsolete = [*islice(self._leftover_rows, _DELETE_BATCH)]
                 await self._delete(obsolete)
