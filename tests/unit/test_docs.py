@@ -29,6 +29,7 @@ WITH_COMMANDS = [
     ROOT / "docs" / "plan.md",
     ROOT / "docs" / "snapshots.md",
     ROOT / "docs" / "how-to" / "separate-processes.md",
+    ROOT / "docs" / "how-to" / "several-cores.md",
     ROOT / "docs" / "high-availability.md",
     ROOT / "docs" / "history.md",
     ROOT / "docs" / "page.md",

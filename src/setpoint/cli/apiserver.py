@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setpoint.cli.command import Command
-from setpoint.cli.flags import text
+from setpoint.cli.flags import about, number, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import running_now, written_down
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
@@ -31,6 +32,7 @@ def run(invocation: Invocation) -> None:
 
     invocation.no_arguments()
     config = server_config(invocation.flags, Path(invocation.flags.data_dir))
+    config.workers = invocation.flags.workers
 
     async def main() -> None:
         stop = stop_on_signals()
@@ -54,9 +56,42 @@ async def _serve(
         await serve_until(stop, running.api)
 
 
+@server
+def run_worker(invocation: Invocation) -> None:
+    """Serve requests until SIGTERM, or until the process that has started this one ends."""
+    settings = sys.stdin.buffer.readline()
+
+    async def main() -> None:
+        from setpoint.cluster.api_worker import api_worker
+        from setpoint.cluster.apiserver import serve_until
+        from setpoint.cluster.signals import stop_on_signals
+
+        stop = stop_on_signals()
+        async with api_worker(settings) as running:
+            ready(invocation, "", running.api.resources.count)
+            await serve_until(stop, running.api)
+
+    serve(main)
+
+
 COMMAND = Command(
     "Run the API server alone, without controllers, scheduler and nodes",
     run,
-    (text("data-dir", required=True, help="Where state, certificates and the kubeconfig live."), NAME, *SERVER_FLAGS),
+    (
+        text("data-dir", required=True, help="Where state, certificates and the kubeconfig live."),
+        NAME,
+        *about(
+            "Serving",
+            number(
+                "workers",
+                default=0,
+                least=0,
+                most=64,
+                help="Processes that serve requests, to use several cores; 0 means the one that has the store.",
+            ),
+        ),
+        *SERVER_FLAGS,
+    ),
     connects=False,
 )
+WORKER = Command("Serve requests, as a part of `setpoint apiserver --workers`", run_worker, connects=False, hidden=True)

@@ -110,6 +110,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
             "verbs.api_resources", "Print the supported API versions on the server", constant="VERSIONS"
         ),
         "completion": _of("verbs.completion", "Output shell completion code for the specified shell"),
+        "__apiserver-worker": _of("apiserver", "Serve requests of an API server", hidden=True, constant="WORKER"),
         "__class-worker": _of("classroom", "Serve the seats of a class", hidden=True, constant="WORKER"),
         "__complete": _of("completing", "Offer what could be typed next", hidden=True),
         "config": _of("verbs.config", "Modify kubeconfig files"),

@@ -7,9 +7,10 @@ import contextlib
 import errno
 import logging
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address, ip_network
@@ -33,7 +34,7 @@ from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.shared_parts import share_forever
 from setpoint.apiserver.upkeep.identity import server_id
-from setpoint.apiserver.upkeep.running import upkeep
+from setpoint.apiserver.upkeep.running import replica_upkeep, upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
 from setpoint.apiserver.worker import Worker
 from setpoint.cluster.authentication import ClientTrust
@@ -45,7 +46,7 @@ from setpoint.cluster.certificates import (
 )
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.fork_endpoints import ForkEndpoints
-from setpoint.cluster.kubeconfigs import write_kubeconfigs
+from setpoint.cluster.kubeconfigs import ADMIN_KUBECONFIG, write_kubeconfigs
 from setpoint.cluster.outgoing_tls import kubelet_tls
 from setpoint.cluster.private_files import ensure_private_directory, restrict_secrets
 from setpoint.cluster.remote_nodes import RemoteNodes
@@ -60,11 +61,13 @@ from setpoint.store.maintenance import check_forever, compact_forever, pack_fore
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
 from setpoint.system import RandomIds, SystemClock, hostname, outward_address
+from setpoint.wire.listener import listen, reserve
 from setpoint.wire.server import Server
 from setpoint.wire.tls import TlsClient, Trust
 
 if TYPE_CHECKING:
     from setpoint.apiserver.history.marks import MarkKeeper
+    from setpoint.cluster.api_workers import WorkerRole
     from setpoint.cluster.audit_log import AuditLog
     from setpoint.cluster.encryption import Encryption
     from setpoint.cluster.scheduled_backups import ScheduledBackups
@@ -205,14 +208,15 @@ async def apiserver(
     *,
     alone: bool = False,
     step: Callable[[str], None] = lambda _: None,
+    role: WorkerRole | None = None,
 ) -> AsyncIterator[RunningApiServer]:
     """Serve the API while the block runs. `alone` means that no other component runs in this process. `step` is called
-    with what is started next. Raises ConfigError."""
+    with what is started next. `role` is that of a worker, whose store is a replica. Raises ConfigError."""
     config.check()
     ensure_private_directory(config.data_dir)
     restrict_secrets(config.data_dir, config.pki)
     if config.store != "etcd" or store is not None:
-        async with _serving(config, store, Supervisor(SystemClock()), alone) as running:
+        async with _serving(config, store, Supervisor(SystemClock()), alone, role) as running:
             yield running
         return
     try:
@@ -227,10 +231,14 @@ async def apiserver(
 
 @asynccontextmanager
 async def _serving(
-    config: ApiServerConfig, store: Store | None, supervisor: Supervisor, alone: bool
+    config: ApiServerConfig,
+    store: Store | None,
+    supervisor: Supervisor,
+    alone: bool,
+    role: WorkerRole | None = None,
 ) -> AsyncIterator[RunningApiServer]:
     clock, ids = SystemClock(), RandomIds()
-    token = ids.secret()
+    token = role.token if role is not None else ids.secret()
     context, files = (None, None) if config.insecure_http else serving_tls(config, clock)
     anonymous = _allows_anonymous(config)
     trust = ClientTrust(config, files.ca, context, clock) if context is not None and files is not None else None
@@ -239,6 +247,7 @@ async def _serving(
         authenticators.append(InProcessAuthenticator())
     store = backend = store or await open_store(config, clock)
     archive: FileArchive | None = None
+    reserved: list[socket.socket] = []
     try:
         archive = await _attach_archive(config, backend, clock)
         encryption = _encryption(config, store, clock)
@@ -257,7 +266,7 @@ async def _serving(
         tracing = _tracing(config, clock, ids)
         if tracing is not None:
             background.append(tracing.run)
-        backups = _scheduled_backups(config, backend, clock)
+        backups = _scheduled_backups(config, backend, clock) if role is None else None
         if backups is not None:
             sources.append(backups.families)
         if archive is not None:
@@ -272,11 +281,12 @@ async def _serving(
             auditor=audit.auditor if audit is not None else None,
             tracer=tracing.tracer if tracing is not None else None,
             needs_rewrite=encryption.store.stale if encryption is not None else None,
-            unlisted_paths={BACKUP_PATH: serve_backup(backend, clock), **forks.paths},
+            unlisted_paths={BACKUP_PATH: serve_backup(backend, clock), **(forks.paths if role is None else forks.plan)},
             background=[*background, *(trust.background if trust is not None else ()), forks.run],
         )
         server = Server(api.handle, clock=clock, slicer=resources.slicer, ssl=context, on_error=api.unexpected)
-        host, port = await _listen(server, config)
+        bound = (role.host, role.port) if role is not None else await _listen(server, config, reserved)
+        host, port = bound
         if host in _EVERYWHERE:
             host = _advertised(config) or ("::1" if host == "::" else "127.0.0.1")
         shown = f"[{host}]" if ":" in host else host
@@ -291,16 +301,19 @@ async def _serving(
                 )
             log.error(summary(corrupt))
         own = OwnAddress(_advertised(config), port, config.service_cidrs)
-        await bootstrap(resources, own)
-        if alone and not store.shared:
-            await retire_metrics(resources)
-        log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
-        kubeconfig = write_kubeconfigs(config.data_dir, config.name, url, files, clock, token)
+        kubeconfig = config.data_dir / ADMIN_KUBECONFIG
+        if role is None:
+            await bootstrap(resources, own)
+            if alone and not store.shared:
+                await retire_metrics(resources)
+            log.info("serving on %s", address)
+            kubeconfig = write_kubeconfigs(config.data_dir, config.name, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
-            supervise, interval = supervisor.run, config.compaction_interval
-            compaction = partial(compact_forever, store, clock, interval)
-            maintenance = [tasks.create_task(supervise("compaction", compaction))]
+            supervise, maintenance = supervisor.run, list[asyncio.Task[None]]()
+            if role is None:
+                compaction = partial(compact_forever, store, clock, config.compaction_interval)
+                maintenance.append(tasks.create_task(supervise("compaction", compaction)))
             sharing = partial(share_forever, lambda: [*resources.caches.values()], clock)
             maintenance.append(tasks.create_task(supervise("sharing of parts of objects", sharing)))
             if isinstance(backend, InMemoryReads):
@@ -312,11 +325,18 @@ async def _serving(
             auditing = tasks.create_task(supervise("audit log", audit.run)) if audit is not None else None
             try:
                 more = [("backups", backups.run)] if backups is not None else []
-                async with upkeep(api, own, hostname(), config.event_ttl, supervise, more):
+                if role is not None:
+                    loops = replica_upkeep(api, supervise)
+                else:
+                    loops = upkeep(api, own, hostname(), config.event_ttl, supervise, more)
+                async with loops:
                     await resources.post_start.finished.wait()
-                    yield RunningApiServer(api, address, url, kubeconfig, token, files, supervisor)
-                    api.begin_stop()
-                    server.drain()
+                    if role is not None:  # the kernel chooses among those that listen
+                        server.serve(await listen(config.bind_address, port, shared=True))
+                    async with _workers(config, backend, bound, token, supervisor):
+                        yield RunningApiServer(api, address, url, kubeconfig, token, files, supervisor)
+                        api.begin_stop()
+                        server.drain()
                 await clock.sleep(config.shutdown_delay_duration)
             finally:
                 for task in maintenance:
@@ -327,6 +347,8 @@ async def _serving(
                 if auditing is not None:
                     auditing.cancel()
     finally:
+        for each in reserved:
+            each.close()
         # The failure of a store was logged already; it must not prevent the process from ending.
         with contextlib.suppress(StoreError):
             if archive is not None and isinstance(backend, InMemoryReads) and backend.shared:
@@ -413,9 +435,25 @@ def _tracing(config: ApiServerConfig, clock: Clock, ids: Ids) -> TraceExporter |
     return trace_exporter(config.tracing_config_file, server_id(hostname()), clock, ids)
 
 
-async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
+def _workers(
+    config: ApiServerConfig, store: Store, address: tuple[str, int], token: str, supervisor: Supervisor
+) -> AbstractAsyncContextManager[None]:
+    """Run the workers of the configuration, if there are any, while the block runs."""
+    if not config.workers or not isinstance(store, MemoryStore | SqliteStore):
+        return contextlib.nullcontext()
+    from setpoint.cluster.api_workers import api_workers  # most servers have none
+
+    return api_workers(config, store, address, token, supervisor)
+
+
+async def _listen(server: Server, config: ApiServerConfig, reserved: list[socket.socket]) -> tuple[str, int]:
+    """Listen, or reserve the port for the workers with sockets that are added to `reserved`."""
     try:
-        return await server.start(config.bind_address, config.port)
+        if not config.workers:
+            return await server.start(config.bind_address, config.port)
+        reserved += await reserve(config.bind_address, config.port)
+        host, port, *_ = reserved[0].getsockname()
+        return host, port
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             from setpoint.cluster.procfs import listening_process

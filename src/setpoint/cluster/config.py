@@ -23,6 +23,7 @@ _AUDIT_FORMATS = ("legacy", "json")
 _AUDIT_VERSION = "audit.k8s.io/v1"
 NO_DATA_DIR = Path("/dev/null")
 """The data directory of a server that stores nothing on disk."""
+MAX_WORKERS = 64
 MEMBER_RECORD = "etcd-member.json"
 """The file in a data directory that says that this machine runs a member of etcd."""
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -316,6 +317,8 @@ class ApiServerConfig:
     encryption_provider_config_automatic_reload: bool = False
     audit: AuditConfig = field(default_factory=AuditConfig)
     tracing_config_file: str = ""
+    workers: int = 0
+    """The number of processes that serve requests; 0 means that the process with the store does."""
 
     @property
     def pki(self) -> Path:
@@ -339,6 +342,8 @@ class ApiServerConfig:
         if self.store not in ("sqlite", "memory", "etcd"):
             raise ConfigError(f"--store must be sqlite, memory or etcd, not {self.store!r}")
         if problem := self._etcd_problem():
+            raise ConfigError(problem)
+        if problem := self._workers_problem():
             raise ConfigError(problem)
         if self.backup_interval and (self.backup_interval < _MIN_BACKUP_INTERVAL or self.backup_keep < 1):
             raise ConfigError("--backup-interval must be at least 1s, and --backup-keep at least 1")
@@ -411,6 +416,15 @@ class ApiServerConfig:
         schemes = {urlsplit(server).scheme for server in self.etcd_servers}
         if not schemes <= {"http", "https"} or len(schemes) != 1:
             return "--etcd-servers must be URLs that all begin with https://, or all with http://"
+        return ""
+
+    def _workers_problem(self) -> str:
+        if not 0 <= self.workers <= MAX_WORKERS:
+            return f"--workers must be between 0 and {MAX_WORKERS}"
+        if self.workers and self.store == "etcd":
+            return "--workers needs --store sqlite or memory; on etcd, run several API servers instead"
+        if self.workers and self.history_retention:
+            return "--workers cannot be combined with --history-retention"
         return ""
 
     def _issuer_problems(self) -> list[str]:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import shutil
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from setpoint.cluster.certificates import CertificateFiles
 from setpoint.cluster.config import ConfigError
-from setpoint.cluster.processes import stop_process
+from setpoint.cluster.processes import die_with_parent, stop_process
 from setpoint.store.interface import StoreError
 
 _STOP_TIMEOUT: Final = 10.0
 """Seconds that etcd has to end after SIGTERM. It passes its leadership on to another member in this time."""
 _MAX_LOG_SIZE: Final = 10 * 1024 * 1024
 _LOG_TAIL: Final = 16 * 1024
-_PR_SET_PDEATHSIG: Final = 1
 _QUOTA: Final = 8 * 1024 * 1024 * 1024
 _FLAGS: Final = (
     "--max-txn-ops=1024",
@@ -88,20 +85,6 @@ def etcd_flags(
     return found
 
 
-def _die_with_parent() -> Callable[[], None]:
-    """Return a function for the child that makes the kernel kill it when this process dies, however it dies: nothing
-    is left that would block the next start. etcd survives SIGKILL as it survives a power failure."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    parent = os.getpid()
-
-    def arrange() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the call
-            os._exit(1)
-
-    return arrange
-
-
 class EtcdProcess:
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command = command
@@ -139,7 +122,7 @@ class EtcdProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent(),
+                preexec_fn=die_with_parent(),  # etcd survives SIGKILL as it survives a power failure
                 start_new_session=True,  # Ctrl-C in the terminal must not stop it before the API server
             )
             return process, log_size

@@ -33,6 +33,8 @@ class ForkEndpoints:
             PLAN: self._plan,
         }
         """The handlers by path."""
+        self.plan = {PLAN: self._plan}
+        """The handlers that work if other processes serve the same port: a plan does not outlive its request."""
 
     async def run(self) -> None:
         """Run the forks until the server stops."""

@@ -20,6 +20,8 @@ from setpoint.kinds.bootstrap.cluster_roles import FLEET
 from setpoint.meta.clock import Clock
 
 _ADMIN = "admin"
+ADMIN_KUBECONFIG = f"{_ADMIN}.kubeconfig"
+"""The name of the administrator's file in a data directory."""
 _USERS = {
     _ADMIN: ("kubernetes-admin", ("system:masters",)),
     "controller-manager": ("system:kube-controller-manager", ()),
@@ -74,7 +76,7 @@ def write_kubeconfigs(
     """Write the files, in which the cluster has this name, and return that of the administrator.
 
     A file that is still valid is not rewritten: new keys at every start would be slow and would invalidate copies."""
-    admin = directory / f"{_ADMIN}.kubeconfig"
+    admin = directory / ADMIN_KUBECONFIG
     name = name or cluster_name(directory)
     if files is None:
         _write_kubeconfig(admin, name=name, server=url, ca=None, certificate=None, key=None, token=token, user=name)
@@ -93,7 +95,7 @@ def write_kubeconfigs(
 def cluster_name(directory: Path) -> str:
     """Return the name of the cluster in a data directory; by default that of the directory."""
     with suppress(OSError, ValueError, LookupError, TypeError):
-        known = json.loads((directory / f"{_ADMIN}.kubeconfig").read_bytes())["current-context"]
+        known = json.loads((directory / ADMIN_KUBECONFIG).read_bytes())["current-context"]
         if known != _FORMER_NAME:
             return str(known)
     whole = directory.resolve()

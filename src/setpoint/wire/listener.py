@@ -34,11 +34,25 @@ _RETRY_AFTER: Final = 1.0
 """Seconds until the next attempt after the system had no resources for another connection."""
 
 
-async def listen(host: str, port: int) -> list[socket.socket]:
-    """Return a listening socket for each address of `host`; empty means all addresses. Raise OSError."""
+async def listen(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Return a listening socket for each address of `host`; empty means all addresses. `shared` means that other
+    processes of this user listen on the same port, and the kernel distributes connections. Raise OSError."""
+    return _listening(await _addresses(host, port), shared=shared)
+
+
+async def reserve(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of `host`, which gets no connections: processes of this user will listen on the
+    port as shared. Port 0 chooses a free one. Raise OSError, also if another server shares the port already."""
+    for exclusive in _bound(await _addresses(host, port)):
+        port = exclusive.getsockname()[1]
+        exclusive.close()
+    return _bound(await _addresses(host, port), shared=True)
+
+
+async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return _listening((family, address) for family, _, _, _, address in dict.fromkeys(found))
+    return [(family, address) for family, _, _, _, address in dict.fromkeys(found)]
 
 
 def listen_on_loopback(port: int) -> list[socket.socket]:
@@ -58,24 +72,38 @@ def listen_on_loopback(port: int) -> list[socket.socket]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _listening(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
+def _listening(addresses: Iterable[tuple[int, Any]], *, shared: bool = False) -> list[socket.socket]:
     """Return a listening socket for each family and address. Raise OSError."""
-    listeners: list[socket.socket] = []
+    listeners = _bound(addresses, shared=shared)
     try:
-        for family, address in addresses:
-            listener = socket.socket(family, socket.SOCK_STREAM)
-            listeners.append(listener)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind(address)
+        for listener in listeners:
             listener.listen(_BACKLOG)
-            listener.setblocking(False)
     except OSError:
         for listener in listeners:
             listener.close()
         raise
     return listeners
+
+
+def _bound(addresses: Iterable[tuple[int, Any]], *, shared: bool = False) -> list[socket.socket]:
+    """Return a socket that is bound to each family and address. Raise OSError."""
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in addresses:
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(bound)
+            bound.setblocking(False)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind(address)
+    except OSError:
+        for bound in sockets:
+            bound.close()
+        raise
+    return sockets
 
 
 def listen_on_path(path: Path) -> socket.socket:

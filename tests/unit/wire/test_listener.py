@@ -14,7 +14,7 @@ from http_harness import Serve, echo, until
 
 from setpoint.cluster.certificates import CertificateFiles, ensure_certificates, server_context
 from setpoint.wire.limits import Limits
-from setpoint.wire.listener import Listener, listen
+from setpoint.wire.listener import Listener, listen, reserve
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -95,6 +95,21 @@ async def test_accepting_is_retried_when_file_descriptors_run_out(caplog: pytest
     await until(lambda: len(come) == 1)
     writer.close()
     await listening.close()
+
+
+async def test_a_reserved_port_is_for_shared_listeners() -> None:
+    reserved = await reserve("127.0.0.1", 0)
+    port = reserved[0].getsockname()[1]
+    sockets = [*reserved, *await listen("127.0.0.1", port, shared=True), *await listen("127.0.0.1", port, shared=True)]
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    # Another server, even one that shares its port among processes too, does not get connections of this one.
+    for attempt in (reserve, listen):
+        with pytest.raises(OSError) as failure:
+            await attempt("127.0.0.1", port)
+        assert failure.value.errno == errno.EADDRINUSE
+    for each in sockets:
+        each.close()
 
 
 async def test_an_address_in_use_leaves_no_open_sockets() -> None:

@@ -87,6 +87,33 @@ async def upkeep(
         await identity_lease.withdraw()
 
 
+@asynccontextmanager
+async def replica_upkeep(server: ApiServer, supervise: Supervise) -> AsyncIterator[None]:
+    """Run the loops that a server needs for itself while the block runs. The process that owns the store maintains the
+    objects of the cluster, and identifies this server too."""
+    api, parts = server.resources, server.parts
+    parts.definitions.stand_by()
+    api.other_servers = lambda: 0
+    api.post_start.finish(health.LOCAL_SERVICES, health.REMOTE_SERVICES, health.REGISTRATION)
+    api.post_start.finish(health.IDENTITY, health.PEERS, *health.BOOTSTRAPPED, *_CLUSTER_HOOKS)
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(supervise(name, run)) for name, run in _own_loops(server)]
+        try:
+            yield
+        finally:
+            for task in started:
+                task.cancel()
+
+
+def _own_loops(server: ApiServer) -> list[tuple[str, Task]]:
+    """Return the loops that every server runs for itself, with their names."""
+    parts = server.parts
+    return [
+        *((getattr(run, "__qualname__", "background"), run) for run in parts.background),
+        ("token use", parts.token_use.run),
+    ]
+
+
 async def _unsupervised(name: str, task: Task) -> None:
     await task()
 
@@ -103,15 +130,11 @@ class _Maintenance(NamedTuple):
 
     def for_server(self) -> list[Coroutine[Any, Any, None]]:
         """Return the loops that every server runs for itself."""
-        api, parts = self.server.resources, self.server.parts
-        loops = [
-            *((getattr(run, "__qualname__", "background"), run) for run in parts.background),
-            ("token use", parts.token_use.run),
-        ]
+        api = self.server.resources
         interval = identity.SHARED_RENEW_INTERVAL if api.store.shared else identity.RENEW_INTERVAL
         renewed = partial(api.post_start.finish, health.IDENTITY, health.PEERS)
         renewal = every("identity", api.clock, interval, partial(_synced, api, self.identity.renew), started=renewed)
-        return [*(self.supervise(name, run) for name, run in loops), renewal]
+        return [*(self.supervise(name, run) for name, run in _own_loops(self.server)), renewal]
 
     def for_cluster(self) -> list[Coroutine[Any, Any, None]]:
         """Return the loops of which only one server runs each."""
