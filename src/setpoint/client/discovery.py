@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import orjson
+
 from setpoint.kinds.catalog import Resource, Subresource
 from setpoint.meta.errors import NotAcceptable, NotFound, ServiceUnavailable
 
@@ -23,8 +25,8 @@ class Discovery:
         self._resources: tuple[Resource, ...] | None = None
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
-        self._last_read: dict[str, tuple[dict[str, Any], list[Resource]]] = {}
-        """The last document and its resources by path, because repeated reads mostly return the same."""
+        self._last_read: dict[str, tuple[bytes, list[Resource]]] = {}
+        """The last document, encoded, and its resources by path, because repeated reads mostly return the same."""
         self.missing: dict[str, str] = {}
         """The group versions (such as `metrics.k8s.io/v1`) whose resources could not be read last time, with the
         reason."""
@@ -82,9 +84,9 @@ class Discovery:
             except NotAcceptable:
                 document = await self._fetch(path, "application/json")
             if document.get("kind") == "APIGroupDiscoveryList":
-                known = self._last_read.get(path)
-                if known is None or known[0] != document:
-                    known = self._last_read[path] = (document, _from_aggregated(document))
+                encoded, known = orjson.dumps(document), self._last_read.get(path)
+                if known is None or known[0] != encoded:
+                    known = self._last_read[path] = (encoded, _from_aggregated(document))
                 found += known[1]
                 missing |= _stale(document)
             else:

@@ -16,6 +16,7 @@ from setpoint.client.run import current_run
 from setpoint.client.transport import Headers
 from setpoint.meta.objects import Obj
 from setpoint.meta.tracebacks import drop_traceback
+from setpoint.tasks import Flag
 from setpoint.wire.encoding import decode_chunks
 from setpoint.wire.memory_connection import MemoryConnection, connected_pair
 from setpoint.wire.message import (
@@ -221,7 +222,7 @@ class _Pipe(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[tuple[T, int]] = deque()
         """Items that the client has not read, each with its size."""
-        self._closed = asyncio.Event()
+        self._closed = Flag()
         self._ended = False
         self._reader: asyncio.Future[None] | None = None
         self._drain: asyncio.Event | None = None

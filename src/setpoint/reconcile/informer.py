@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -14,7 +13,7 @@ from setpoint.meta.errors import ApiError, BadRequest, Expired, Forbidden, Inval
 from setpoint.meta.objects import ObjView
 from setpoint.reconcile.keys import controller_of, key_of
 from setpoint.reconcile.run import Trigger, Triggers, current_run, delivery
-from setpoint.tasks import within
+from setpoint.tasks import Flag, within
 
 log = logging.getLogger("setpoint.reconcile")
 
@@ -83,7 +82,7 @@ class Informer(Generic[T]):
         self._transform = transform
         self.items: dict[str, T] = {}
         """The cached objects by key."""
-        self.synced = asyncio.Event()
+        self.synced = Flag()
         """Set once the cache holds every object that existed at some moment after the start, and handlers were
         called."""
         self.resource_version = ""

@@ -39,6 +39,7 @@ from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
 from setpoint.meta.protobuf.writing import write_watch_event
 from setpoint.store.interface import Compacted, Unavailable
+from setpoint.tasks import Flag
 from setpoint.wire.broadcast import Receiver
 from setpoint.wire.message import Answer, EventWriter, StreamResponse, StreamWriter, accepts_events
 
@@ -234,7 +235,7 @@ class _Stream:
         self.send = sink.send
         self.send_error = sink.send_error
         self.revision = 0
-        self.over = asyncio.Event()
+        self.over = Flag()
         self.drained = writer.drained
         """Returns when the client has read what was sent."""
         self._live = False

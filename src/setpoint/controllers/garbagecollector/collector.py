@@ -97,7 +97,7 @@ class Monitors:
         self._monitors[key] = _Monitor(resource, informer, task)
         informer.add_handler(self._handler(resource))
         if not informer.synced.is_set() and not sync_timeout.done():
-            known = tasks.create_task(_wait(informer.synced))
+            known = tasks.create_task(informer.synced.wait())
             await asyncio.wait((known, sync_timeout), return_when=asyncio.FIRST_COMPLETED)
             known.cancel()
 
@@ -161,10 +161,6 @@ def _identity(resource: Resource, meta: Obj) -> Identity:
 
 async def _sleep(clock: Clock, seconds: float) -> None:
     await clock.sleep(seconds)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 class GarbageCollector:
