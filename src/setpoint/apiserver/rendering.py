@@ -265,7 +265,7 @@ def _internal_metadata(registry: Registry, entry: Entry) -> Obj:
     """Return the stored metadata, without what the conversion to a version adds, as upstream does."""
     meta: Obj = entry.obj["metadata"]
     annotations = meta.get("annotations")
-    if not annotations:
+    if not annotations or not meta.get("name"):  # a bookmark has no name, and must not load the rules of its kind
         return meta
     hidden = registry.strategy.hidden_annotations
     if hidden and not hidden.isdisjoint(annotations):
