@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+import re
 import shutil
 import statistics
 import sys
@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -82,17 +81,8 @@ def writes_on_screen(page: Page, cluster: PageCluster, writes: int) -> list[floa
 
 def compressed_sizes(files: Path) -> tuple[int, int]:
     """Return the bytes of the first view and of everything."""
-    manifest: dict[str, Any] = json.loads((files / "manifest.json").read_text())
-
-    def parts(entry: str, found: set[str]) -> set[str]:
-        part = manifest[entry]
-        if part["file"] not in found:
-            found |= {part["file"], *part.get("css", ())}
-            for other in part.get("imports", ()):
-                parts(other, found)
-        return found
-
-    first = parts("src/views/objects/objects.tsx", parts("index.html", {"index.html"}))
+    document = (files / "index.html").read_text()
+    first = {"index.html", *re.findall(r'(?:src|href)="\./(assets/[^"]+\.(?:js|css))"', document)}
     everything = {"index.html"} | {
         f"assets/{path.name}" for path in (files / "assets").glob("*.[jc]s*") if path.suffix != ".gz"
     }

@@ -19,6 +19,7 @@ startKeyboard();
 startConnectionWords();
 startApp();
 startMoments();
-// The session begins while the frame is rendered.
 void enter();
-render(<App />, document.getElementById("app")!);
+const place = document.getElementById("app")!;
+place.replaceChildren();
+render(<App />, place);

@@ -1,5 +1,6 @@
 /** The address of what is shown, in the fragment: `#/objects/apps.deployments/default/web?at=102993&tab=yaml`. */
 import { signal } from "@preact/signals";
+import { isRoute } from "./link/entrance";
 import { kindSlug, parseKindSlug } from "./state/refs";
 
 export interface Route {
@@ -47,11 +48,6 @@ function decode(part: string): string {
 }
 
 export const route = signal<Route>(parseRoute(isRoute(location.hash) ? location.hash : ""));
-
-/** Whether a fragment is an address, and not the code of a link. */
-export function isRoute(hash: string): boolean {
-  return hash === "" || hash === "#" || hash.startsWith("#/");
-}
 
 export interface RouteChange extends Partial<Omit<Route, "params">> {
   /** An empty value removes the parameter; others stay. */

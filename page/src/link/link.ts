@@ -6,6 +6,7 @@
  */
 import { signal } from "@preact/signals";
 import { ApiError, CONNECTION_LOST } from "./protocol";
+import type { OpenedSocket } from "./entrance";
 import type { FeedUpdate, Hello, Reply, ServerMessage, Status } from "./protocol";
 
 export type LinkState =
@@ -68,7 +69,7 @@ export const hello = signal<Hello | null>(null);
 export const connections = signal(0);
 
 let socket: WebSocket | null = null;
-let connect: (() => WebSocket) | null = null;
+let connect: (() => OpenedSocket) | null = null;
 let onRefused: (() => Promise<boolean>) | null = null;
 let nextId = 1;
 let failures = 0;
@@ -82,7 +83,7 @@ let sent = 0;
  * Connect, and stay connected. `refused` is asked after a connection that failed before the greeting: true ends the
  * attempts, because the session is over.
  */
-export function startLink(make: () => WebSocket, refused: () => Promise<boolean>): void {
+export function startLink(make: () => OpenedSocket, refused: () => Promise<boolean>): void {
   connect = make;
   onRefused = refused;
   failures = 0;
@@ -107,11 +108,10 @@ export function retryNow(): void {
 
 function dial(): void {
   if (!connect) return;
-  const mine = connect();
-  mine.binaryType = "arraybuffer";
+  const { socket: mine, missed } = connect();
   socket = mine;
   let greeted = false;
-  mine.onmessage = (event: MessageEvent<string | ArrayBuffer>) => {
+  const onMessage = (event: MessageEvent<string | ArrayBuffer>) => {
     if (socket !== mine) return;
     if (typeof event.data !== "string") {
       receiveBytes(event.data);
@@ -125,11 +125,14 @@ function dial(): void {
       receive(message);
     }
   };
-  mine.onclose = (event) => {
+  const onClose = (event: CloseEvent) => {
     if (socket !== mine) return;
     socket = null;
     void lose(greeted && event.code !== SESSION_ENDED);
   };
+  mine.onmessage = onMessage;
+  mine.onclose = onClose;
+  for (const event of missed) event instanceof MessageEvent ? onMessage(event) : onClose(event);
 }
 
 function welcome(message: Hello): void {

@@ -56,10 +56,13 @@ export function sortRows<R>(rows: readonly R[], columns: readonly DataColumn<R>[
     .map(([, row]) => row);
 }
 
-const collator = new Intl.Collator("en", { numeric: true });
+/** Made when a column is first sorted: it takes milliseconds. */
+let collator: Intl.Collator | undefined;
 
 function compare(a: string | number, b: string | number): number {
-  return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b));
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  collator ??= new Intl.Collator("en", { numeric: true });
+  return collator.compare(String(a), String(b));
 }
 
 export function DataTable<R>(props: DataTableProps<R>) {

@@ -76,7 +76,7 @@ export function groupedKinds(all: readonly Kind[], every: boolean, current: stri
   for (const [group, members] of groups) {
     const order = group === "custom" || group === "other" ? [] : GROUPS[group];
     const rank = (kind: Kind) => order.indexOf(kindSlug(kind));
-    members.sort((a, b) => rank(a) - rank(b) || a.resource.localeCompare(b.resource));
+    members.sort((a, b) => rank(a) - rank(b) || (a.resource < b.resource ? -1 : 1));
   }
   return [...groups].filter(([, members]) => members.length > 0);
 }

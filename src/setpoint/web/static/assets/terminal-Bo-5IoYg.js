@@ -1,1 +1,0 @@
-import{Z as e}from"./hooks-CSJcYOPY.js";import{N as t}from"./index-BGWMG-yK.js";var n=e(null);function r(e){t(`terminal`),n.value={text:e,number:(n.peek()?.number??0)+1}}export{r as n,n as t};
