@@ -207,7 +207,7 @@ async def main(options: argparse.Namespace) -> None:
         async with cluster(config, nodes=options.nodes) as running:
             print(f"{options.nodes} nodes ready after  {time.perf_counter() - began:7.2f} s")
             server = running.apiserver
-            async with InProcess(server.api.handle, server.api.handle_all) as entrance:
+            async with InProcess(server.api.handle) as entrance:
                 transport = SharingTransport(entrance, server.loopback_token)
                 client = Client(transport, server.api.resources.clock, user_agent="bench")
                 await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})

@@ -63,7 +63,7 @@ def test_time_and_randomness_are_injected() -> None:
 def test_pure_packages() -> None:
     """These packages do no I/O and do not use asyncio."""
     impure = {"asyncio", "socket", "ssl", "sqlite3", "threading", "subprocess", "http", "urllib.request"}
-    impure |= {"setpoint.batching", "setpoint.system", "setpoint.tasks"}
+    impure |= {"setpoint.system", "setpoint.tasks"}
     offenders = []
     for package in ("meta", "kinds", "view"):
         for path in (SOURCE / package).rglob("*.py"):

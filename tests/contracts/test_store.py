@@ -31,7 +31,6 @@ from setpoint.store.interface import (
     Put,
     Store,
     StoreError,
-    Transaction,
     Unavailable,
 )
 from setpoint.store.memory import MemoryStore
@@ -348,123 +347,6 @@ async def test_a_cancelled_transaction_happens_wholly_or_not_at_all(store: Store
     assert [key.removeprefix("left/") for key in left] == [key.removeprefix("right/") for key in right]
     assert {f"left/{number}" for number in range(1, 50, 2)} <= set(left)
     assert len((await store.replay("left/", store.compacted, 1_000)).events) == len(left)
-
-
-# -- many transactions in one call --------------------------------------------------------------------------------------
-
-
-async def test_each_of_many_transactions_has_its_own_revision_and_cause(store: Store) -> None:
-    sink = RecordingSink()
-    store.watch("", store.revision, sink)
-    before = store.revision
-    outcomes = await store.txn_all(
-        [Transaction([Put(f"key/{number}", b"{}", 0, 1)], b"cause %d" % number) for number in range(40)]
-    )
-    revisions = []
-    for number, outcome in enumerate(outcomes):
-        assert not isinstance(outcome, Exception)
-        revision, (kept,) = outcome
-        revisions.append(revision)
-        assert (
-            kept == await store.get(f"key/{number}") == KeyValue(f"key/{number}", b"{%d}" % revision, *[revision] * 2)
-        )
-    assert len(set(revisions)) == 40
-    causes = dict(await store.causes(before))
-    assert [causes[revision] for revision in revisions] == [b"cause %d" % number for number in range(40)]
-    assert [event.revision for event in await sink.received(40)] == sorted(revisions)
-    assert max(revisions) <= store.revision
-
-
-async def test_many_transactions_fail_one_by_one(store: Store) -> None:
-    taken, old = await put(store, "taken", b"other"), await put(store, "old", b"")
-    outcomes = await store.txn_all(
-        [
-            Transaction([Put("one", b"1", 0)]),
-            Transaction([Put("half", b"", 0), Put("taken", b"mine", 0)]),
-            Transaction([Put("", b"")]),
-            Transaction([Put("two", b"2", 0), Delete("old", old.mod_revision)]),
-            Transaction([Delete("absent")]),
-            Transaction([Check("taken", taken.mod_revision), Put("three", b"3", 0)]),
-            Transaction([Put("stamped", b"", None, 7)]),
-        ]
-    )
-    one, half, invalid, two, nothing, three, stamp = outcomes
-    assert isinstance(half, CompareFailed) and (half.key, half.current) == ("taken", taken)
-    assert isinstance(invalid, ValueError) and isinstance(stamp, ValueError)
-    assert isinstance(nothing, tuple) and nothing[1] == [None]
-    for outcome, key in ((one, "one"), (two, "two"), (three, "three")):
-        assert isinstance(outcome, tuple)
-        kept = await store.get(key)
-        assert kept is not None and kept.mod_revision == outcome[0]
-    assert await keys(store.list("")) == ["one", "taken", "three", "two"]
-    assert await store.txn_all([]) == []
-
-
-async def test_of_many_creations_of_one_key_in_one_call_one_wins(store: Store) -> None:
-    outcomes = await store.txn_all([Transaction([Put("contended", b"%d" % number, 0)]) for number in range(8)])
-    (won,) = [outcome for outcome in outcomes if isinstance(outcome, tuple)]
-    failures = [outcome for outcome in outcomes if isinstance(outcome, CompareFailed)]
-    assert len(failures) == 7
-    assert {failure.current for failure in failures} == {await store.get("contended")}
-    assert won[1] == [failures[0].current]
-
-
-async def test_many_transactions_race_with_single_ones(store: Store) -> None:
-    """Each key has one creator, and a loser sees what won."""
-    many = [Transaction([Put(f"race/{number}", b"many", 0)]) for number in range(50)]
-
-    async def one(number: int) -> KeyValue | Exception | None:
-        try:
-            return (await store.txn([Put(f"race/{number}", b"one", 0)]))[1][0]
-        except CompareFailed as failed:
-            return failed
-
-    singles = [asyncio.create_task(one(number)) for number in range(0, 50, 2)]
-    await asyncio.sleep(0)
-    outcomes = await store.txn_all(many)
-    results = await asyncio.gather(*singles)
-    for number, outcome in enumerate(outcomes):
-        kept = await store.get(f"race/{number}")
-        assert kept is not None
-        single = results[number // 2] if number % 2 == 0 else None
-        if kept.value == b"many":
-            assert isinstance(outcome, tuple) and outcome[1] == [kept]
-            assert single is None or (isinstance(single, CompareFailed) and single.current == kept)
-        else:
-            assert single == kept and isinstance(outcome, CompareFailed) and outcome.current == kept
-
-
-async def test_a_comparison_of_one_of_many_fails_against_a_visible_state(store: Store) -> None:
-    other = asyncio.create_task(put(store, "contended", b"other", 0))
-    await asyncio.sleep(0)
-    (outcome,) = await store.txn_all([Transaction([Put("contended", b"mine", 0)])])
-    if isinstance(outcome, CompareFailed):
-        assert outcome.current is not None and outcome.current == await store.get("contended")
-        assert outcome.current.mod_revision <= store.revision
-        await other
-    else:
-        with pytest.raises(CompareFailed):
-            await other
-
-
-async def test_each_of_many_cancelled_transactions_happens_wholly_or_not_at_all(store: Store) -> None:
-    for turns in range(5):
-        many = [
-            Transaction([Put(f"left/{turns}-{number}", b""), Put(f"right/{turns}-{number}", b"")])
-            for number in range(10)
-        ]
-        task = asyncio.create_task(_all(store, many))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    await put(store, "after", b"")
-    left, right = await keys(store.list("left/")), await keys(store.list("right/"))
-    assert [key.removeprefix("left/") for key in left] == [key.removeprefix("right/") for key in right]
-
-
-async def _all(store: Store, transactions: Sequence[Transaction]) -> None:
-    await store.txn_all(transactions)
 
 
 # -- deleting ---------------------------------------------------------------------------------------------------------
@@ -1095,7 +977,6 @@ async def test_operations_on_a_closed_store_fail(store: Store) -> None:
         store.get("a"),
         store.list(""),
         store.txn([Put("a", b"")]),
-        store.txn_all([Transaction([Put("a", b"")])]),
         store.compact(0),
         store.sync(),
         store.wait_for_revision(1),

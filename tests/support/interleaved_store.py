@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from setpoint.store.interface import Committed, Op, Transaction
+from setpoint.store.interface import KeyValue, Op
 from setpoint.store.memory import MemoryStore
-from setpoint.store.transaction import txn_concurrently
 
 Act = Callable[[Sequence[Op]], Awaitable[None]]
 
@@ -19,13 +18,10 @@ class InterleavedStore(MemoryStore):
         self.selects: Callable[[Sequence[Op]], bool] = lambda ops: True
         self.after_commit: Act | None = None
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         answer = await super().txn(ops, cause)
         act = self.after_commit
         if act is not None and self.selects(ops):
             self.after_commit = None
             await act(ops)
         return answer
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        return await txn_concurrently(self.txn, transactions)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import Committed, CompareFailed, Event, Op, Transaction, Unavailable
-from setpoint.store.transaction import plan, txn_concurrently
+from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, Unavailable
+from setpoint.store.transaction import plan
 
 _FIRST_REVISION = 7
 
@@ -35,7 +35,7 @@ class Medium:
         self.away = False
         """Whether the medium is unreachable for all views."""
 
-    def commit(self, ops: Sequence[Op], cause: bytes) -> Committed:
+    def commit(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
         self.transactions += 1
         history = self.history
         events, answers = plan(ops, history.state.get, history.revision + self.random.choice((1, 1, 2, 5)))
@@ -114,7 +114,7 @@ class LaggingStore(InMemoryReads):
         await self._wait_visible(committed)
         return committed
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         done = asyncio.get_running_loop().create_future()
         self._under_way.add(done)
@@ -124,11 +124,7 @@ class LaggingStore(InMemoryReads):
             self._under_way.discard(done)
             done.set_result(None)
 
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        self._check()
-        return await txn_concurrently(self.txn, transactions)
-
-    async def _txn(self, ops: Sequence[Op], cause: bytes) -> Committed:
+    async def _txn(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
         while True:
             await self._ask()
             try:

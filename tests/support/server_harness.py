@@ -25,9 +25,8 @@ from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig
 from setpoint.cluster.wiring import build_server
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Ids
-from setpoint.store.interface import Committed, Op, Store, Transaction
+from setpoint.store.interface import KeyValue, Op, Store
 from setpoint.store.memory import MemoryStore
-from setpoint.store.transaction import txn_concurrently
 from setpoint.system import RandomIds
 from setpoint.wire.encoding import decode_chunks
 from setpoint.wire.message import Peer, Request, Response, StreamResponse
@@ -103,14 +102,11 @@ class YieldingStore(MemoryStore):
         super().__init__()
         self._random = random.Random(seed)
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         await settle(self._random.randrange(4))
         answer = await super().txn(ops, cause)
         await settle(self._random.randrange(3))
         return answer
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        return await txn_concurrently(self.txn, transactions)
 
 
 @dataclass

@@ -19,8 +19,6 @@ from setpoint.wire.message import Request
 
 if TYPE_CHECKING:
     from setpoint.apiserver.audit.record import Record
-    from setpoint.batching import CallBatcher
-    from setpoint.store.interface import Committed, Transaction
 
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
@@ -203,8 +201,6 @@ class RequestContext:
     worker: Worker = _INLINE
     held: list[Any] = field(default_factory=list)
     """Large objects that are released part by part when the request is answered."""
-    transactions: CallBatcher[Transaction, Committed] | None = None
-    """Commits the transaction of this request together with those of others; None if the request is alone."""
     may_share_object: bool = True
     """Whether the written object may be shared with readers: nothing else holds a reference through which it could
     change."""

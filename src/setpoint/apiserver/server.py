@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.admission.plugin import Chain
 from setpoint.apiserver.api_resources import DEFAULT_ADDRESS, ApiResources
-from setpoint.apiserver.bulk import Bulk
 from setpoint.apiserver.error_responses import (
     authorization_failed,
     error_response,
@@ -26,7 +25,6 @@ from setpoint.apiserver.filters.authorize import (
     AuthorizerChain,
     Decision,
     Problem,
-    Ruling,
     access_of,
     forbidden,
 )
@@ -66,8 +64,6 @@ from setpoint.wire.message import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from setpoint.apiserver.aggregation import Aggregation
     from setpoint.apiserver.allocation.service_hooks import ServiceHooks
     from setpoint.apiserver.audit.auditor import Auditor
@@ -173,7 +169,6 @@ class ApiServer:
         self.disturbance: Disturbance | None = None
         """Delays and refuses requests; None, the usual case, means that nothing does."""
         self._routing = Routing(resources, parts)
-        self._bulk = Bulk(self, resources, parts)
         env = Environment(
             store=resources.store,
             clock=resources.clock,
@@ -207,33 +202,19 @@ class ApiServer:
     async def handle(self, request: Request) -> Answer:
         """Answer a request, from the network or from within this process."""
         started = self._clock.monotonic()
-        ctx = self.context(request, self._clock.now())
-        if ctx is None:
-            return invalid_path()
-        return await self.respond(ctx, started, self._filtered(ctx, started))
-
-    async def handle_all(self, requests: Sequence[Request]) -> list[Answer | Exception]:
-        """Answer many independent writes; see `Bulk.handle_all`."""
-        return await self._bulk.handle_all(requests)
-
-    def context(self, request: Request, now: datetime) -> RequestContext | None:
-        """Return the context of a request that arrived at `now`, or None if its path is invalid."""
         target = parse_path(request.path)
         if target is INVALID_PATH:
-            return None
+            return invalid_path()
         query = parse_query(request.query)
-        ctx = RequestContext(request, target, query, verb_of(request.method, target, query), _UNAUTHENTICATED, now)
+        ctx = RequestContext(
+            request, target, query, verb_of(request.method, target, query), _UNAUTHENTICATED, self._clock.now()
+        )
         ctx.worker = self._worker
         if not isinstance(request, ObjectRequest):
             ctx.size = request_size(request) if request.body else len(request.query)
-        return ctx
-
-    async def respond(self, ctx: RequestContext, started: float, answered: Awaitable[Answer]) -> Answer:
-        """Return the response to a request: the awaited answer, or the refusal that it raises. Record the request in
-        the audit log, the metrics and the traces."""
         failure: Exception | None = None
         try:
-            answer = await answered
+            answer = await self._filtered(ctx, started)
         except ApiError as error:
             if self._auditor is not None and ctx.user is _UNAUTHENTICATED:
                 ctx.audit = self._auditor.unauthenticated(ctx)
@@ -335,25 +316,16 @@ class ApiServer:
         counted = self._in_flight.enter(ctx.verb)
         try:
             ruling = self._authorizer.authorize(access)
-            return await self.answer_authorized(ctx, access, ruling if isinstance(ruling, tuple) else await ruling)
+            decision, reason = ruling if isinstance(ruling, tuple) else await ruling
+            if ctx.audit is not None:
+                ctx.audit.set_authorization(decision, reason)
+            if decision is Decision.ALLOW:
+                return await self._routing.answer(ctx)
+            if isinstance(reason, Problem):
+                return authorization_failed(ctx.request, reason)
+            raise forbidden(access, reason)
         finally:
             self._in_flight.leave(counted)
-
-    async def answer_authorized(self, ctx: RequestContext, access: Access, ruling: Ruling) -> Answer:
-        """Call the handler of a request if the ruling allows it. Raises Forbidden."""
-        decision, reason = ruling
-        if ctx.audit is not None:
-            ctx.audit.set_authorization(decision, reason)
-        if decision is Decision.ALLOW:
-            return await self._routing.answer(ctx)
-        if isinstance(reason, Problem):
-            return authorization_failed(ctx.request, reason)
-        raise forbidden(access, reason)
-
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether requests are delayed or refused on purpose."""
-        return self.disturbance is not None and self.disturbance.is_active
 
     def unexpected(self, request: Request | None, status: int, text: str) -> Response:
         """Return the response for a request that the HTTP server has to answer itself."""

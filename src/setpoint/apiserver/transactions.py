@@ -13,7 +13,7 @@ The server's own maintenance is fenced in the same way while it runs under an el
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.batching import CallBatcher
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.caching import MAX_MEMOIZED_LENGTH, memoized
 from setpoint.meta.cause import (
@@ -38,7 +37,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest, Conflict
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term, parse_term
 from setpoint.meta.times import unix_milliseconds
-from setpoint.store.interface import Check, Committed, CompareFailed, KeyValue, Op, Store, Transaction
+from setpoint.store.interface import Check, CompareFailed, KeyValue, Op, Store
 from setpoint.wire.message import ObjectRequest, Request
 
 _LEASE = ("coordination.k8s.io", "leases")
@@ -66,8 +65,8 @@ def fenced_by(fence: Fence | None) -> Iterator[None]:
         _fence.reset(token)
 
 
-_Txn = Callable[[Sequence[Op], bytes], Awaitable[Committed]]
-"""Commits a transaction: that of the store, or one that commits several together."""
+Committed = tuple[int, Sequence[KeyValue | None]]
+"""The revision of a transaction and the result of each of its operations."""
 
 
 class Transactions:
@@ -90,12 +89,9 @@ class Transactions:
         """Commit the write of a request. Raises CompareFailed, and Conflict if its user lost the Lease it names."""
         header = ctx.request.headers.get(TERM_HEADER)
         term = _own_term() if header is None else _parsed(header)
-        batcher, txn = ctx.transactions, self._store.txn
-        if batcher is not None and batcher.is_running:
-            txn = partial(_txn_in_batch, batcher)
         if term is None:
-            return await txn(ops, self._cause(ctx, ""))
-        return await self._commit_fenced(term, ops, partial(self._cause, ctx, str(term)), txn)
+            return await self._store.txn(ops, self._cause(ctx, ""))
+        return await self._commit_fenced(term, ops, partial(self._cause, ctx, str(term)))
 
     async def commit_internal(self, verb: str, reason: str, ops: Sequence[Op]) -> Committed:
         """Commit maintenance of the server itself that concerns no single object. Raises CompareFailed, and Conflict if
@@ -104,7 +100,7 @@ class Transactions:
         claim = claim_values("", "", (), 0, "", reason)
         if term is None:
             return await self._store.txn(ops, self._own_cause(verb, claim, ""))
-        return await self._commit_fenced(term, ops, partial(self._own_cause, verb, claim, str(term)), self._store.txn)
+        return await self._commit_fenced(term, ops, partial(self._own_cause, verb, claim, str(term)))
 
     def _cause(self, ctx: RequestContext, term: str) -> bytes:
         """Return the recorded cause of a transaction that is committed now."""
@@ -131,19 +127,19 @@ class Transactions:
             self._last = at
         return self._last
 
-    async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: Callable[[], bytes], txn: _Txn) -> Committed:
-        """Commit with `txn` if the term still holds its Lease; raise Conflict if it does not."""
+    async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: Callable[[], bytes]) -> Committed:
+        """Commit if the term still holds its Lease; raise Conflict if it does not."""
         key = f"{_LEASES}{term.namespace}/{term.name}"
         lease = self._leases.get(key)
         if any(op.key == key for op in ops):
             # The Lease itself: what the write expects of it is compared anyway.
             await self._examine(key, term)
-            return await txn(ops, cause())
+            return await self._store.txn(ops, cause())
         for _ in range(_ATTEMPTS):
             if lease is None or not lease.is_of(term):
                 lease = await self._examine(key, term)
             try:
-                return await txn([*ops, Check(key, lease.revision)], cause())
+                return await self._store.txn([*ops, Check(key, lease.revision)], cause())
             except CompareFailed as failed:
                 if failed.key != key:
                     raise
@@ -183,12 +179,6 @@ class _LeaseState(NamedTuple):
 
     def is_of(self, term: Term) -> bool:
         return (self.holder, self.transitions) == (term.holder, term.transitions)
-
-
-async def _txn_in_batch(
-    batcher: CallBatcher[Transaction, Committed], ops: Sequence[Op], cause: bytes = b""
-) -> Committed:
-    return await batcher.call(Transaction(ops, cause))
 
 
 def _own_term() -> Term | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from setpoint.client.transport import (
     Event,
     EventStream,
     Headers,
-    ObjectCall,
     ObjectReply,
     Reply,
     StreamReply,
@@ -67,31 +66,6 @@ class InProcessServer(Protocol):
         """
         ...
 
-    @property
-    def bulk(self) -> BulkServer | None:
-        """Return what handles many requests in one call, or None if nothing does."""
-        ...
-
-
-class InProcessCall(NamedTuple):
-    """The arguments of `InProcessServer.exchange` for one of many requests, and the server that gets it."""
-
-    server: InProcessServer
-    method: str
-    path: str
-    query: str
-    headers: Headers
-    value: Any
-    claim: tuple[Any, ...]
-
-
-class BulkServer(Protocol):
-    async def exchange_all(self, calls: Sequence[InProcessCall]) -> Sequence[InProcessAnswer | Exception]:
-        """Handle many independent writes. Return for each, in their order, what `exchange` would return or raise.
-
-        Calls with one list object as their headers are from one client."""
-        ...
-
 
 class InProcessTransport:
     """A transport with JSON in between: the returned objects belong to the caller, as over a network."""
@@ -135,28 +109,6 @@ class SharingTransport(InProcessTransport):
             headers = [*headers, *self._credentials]
         answer = await self._server.exchange(method, path, query, headers, value)
         return ObjectReply(answer.status, answer.headers, answer.value, answer.body)
-
-    @property
-    def bulk_server(self) -> BulkServer | None:
-        return self._server.bulk
-
-    async def exchange_all(self, calls: Sequence[ObjectCall]) -> Sequence[ObjectReply | Exception]:
-        server = self._server.bulk
-        assert server is not None
-        sent = [call.transport.in_process_call(call) for call in calls]  # type: ignore[attr-defined]
-        return [
-            answer
-            if isinstance(answer, Exception)
-            else ObjectReply(answer.status, answer.headers, answer.value, answer.body)
-            for answer in await server.exchange_all(sent)
-        ]
-
-    def in_process_call(self, call: ObjectCall) -> InProcessCall:
-        """Return a call of this transport as its server gets it."""
-        _, method, path, query, headers, value, claim = call
-        if self._credentials:
-            headers = [*headers, *self._credentials]
-        return InProcessCall(self._server, method, path, query, headers, value, claim)
 
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
         answer = await self._server.exchange("GET", path, query, [*headers, *self._credentials], None)

@@ -6,14 +6,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from setpoint.client.bulk import current_calls
 from setpoint.client.failures import failure, failure_of
 from setpoint.client.kubeconfig import Impersonation
 from setpoint.client.run import current_run
 from setpoint.client.transport import (
     EventStream,
     Headers,
-    ObjectCall,
     ObjectReply,
     ObjectTransport,
     Reply,
@@ -22,7 +20,6 @@ from setpoint.client.transport import (
     Unreachable,
     Upgraded,
     UpgradingTransport,
-    bulk_transport,
     header,
     takes_objects,
 )
@@ -66,7 +63,6 @@ class Sender:
         self.on_warning = on_warning
         self.fence = fence
         self._objects = transport if takes_objects(transport) else None
-        self._bulk = bulk_transport(transport)
         self._known: dict[tuple[str, str, Term | None], list[tuple[str, str]]] = {}
         self._who: list[tuple[str, str]] = [("user-agent", user_agent)]
         if impersonate is not None:
@@ -150,13 +146,7 @@ class Sender:
         """Do the same as `request`, with objects instead of bytes."""
         for attempt in range(_MAX_RETRIES + 1):
             headers = self._headers(method, value is not None, accept, content_type)
-            calls = current_calls.get()
-            if calls is not None and calls.is_running and self._bulk is not None and method != "GET":
-                run = current_run.get()
-                claim = () if run is None else run.claim_write_in_process()
-                reply = await calls.call(ObjectCall(self._bulk, method, path, query, headers, value, claim))
-            else:
-                reply = await objects.exchange(method, path, query, headers, value)
+            reply = await objects.exchange(method, path, query, headers, value)
             if reply.status < 400:
                 if self.on_warning is not None:
                     self._warn(reply.headers)

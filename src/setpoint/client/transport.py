@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     from setpoint.wire.message import RawConnection
@@ -117,39 +117,6 @@ class ObjectTransport(Transport, Protocol):
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
         """Return a watch, or the server's refusal."""
         ...
-
-
-class BulkTransport(ObjectTransport, Protocol):
-    """A transport within the process that can send many requests in one call."""
-
-    @property
-    def bulk_server(self) -> object | None:
-        """Return the server, or None if it does not accept many requests in one call. Requests of transports with the
-        same server can be sent together."""
-        ...
-
-    async def exchange_all(self, calls: Sequence[ObjectCall]) -> Sequence[ObjectReply | Exception]:
-        """Send many independent requests, of transports with the server of this one. Return for each, in their order,
-        what `exchange` would return or raise."""
-        ...
-
-
-class ObjectCall(NamedTuple):
-    """The arguments of `ObjectTransport.exchange` for one of many requests, and the transport to send it with."""
-
-    transport: BulkTransport
-    method: str
-    path: str
-    query: str
-    headers: Headers
-    value: Any
-    claim: tuple[Any, ...]
-    """The claim of the run that sends the request; empty if it belongs to none."""
-
-
-def bulk_transport(transport: Transport) -> BulkTransport | None:
-    """Return the transport if it can send many requests in one call, otherwise None."""
-    return cast("BulkTransport", transport) if getattr(transport, "bulk_server", None) is not None else None
 
 
 def takes_objects(transport: Transport) -> TypeGuard[ObjectTransport]:

@@ -240,8 +240,7 @@ class Components:
         self._ids = ids
         self._options = options
         self._api = api
-        # Who records requests gets each of them by itself.
-        self._server = InProcess(api.handle, api.handle_all) if handle is None else InProcess(handle)
+        self._server = InProcess(handle or api.handle)
         self._controllers_server = InProcess(controllers_handle) if controllers_handle is not None else self._server
         self._servers = [*dict.fromkeys((self._server, self._controllers_server))]
         self.clients = InProcessClients(self._server, clock)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import orjson
 
-from setpoint.client.inprocess import InProcessAnswer, InProcessCall, InProcessServer
+from setpoint.client.inprocess import InProcessAnswer, InProcessServer
 from setpoint.client.run import current_run
 from setpoint.client.transport import Headers
 from setpoint.meta.objects import Obj
@@ -20,7 +20,6 @@ from setpoint.tasks import Flag
 from setpoint.wire.encoding import decode_chunks
 from setpoint.wire.memory_connection import MemoryConnection, connected_pair
 from setpoint.wire.message import (
-    Answer,
     Handler,
     ObjectRequest,
     ObjectResponse,
@@ -37,8 +36,6 @@ MAX_CONCURRENT_WRITES = 40
 waits for a second; queueing here is faster, and no component blocks the others."""
 
 Event = tuple[str, Obj]
-BulkHandler = Callable[[Sequence[Request]], Awaitable[Sequence[Answer | Exception]]]
-"""Answers many independent writes; an exception takes the place of an answer where a Handler would raise it."""
 T = TypeVar("T")
 P = TypeVar("P", "_BytePipe", "_EventPipe")
 
@@ -50,11 +47,9 @@ class InProcess:
         client = Client(InProcessTransport(server, token), clock)
     """
 
-    def __init__(self, handle: Handler, handle_all: BulkHandler | None = None) -> None:
-        """Create the access; `handle_all` answers many writes in one call, if the server can."""
+    def __init__(self, handle: Handler) -> None:
         self._handle = handle
-        self._handle_all = handle_all
-        self.peer = Peer("127.0.0.1")
+        self._peer = Peer("127.0.0.1")
         self._tasks = asyncio.TaskGroup()
         self._pipes: dict[_Pipe[Any], None] = {}
         self._upgraded: dict[MemoryConnection, asyncio.Task[None]] = {}
@@ -79,43 +74,17 @@ class InProcess:
         return _PeerServer(self, peer)
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        return await self.serve(Request(method, path, query, {}, body, self.peer), headers)
+        return await self.serve(Request(method, path, query, {}, body, self._peer), headers)
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
-        request = ObjectRequest(method, path, query, {}, value, self.peer, _claim(method))
+        request = ObjectRequest(method, path, query, {}, value, self._peer, _claim(method))
         return await self.serve(request, headers)
-
-    @property
-    def bulk(self) -> InProcess | None:
-        return None if self._handle_all is None else self
-
-    async def exchange_all(self, calls: Sequence[InProcessCall]) -> Sequence[InProcessAnswer | Exception]:
-        assert self._handle_all is not None
-        requests: list[ObjectRequest] = []
-        joined: dict[tuple[int, int], tuple[dict[str, str], dict[str, list[str]]]] = {}
-        for server, method, path, query, headers, value, claim in calls:
-            assert isinstance(server, InProcess | _PeerServer)
-            request = ObjectRequest(method, path, query, {}, value, server.peer, claim)
-            client = (id(server.peer), id(headers))
-            if client not in joined:
-                request.headers = dict(headers)
-                if len(request.headers) != len(headers):
-                    _join_repeated(request, headers)
-                joined[client] = (request.headers, request.repeated)
-            request.headers, request.repeated = joined[client]
-            requests.append(request)
-        return [
-            answer if isinstance(answer, Exception) else self._answer(request, answer)
-            for request, answer in zip(requests, await self._handle_all(requests), strict=True)
-        ]
 
     async def serve(self, request: Request, headers: Headers) -> InProcessAnswer:
         request.headers = joined = dict(headers)
         if len(joined) != len(headers):
             _join_repeated(request, headers)
-        return self._answer(request, await self._handle(request))
-
-    def _answer(self, request: Request, answer: Answer) -> InProcessAnswer:
+        answer = await self._handle(request)
         if isinstance(answer, ObjectResponse):
             sent = [(name.lower(), value) for name, value in answer.headers] if answer.headers else ()
             return InProcessAnswer(answer.status, sent, value=answer.value)
@@ -171,22 +140,21 @@ class InProcess:
 class _PeerServer:
     """An InProcessServer for one peer, with a limit on concurrent writes."""
 
-    __slots__ = ("_serve", "_waiting", "_writing", "bulk", "peer")
+    __slots__ = ("_peer", "_serve", "_waiting", "_writing")
 
     def __init__(self, server: InProcess, peer: Peer) -> None:
         self._serve = server.serve
-        self.bulk = server.bulk
-        self.peer = peer
+        self._peer = peer
         self._writing = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Writes that wait for a free slot, in order of arrival."""
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        return await self._serve_limited(Request(method, path, query, {}, body, self.peer), headers)
+        return await self._serve_limited(Request(method, path, query, {}, body, self._peer), headers)
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
         return await self._serve_limited(
-            ObjectRequest(method, path, query, {}, value, self.peer, _claim(method)), headers
+            ObjectRequest(method, path, query, {}, value, self._peer, _claim(method)), headers
         )
 
     async def _serve_limited(self, request: Request, headers: Headers) -> InProcessAnswer:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from setpoint.client import Client
-from setpoint.client.bulk import write_all
 from setpoint.client.resources import builtin
 from setpoint.controllers.ownership import controller_reference
 from setpoint.meta.errors import ApiError, NotFound
@@ -75,15 +75,18 @@ class PodControl:
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 
-async def slow_start(count: int, do: Callable[[], Coroutine[Any, Any, None]]) -> tuple[int, Exception | None]:
-    """Run `do`, which writes, in batches of 1, 2, 4, ... and stop after the first batch with a failure, because what
-    fails once would likely fail every time. Return the number of successes and the first failure."""
+async def slow_start(count: int, do: Callable[[], Awaitable[None]]) -> tuple[int, Exception | None]:
+    """Run `do` in concurrent batches of 1, 2, 4, ... and stop after the first batch with a failure, because what fails
+    once would likely fail every time. Return the number of successes and the first failure."""
     succeeded, batch = 0, 1
     while succeeded < count:
-        outcomes = await write_all([do] * min(batch, count - succeeded))
-        failures = [outcome for outcome in outcomes if outcome is not None]
+        outcomes = await asyncio.gather(*(do() for _ in range(min(batch, count - succeeded))), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         succeeded += len(outcomes) - len(failures)
+        for failure in failures:
+            if not isinstance(failure, Exception):
+                raise failure
         if failures:
-            return succeeded, failures[0]
+            return succeeded, failures[0]  # type: ignore[return-value]
         batch *= 2
     return succeeded, None

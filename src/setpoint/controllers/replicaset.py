@@ -5,13 +5,12 @@ A ReplicationController is a ReplicaSet whose selector is a plain label map.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.client import Client, Resource
-from setpoint.client.bulk import write_all
 from setpoint.client.resources import builtin
 from setpoint.controllers.expectations import Expectations
 from setpoint.controllers.options import ControllerOptions
@@ -261,7 +260,7 @@ class ReplicaSets:
                 if not isinstance(error, NotFound):
                     raise
 
-        outcomes = await write_all([partial(delete_one, pod) for pod in to_delete])
+        outcomes = await asyncio.gather(*(delete_one(pod) for pod in to_delete), return_exceptions=True)
         return next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
 
     def _related(self, replica_set: ReplicaSet, active: list[Pod]) -> list[Pod]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from functools import partial
 
 from setpoint.client import Client, Unreachable
-from setpoint.client.bulk import write_all
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -43,9 +41,6 @@ _LOOP = "node-heartbeat"
 _MAX_CONCURRENT_REQUESTS = 32
 _RENEWALS_PER_LEASE = 4
 """The number of renewals of a Lease within its duration, as a kubelet does."""
-_TOGETHER_SECONDS = 0.05
-"""Calls for different nodes that are due within this time are made together."""
-_MAX_TOGETHER = 16
 _MAX_NODES_WITH_START_EVENTS = 100
 """The largest fleet for which the start of every node is recorded as Events."""
 
@@ -134,8 +129,7 @@ class Heartbeat:
         do: Callable[[NodeState], Awaitable[None]],
         nodes_to_visit: Callable[[], Iterable[NodeState]],
     ) -> None:
-        """Call `do` for each node once per period, evenly spaced, except that the calls of a twentieth of a second are
-        made together.
+        """Call `do` for each node once per period, evenly spaced.
 
         Calls run concurrently, so that a slow response for one node does not delay the others until they appear dead. A
         node whose previous call has not returned is skipped; so are the calls that were missed while the process was
@@ -152,28 +146,18 @@ class Heartbeat:
                 waiting.discard(node)
                 limit.release()
 
-        async def run_together(nodes: Sequence[NodeState]) -> None:
-            await write_all([partial(run_one, node) for node in nodes])
-
         async with asyncio.TaskGroup() as tasks:
             while True:
                 nodes = tuple(nodes_to_visit())
-                interval = period / (len(nodes) or 1)
-                together = max(1, min(int(_TOGETHER_SECONDS / interval), _MAX_TOGETHER))
-                for at in range(0, len(nodes) or 1, together):
-                    batch = nodes[at : at + together]
-                    due = max(due + interval * (len(batch) or 1), self._clock.monotonic() - period)
+                for node in nodes or (None,):
+                    due = max(due + period / (len(nodes) or 1), self._clock.monotonic() - period)
                     await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-                    running = [
-                        node
-                        for node in batch
-                        if node.state == RUNNING and node not in waiting and self._nodes.get(node.name) is node
-                    ]
-                    for node in running:
+                    if node is None or node.state != RUNNING or node in waiting:
+                        continue
+                    if self._nodes.get(node.name) is node:
                         await limit.acquire()
                         waiting.add(node)
-                    if running:
-                        tasks.create_task(run_together(running))
+                        tasks.create_task(run_one(node))
 
     async def _attempt(self, node: NodeState, do: Callable[[NodeState], Awaitable[None]]) -> bool:
         try:

@@ -13,12 +13,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 from setpoint.client import Unreachable, Writer
-from setpoint.client.bulk import write_all
 from setpoint.client.run import Run, current_run
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
@@ -228,8 +226,14 @@ class EventWriteQueue:
             while self._queued:
                 began = self._clock.monotonic()
                 batch, late = self._batch(began)
-                if batch:
-                    await write_all([partial(self._attempt, write, run) for write, run in batch])
+                if len(batch) == 1:
+                    await self._attempt(*batch[0])
+                elif batch:
+                    async with asyncio.TaskGroup() as tasks:
+                        for number, (write, run) in enumerate(batch, 1):
+                            tasks.create_task(self._attempt(write, run))
+                            if number % _BATCH_SIZE == 0:
+                                await asyncio.sleep(0)
                 took = self._clock.monotonic() - began
                 if took > 0 and not late:
                     await self._clock.sleep(min(_PAUSE_FACTOR * took, _MAX_PAUSE))

@@ -6,11 +6,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from setpoint.client import Client
-from setpoint.client.bulk import write_all
 from setpoint.client.resources import builtin
 from setpoint.client.run import Run, current_run
 from setpoint.meta.clock import Clock
@@ -27,8 +25,6 @@ PODS = builtin("pods")
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 CONCURRENCY = 64
 MAX_QUEUED = 512
-_TOGETHER = 16
-"""Writes of different Pods that are made together."""
 
 
 def truncate_note(message: str) -> str:
@@ -82,8 +78,6 @@ class WriteQueue:
     def submit(self, key: str, write: Write) -> None:
         """Queue a write of the current run without blocking. Exceptions of the write are logged."""
         self._queued.append((key, (write, current_run.get())))
-        if len(self._queued) > 1 and len(self._queued) % _TOGETHER:
-            return  # a worker that was woken before takes it too
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -109,26 +103,18 @@ class WriteQueue:
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiters.append(waiter)
                 await waiter
-            keys: list[str] = []
-            while self._queued and len(keys) < _TOGETHER:
-                key, write = self._queued.popleft()
-                if key in self._queued_by_key:
-                    self._queued_by_key[key].append(write)
-                else:
-                    self._queued_by_key[key] = deque((write,))
-                    keys.append(key)
+            key, write = self._queued.popleft()
             if self._capacity is not None and not self._capacity.done() and len(self._queued) <= MAX_QUEUED // 2:
                 self._capacity.set_result(None)
-            await write_all([partial(self._write, key) for key in keys])
-
-    async def _write(self, key: str) -> None:
-        """Do the queued writes of one key, one after the other."""
-        behind = self._queued_by_key[key]
-        try:
-            while behind:
-                await self._do(behind.popleft())
-        finally:
-            del self._queued_by_key[key]
+            if key in self._queued_by_key:
+                self._queued_by_key[key].append(write)
+                continue
+            behind = self._queued_by_key[key] = deque((write,))
+            try:
+                while behind:
+                    await self._do(behind.popleft())
+            finally:
+                del self._queued_by_key[key]
 
     async def _do(self, submitted: _Write) -> None:
         write, run = submitted

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import Committed, CompareFailed, Event, Op, Transaction
+from setpoint.store.interface import CompareFailed, Event, KeyValue, Op
 from setpoint.store.memory import MemoryStore
-from setpoint.store.transaction import txn_concurrently
 
 Delay = Callable[[int], float]
 """Function from a revision to the seconds after its commit at which it becomes visible. Revisions stay in order: one
@@ -85,7 +84,7 @@ class DelayedReplica(InMemoryReads):
         await self._wait_visible(committed)
         return committed
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         done: asyncio.Future[None] = self._loop.create_future()
         self._under_way.add(done)
@@ -95,11 +94,7 @@ class DelayedReplica(InMemoryReads):
             self._under_way.discard(done)
             done.set_result(None)
 
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        self._check()
-        return await txn_concurrently(self.txn, transactions)
-
-    async def _txn(self, ops: Sequence[Op], cause: bytes) -> Committed:
+    async def _txn(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
         while True:
             try:
                 revision, answers = await self._medium.txn(ops, cause)

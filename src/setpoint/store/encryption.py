@@ -25,7 +25,6 @@ from setpoint.meta.goformat import aggregate
 from setpoint.store.interface import (
     Archive,
     Cause,
-    Committed,
     CompareFailed,
     Event,
     KeyValue,
@@ -37,7 +36,6 @@ from setpoint.store.interface import (
     Sink,
     Store,
     Subscription,
-    Transaction,
     Unreadable,
     Version,
 )
@@ -394,34 +392,7 @@ class EncryptedStore:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
-        (outcome,) = await self.txn_all([Transaction(ops, cause)])
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        outcomes: dict[int, Committed | Exception] = {}
-        pending: dict[int, _Encrypted] = {}
-        try:
-            for number, (ops, _) in enumerate(transactions):
-                try:
-                    pending[number] = self._encrypt(ops)
-                except Exception as error:
-                    outcomes[number] = error
-            sent = [Transaction(ops, transactions[number].cause) for number, (ops, _) in pending.items()]
-            for (number, (_, plain)), outcome in zip(pending.items(), await self._backend.txn_all(sent), strict=True):
-                if isinstance(outcome, CompareFailed):
-                    outcome = CompareFailed(outcome.key, self._decrypt_optional(outcome.current))
-                outcomes[number] = outcome if isinstance(outcome, Exception) else _with_plain_values(outcome, plain)
-        finally:
-            for ops, plain in pending.values():
-                for at in plain:
-                    self._pending_puts.pop(ops[at].value, None)  # type: ignore[union-attr]
-        return [outcomes[number] for number in range(len(transactions))]
-
-    def _encrypt(self, ops: Sequence[Op]) -> _Encrypted:
-        """Return the operations for the backend, with the values as pending ones."""
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         plain: dict[int, Put] = {}
         encrypted = list(ops)
         for at, op in enumerate(ops):
@@ -432,22 +403,19 @@ class EncryptedStore:
                     data = transformer.encrypt(with_stamp_prefix(op), op.key.encode())
                     encrypted[at] = Put(op.key, data, op.expect)
                     self._pending_puts[data] = op
-        return encrypted, plain
-
-
-_Encrypted = tuple[Sequence[Op], dict[int, Put]]
-"""The operations of a transaction for the backend, and those whose values were encrypted, by position."""
-
-
-def _with_plain_values(committed: Committed, plain: dict[int, Put]) -> Committed:
-    """Return the result of a transaction with the values as the caller passed them, stamped."""
-    if not plain:
-        return committed
-    revision, answers = committed
-    return revision, [
-        item._replace(value=_stamped(plain[at], item.mod_revision)) if item is not None and at in plain else item
-        for at, item in enumerate(answers)
-    ]
+        try:
+            revision, answers = await self._backend.txn(encrypted, cause)
+        except CompareFailed as failed:
+            raise CompareFailed(failed.key, self._decrypt_optional(failed.current)) from None
+        finally:
+            for at in plain:
+                self._pending_puts.pop(encrypted[at].value, None)  # type: ignore[union-attr]
+        if not plain:
+            return revision, answers
+        return revision, [
+            item._replace(value=_stamped(plain[at], item.mod_revision)) if item is not None and at in plain else item
+            for at, item in enumerate(answers)
+        ]
 
 
 class _DecryptedArchive:

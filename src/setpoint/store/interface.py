@@ -124,16 +124,6 @@ class Check(NamedTuple):
 
 Op = Put | Delete | Check
 
-Committed = tuple[int, Sequence[KeyValue | None]]
-"""The revision of a transaction and the result of each of its operations."""
-
-
-class Transaction(NamedTuple):
-    """The arguments of `Store.txn`, as one of many transactions."""
-
-    ops: Sequence[Op]
-    cause: bytes = b""
-
 
 class Event(NamedTuple):
     """A change of one key. `now` is None for a deletion, `before` is None for a creation."""
@@ -333,7 +323,7 @@ class Store(Protocol):
         """Return the keys with `prefix` in byte order, starting at the key `start` (inclusive); `limit` 0 means all."""
         ...
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         """Apply all operations atomically and return the revision and, for each operation, the resulting entry.
 
         The entry is None for a deletion or a check. When the caller resumes, others may already have written the same
@@ -343,16 +333,6 @@ class Store(Protocol):
         Raises CompareFailed, NotProcessed or TooLarge (the transaction had no effect); Unavailable or another
         StoreError (it is unknown whether it happened); ValueError for invalid operations: a repeated key, a key that is
         empty or contains a zero byte, a stamp outside of the value."""
-        ...
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        """Apply many independent transactions, and return for each, in their order, what `txn` would return or the
-        exception that it would raise.
-
-        Each has its own revision, and succeeds or fails regardless of the others; it may be compared with the state
-        that those before it leave. The call returns when all have an outcome. If it is cancelled, each transaction has
-        either fully happened or not at all. It costs less than as many concurrent calls of `txn`. Raises StoreError
-        only if the store has failed before the call."""
         ...
 
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:

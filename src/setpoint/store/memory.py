@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import Committed, Event, KeyValue, Op, StoreError, Transaction
+from setpoint.store.interface import KeyValue, Op
 from setpoint.store.quota import StoreQuota, StoreUsage
 from setpoint.store.transaction import plan
 
@@ -49,7 +49,7 @@ class MemoryStore(InMemoryReads):
         found = self._history.causes(revision - 1, 1)
         return found[0].cause if found and found[0].revision == revision else b""
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         history = self._history
         events, answers = plan(ops, history.state.get, history.revision + 1)
@@ -61,29 +61,6 @@ class MemoryStore(InMemoryReads):
             if self._waiters:
                 self._wake_waiters()
         return history.revision, answers
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        self._check()
-        history, usage = self._history, self._usage
-        outcomes: list[Committed | Exception] = []
-        published: list[Event] = []
-        for ops, cause in transactions:
-            try:
-                events, answers = plan(ops, history.state.get, history.revision + 1)
-                if events:
-                    if usage is not None:
-                        usage.add(events)
-                    history.apply(events, cause)
-                    published += events
-            except (StoreError, ValueError) as error:
-                outcomes.append(error)
-            else:
-                outcomes.append((history.revision, answers))
-        if published:
-            self._subscriptions.publish(published, history.revision)
-            if self._waiters:
-                self._wake_waiters()
-        return outcomes
 
     async def compact(self, revision: int) -> None:
         self._check()

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from setpoint.store.durable_revision import DataLoss
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import Committed, CompareFailed, Event, KeyValue, Op, StoreError, Transaction
+from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, StoreError
 from setpoint.store.packed_values import LoggedEvent
 from setpoint.store.sqlite_file import ObsoleteRow, SqliteFile
 from setpoint.store.sqlite_writer import MaintenanceTask, PendingTransaction, Writer
-from setpoint.store.transaction import plan, txn_concurrently
+from setpoint.store.transaction import plan
 
 log = logging.getLogger("setpoint.store")
 
@@ -79,7 +79,7 @@ class SqliteStore(InMemoryReads):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         while True:
             self._check()
             revision = self._head_revision + 1
@@ -107,60 +107,10 @@ class SqliteStore(InMemoryReads):
         for event in events:
             self._pending_events[event.key] = event
         writer = self._writer or self._start()
-        committed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
-        transaction = PendingTransaction(events, answers, cause, committed)
+        transaction = PendingTransaction(events, answers, cause, asyncio.get_running_loop().create_future())
         self._in_flight.append(transaction)
         writer.put(transaction)
-        return await committed
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        self._check()
-        outcomes: list[Committed | Exception | None] = []
-        queued: list[PendingTransaction] = []
-        for ops, cause in transactions:
-            revision = self._head_revision + 1
-            try:
-                events, answers = plan(ops, self._head, revision)
-            except CompareFailed as failed:
-                # A key with a pending change is compared again once the change is visible.
-                outcomes.append(None if failed.key in self._pending_events else failed)
-                continue
-            except ValueError as error:
-                outcomes.append(error)
-                continue
-            if not events:
-                outcomes.append(None)
-                continue
-            self._head_revision = revision
-            for event in events:
-                self._pending_events[event.key] = event
-            queued.append(PendingTransaction(events, answers, cause))
-            outcomes.append((revision, answers))
-        failure = await self._queue_all(queued) if queued else None
-        if failure is not None:
-            visible = self._history.revision
-            outcomes = [failure if isinstance(each, tuple) and each[0] > visible else each for each in outcomes]
-        if None in outcomes:
-            again = [at for at, each in enumerate(outcomes) if each is None]
-            results = await txn_concurrently(self.txn, [transactions[at] for at in again])
-            for at, result in zip(again, results, strict=True):
-                outcomes[at] = result
-        return cast("list[Committed | Exception]", outcomes)
-
-    async def _queue_all(self, transactions: Sequence[PendingTransaction]) -> StoreError | None:
-        """Queue transactions for the writer, and wait until all are visible. Return the failure of the store, if it
-        failed before: then only those that are visible are durable."""
-        writer = self._writer or self._start()
-        # Transactions become visible in order: the last one is the one to wait for.
-        last = transactions[-1].committed = asyncio.get_running_loop().create_future()
-        self._in_flight += transactions
-        for transaction in transactions:
-            writer.put(transaction)
-        try:
-            await last
-        except StoreError as error:
-            return error
-        return None
+        return await transaction.committed
 
     def _head(self, key: str) -> KeyValue | None:
         pending = self._pending_events.get(key)
@@ -192,9 +142,7 @@ class SqliteStore(InMemoryReads):
                     del pending[event.key]
             events += transaction.events
         self._subscriptions.publish(events, history.revision)
-        awaited = [transaction for transaction in batch if transaction.committed is not None]
-        if awaited:
-            self._resolve(awaited)
+        self._resolve(batch)
         self._wake_waiters()
 
     def _resolve(self, batch: Sequence[PendingTransaction], start: int = 0) -> None:
@@ -203,9 +151,8 @@ class SqliteStore(InMemoryReads):
         Resolving hundreds at once would block the loop with what the callers do next."""
         for transaction in batch[start : start + _RESULTS_PER_ITERATION]:
             # A done future means that the caller was cancelled; the transaction happened nevertheless.
-            committed = transaction.committed
-            if committed is not None and not committed.done():
-                committed.set_result((transaction.events[0].revision, transaction.answers))
+            if not transaction.committed.done():
+                transaction.committed.set_result((transaction.events[0].revision, transaction.answers))
         if start + _RESULTS_PER_ITERATION < len(batch):
             asyncio.get_running_loop().call_soon(self._resolve, batch, start + _RESULTS_PER_ITERATION)
 
@@ -216,9 +163,7 @@ class SqliteStore(InMemoryReads):
 
     def _on_failed(self, why: StoreError) -> None:
         self._fail(str(why))
-        waiting: list[asyncio.Future[Any]] = [
-            transaction.committed for transaction in self._in_flight if transaction.committed is not None
-        ]
+        waiting: list[asyncio.Future[Any]] = [transaction.committed for transaction in self._in_flight]
         waiting += [task.result for task in self._maintenance_tasks]
         self._in_flight.clear()
         self._maintenance_tasks.clear()

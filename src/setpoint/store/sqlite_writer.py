@@ -16,7 +16,7 @@ from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any, cast
 
-from setpoint.store.interface import Committed, Event, KeyValue, StoreError
+from setpoint.store.interface import Event, KeyValue, StoreError
 from setpoint.store.sqlite_file import SqliteFile, to_store_error
 
 _MAX_BATCH_ITEMS = 1_024
@@ -25,9 +25,7 @@ _SWITCH_INTERVAL = 0.0005
 
 
 class PendingTransaction:
-    """A transaction that has its revision and is not durable yet.
-
-    `committed` resolves to the result of `txn`; it is None if the caller waits for a later transaction."""
+    """A transaction that has its revision and is not durable yet. `committed` resolves to the result of `txn`."""
 
     __slots__ = ("answers", "cause", "committed", "events")
 
@@ -36,7 +34,7 @@ class PendingTransaction:
         events: Sequence[Event],
         answers: Sequence[KeyValue | None],
         cause: bytes,
-        committed: asyncio.Future[Committed] | None = None,
+        committed: asyncio.Future[tuple[int, Sequence[KeyValue | None]]],
     ) -> None:
         self.events = events
         self.answers = answers

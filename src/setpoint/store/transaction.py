@@ -1,12 +1,10 @@
-"""The effect of a transaction on a state: a pure function, so that every backend compares and stamps alike. Also the
-`txn_all` of backends that apply many transactions concurrently."""
+"""The effect of a transaction on a state: a pure function, so that every backend compares and stamps alike."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-from setpoint.store.interface import Check, Committed, CompareFailed, Event, KeyValue, Op, Put, Transaction
-from setpoint.tasks import run_all
+from setpoint.store.interface import Check, CompareFailed, Event, KeyValue, Op, Put
 
 MAX_OPS = 65_536
 _MAX_STAMP_DIGITS = 12
@@ -84,17 +82,3 @@ def without_stamp_prefix(data: bytes, revision: int) -> bytes:
     if not end < offset <= len(data):
         raise ValueError(f"the stamp at {data[:end].decode()} is outside of a value of {len(data) - end - 1} bytes")
     return b"%b%d%b" % (data[end + 1 : offset], revision, data[offset:])
-
-
-async def txn_concurrently(
-    txn: Callable[[Sequence[Op], bytes], Awaitable[Committed]], transactions: Sequence[Transaction]
-) -> Sequence[Committed | Exception]:
-    """Return the outcome of `txn` for each transaction: the `txn_all` of stores that gain nothing from more."""
-
-    async def outcome(transaction: Transaction) -> Committed | Exception:
-        try:
-            return await txn(*transaction)
-        except Exception as error:
-            return error
-
-    return await run_all(*map(outcome, transactions))

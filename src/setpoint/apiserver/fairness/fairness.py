@@ -279,15 +279,6 @@ class Fairness:
         self.requests.add(request)
         return request
 
-    def admit_at_once(
-        self, flow: Flow, ctx: RequestContext, access: Access, now: float, seats: int
-    ) -> FlowRequest | None:
-        """Admit a request if it need not be queued; otherwise return None, and it takes no seats."""
-        level = flow.level
-        if not (level.exempt or (level.queues.fits(seats) and not level.queues.waiting)):
-            return None
-        return self.admit(flow, ctx, access, now, seats, from_network=False)
-
     async def wait_for_seat(self, request: FlowRequest) -> None:
         """Wait until the request gets its seats. Raises Overloaded after the timeout."""
         queued = request.queued

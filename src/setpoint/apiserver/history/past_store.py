@@ -9,7 +9,6 @@ from setpoint.apiserver.history.reader import HistoryReader, Version
 from setpoint.store.interface import (
     Archive,
     Cause,
-    Committed,
     Compacted,
     Event,
     FutureRevision,
@@ -20,7 +19,6 @@ from setpoint.store.interface import (
     Replay,
     Sink,
     StoreError,
-    Transaction,
 )
 
 _READ_ONLY = "the past cannot be changed"
@@ -102,11 +100,8 @@ class PastStore:
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         raise StoreError(_READ_ONLY)
-
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        return [StoreError(_READ_ONLY) for _ in transactions]
 
     def watch(self, prefix: str, after: int, sink: Sink) -> _NoSubscription:
         return _NoSubscription()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from setpoint.client import Client
-from setpoint.client.bulk import write_all
 from setpoint.client.resources import builtin
 from setpoint.controllers.daemonset.placement import (
     Placement,
@@ -333,7 +332,7 @@ class DaemonSets:
                 return
             self._writes.wrote(key_of(daemon_set), self._pods, answer)
 
-        outcomes = await write_all([partial(delete_one, pod) for pod in to_delete])
+        outcomes = await asyncio.gather(*(delete_one(pod) for pod in to_delete), return_exceptions=True)
         return next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
 
     async def _write_status(self, daemon_set: Obj, status: Obj) -> None:

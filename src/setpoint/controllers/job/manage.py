@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from setpoint.client import Client
-from setpoint.client.bulk import write_all
 from setpoint.controllers.expectations import Expectations, WrittenRevisions
 from setpoint.controllers.job.job_pods import (
     FAILURES,
@@ -277,7 +276,7 @@ class JobPods:
         return len(seen.active) - removed, failure
 
     async def _gone(
-        self, seen: Progress, pods: Sequence[Pod], remove: Callable[[Pod], Coroutine[Any, Any, None]]
+        self, seen: Progress, pods: Sequence[Pod], remove: Callable[[Pod], Awaitable[None]]
     ) -> tuple[int, Exception | None]:
         gone, failure = await _each(pods, remove)
         seen.terminating += len(gone)
@@ -302,10 +301,11 @@ class JobPods:
             self._written.wrote(key, self._pods, answer)
 
 
-async def _each(
-    pods: Sequence[Pod], do: Callable[[Pod], Coroutine[Any, Any, None]]
-) -> tuple[list[Pod], Exception | None]:
-    """Run `do`, which writes, for all Pods. Return those for which it succeeded, and the first error."""
-    outcomes = await write_all([partial(do, pod) for pod in pods])
+async def _each(pods: Sequence[Pod], do: Callable[[Pod], Awaitable[None]]) -> tuple[list[Pod], Exception | None]:
+    """Run `do` for all Pods concurrently. Return those for which it succeeded, and the first error."""
+    outcomes = await asyncio.gather(*(do(pod) for pod in pods), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+            raise outcome
     succeeded = [pod for pod, outcome in zip(pods, outcomes, strict=True) if outcome is None]
     return succeeded, next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)

@@ -21,7 +21,6 @@ from setpoint.store.etcd.replica import RECONNECT_PAUSES, Replica
 from setpoint.store.history import History
 from setpoint.store.interface import (
     Check,
-    Committed,
     Compacted,
     CompareFailed,
     Delete,
@@ -32,10 +31,9 @@ from setpoint.store.interface import (
     Page,
     Put,
     StoreError,
-    Transaction,
     Unavailable,
 )
-from setpoint.store.transaction import MAX_OPS, txn_concurrently
+from setpoint.store.transaction import MAX_OPS
 from setpoint.wire.tls import TlsClient
 
 _REPLAYED = 5_000
@@ -229,7 +227,7 @@ class EtcdStore(Replica):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         _validate(ops)
         if not ops:
@@ -253,11 +251,7 @@ class EtcdStore(Replica):
             self._under_way.discard(done)
             done.set_result(None)
 
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        self._check()
-        return await txn_concurrently(self.txn, transactions)
-
-    async def _txn(self, ops: Sequence[Op], cause: bytes) -> Committed:
+    async def _txn(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
         for _ in range(_MAX_ATTEMPTS):
             self._compare(ops)
             sent = ops

@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import (
-    Committed,
     CompareFailed,
     Event,
     KeyValue,
@@ -28,13 +27,12 @@ from setpoint.store.interface import (
     Put,
     StoreError,
     TooLarge,
-    Transaction,
     Unavailable,
 )
 from setpoint.store.ipc import frames
 from setpoint.store.ipc.frames import Frame, FrameReader, Malformed
 from setpoint.store.ipc.shared_numbers import SharedNumbers
-from setpoint.store.transaction import MAX_OPS, check_key, stamped, txn_concurrently
+from setpoint.store.transaction import MAX_OPS, check_key, stamped
 from setpoint.tasks import TaskRegistry
 
 _LIMITS: Final = Limits(MAX_OPS, frames.MAX_REQUEST // 2)
@@ -225,7 +223,7 @@ class StoreReplica(InMemoryReads):
         except TimeoutError:
             raise Unavailable(f"revision {revision} of the store is not visible here yet") from None
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> Committed:
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         for op in ops:
             check_key(op.key)  # a header cannot contain every str
@@ -240,11 +238,7 @@ class StoreReplica(InMemoryReads):
             self._under_way.discard(done)
             done.set_result(None)
 
-    async def txn_all(self, transactions: Sequence[Transaction]) -> Sequence[Committed | Exception]:
-        self._check()
-        return await txn_concurrently(self.txn, transactions)
-
-    async def _txn(self, ops: Sequence[Op], cause: bytes) -> Committed:
+    async def _txn(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
         for _ in range(_MAX_ATTEMPTS):
             number = next(self._requests)
             request = frames.encode_txn(number, ops, cause)
