@@ -21,7 +21,6 @@ from setpoint.meta.schema import Type
 from setpoint.wire.encoding import BLOCK, LARGE
 from setpoint.wire.message import SizedBody
 
-
 _PIECE = (BLOCK + LARGE) // 2
 """Size in bytes of the pieces of a list. Those between BLOCK and LARGE are written without being copied again, so the
 sizes of items may vary by a third."""
