@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 
 from setpoint.client.authentication import Credential
@@ -23,17 +22,14 @@ _USED_FOR = 0.8
 def as_service_account(access: Access, client: Client, clock: Clock, name: str, namespace: str) -> Access:
     """Return access to the same server as this account, which is created if it does not exist. `client` requests the
     tokens."""
-    return replace(
-        access,
-        certificate=None,
-        key=None,
-        token="",
-        token_file=None,
-        username="",
-        password="",
-        exec=None,
-        impersonate=None,
+    return Access(
+        access.server,
+        access.ca,
+        access.insecure,
+        access.tls_server_name,
         source=_tokens(client, clock, name, namespace),
+        namespace=access.namespace,
+        in_cluster=access.in_cluster,
     )
 
 
