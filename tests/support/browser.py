@@ -51,9 +51,12 @@ addEventListener("unhandledrejection", (event) => __problem("unhandled rejection
 const edges = (box) => [box.left, box.top, box.right, box.bottom].map(Math.round).join(",");
 const moved = (entry) => entry.sources.slice(0, 3).map(({ node, previousRect, currentRect }) =>
   `${node?.nodeName ?? "?"}.${node?.className ?? ""} ${edges(previousRect)} -> ${edges(currentRect)}`).join("; ");
+// A list with the latest entry first moves when something happens, which is what people look at it for.
+const isOfLatest = ({ node }) => (node?.nodeType === 3 ? node.parentElement : node)?.closest?.(".event-list");
 new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) {
-    if (!entry.hadRecentInput) __problem("layout shift", `${entry.startTime} ${entry.value} ${moved(entry)}`);
+    const expected = entry.hadRecentInput || (entry.sources.length > 0 && entry.sources.every(isOfLatest));
+    if (!expected) __problem("layout shift", `${entry.startTime} ${entry.value} ${moved(entry)}`);
   }
 }).observe({ type: "layout-shift", buffered: true });
 """
