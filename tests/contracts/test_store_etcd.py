@@ -63,6 +63,12 @@ async def until_available(store: EtcdStore) -> None:
             await asyncio.sleep(0.05)
 
 
+async def suspend(etcd: EtcdProcess) -> None:
+    """Suspend etcd, and wait until it has stopped: before that it may still answer."""
+    etcd.process.send_signal(signal.SIGSTOP)
+    await asyncio.to_thread(os.waitid, os.P_PID, etcd.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 class Sink:
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -75,7 +81,7 @@ async def test_a_paused_etcd_is_unavailable_and_recovers(etcd: EtcdProcess, monk
     store = await opened(etcd.endpoint)
     _, (made,) = await store.txn([Put("a", b"1")])
     shorten_timeouts(monkeypatch)
-    etcd.process.send_signal(signal.SIGSTOP)
+    await suspend(etcd)
     with pytest.raises(Unavailable, match="it is not known whether the transaction happened"):
         await store.txn([Put("b", b"1")])
     with pytest.raises(Unavailable):
@@ -103,7 +109,7 @@ async def test_questions_for_the_revision_are_shared_and_bounded(
         original(client, on_answer)
 
     monkeypatch.setattr(EtcdClient, "query_revision", query_revision)
-    etcd.process.send_signal(signal.SIGSTOP)
+    await suspend(etcd)
     calls = []
     for _ in range(100):
         calls += [asyncio.ensure_future(store.sync()) for _ in range(3)]
@@ -250,9 +256,7 @@ async def test_only_callers_before_a_question_for_the_revision_share_its_answer(
 
 async def test_an_unanswered_question_for_the_revision_fails_with_the_store(etcd: EtcdProcess) -> None:
     store = await opened(etcd.endpoint)
-    etcd.process.send_signal(signal.SIGSTOP)
-    # Until it has stopped, it may still answer.
-    await asyncio.to_thread(os.waitid, os.P_PID, etcd.process.pid, os.WSTOPPED | os.WNOWAIT)
+    await suspend(etcd)
     try:
         callers = [asyncio.ensure_future(store.sync())]
         await asyncio.sleep(0.02)

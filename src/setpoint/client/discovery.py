@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-import orjson
-
 from setpoint.kinds.catalog import Resource, Subresource
 from setpoint.meta.errors import NotAcceptable, NotFound, ServiceUnavailable
+from setpoint.meta.json_codec import encode_json
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -84,7 +83,7 @@ class Discovery:
             except NotAcceptable:
                 document = await self._fetch(path, "application/json")
             if document.get("kind") == "APIGroupDiscoveryList":
-                encoded, known = orjson.dumps(document), self._last_read.get(path)
+                encoded, known = encode_json(document), self._last_read.get(path)
                 if known is None or known[0] != encoded:
                     known = self._last_read[path] = (encoded, _from_aggregated(document))
                 found += known[1]
