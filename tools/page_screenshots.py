@@ -104,7 +104,7 @@ def _edit_file(page: Page) -> None:
 
 
 SCENES = [
-    Scene("objects", "#/objects/pods/default/POD?ns=default"),
+    Scene("objects", "#/objects/pods/default/POD?ns=default", _leave_inspector_on_phone),
     Scene("chain", "#/chain/apps.deployments/default/web?ns=default", _leave_inspector_on_phone),
     Scene("why", "#/objects/pods/default/POD?ns=default&tab=why"),
     Scene("history", "#/objects/apps.deployments/default/web?ns=default&tab=history"),

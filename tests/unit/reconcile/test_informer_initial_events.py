@@ -276,7 +276,7 @@ class ScriptedWatch:
 def test_whatever_fails_the_cache_becomes_that_of_the_server(
     changes: list[tuple[str, bool]], faults: list[str]
 ) -> None:
-    """And the handler receives a history of each object that is possible."""
+    """The handler receives a possible history of each object."""
 
     async def scenario() -> None:
         server = Scripted(changes, list(faults))
