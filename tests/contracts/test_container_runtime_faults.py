@@ -129,6 +129,21 @@ async def test_a_removal_is_repeated_until_it_succeeds(cri: FakeCri, tmp_path: P
         assert client.lose_at < len(client.calls)
 
 
+async def test_an_interrupted_removal_is_found_again(cri: FakeCri, tmp_path: Path) -> None:
+    """An agent that ends while it removes a Pod leaves the Pod's directory, by which the next one finds the rest."""
+    pod = make_pod(shell("sleep"))
+    async with host_runtime(cri.endpoint, tmp_path) as harness:
+        await harness.wait(harness.runtime.create_sandbox(pod, harness.node))
+        harness.cgroups.error = "the cgroup is in use"
+        harness.runtime.remove_pod(uid_of(pod))
+        await harness.poll(lambda: not cri.sandboxes and bool(harness.cgroups.calls))
+    async with host_runtime(cri.endpoint, tmp_path) as harness:
+        assert await harness.runtime.orphans(()) == {uid_of(pod)}
+        await harness.runtime.remove_orphan(uid_of(pod))
+        directories = harness.settings.directories
+        assert not [*directories.logs.iterdir(), *directories.pods.iterdir()]
+
+
 # -- the agent restarts ----------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -32,9 +33,10 @@ _uids = count(1)
 
 
 class RecordingVolumes:
-    """Volumes of Pods without any: remembers what it was asked for."""
+    """Volumes of Pods without any: remembers what it was asked for, and removes the directories of Pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, directories: NodeDirectories) -> None:
+        self._directories = directories
         self.calls: list[tuple[str, str]] = []
         self.error = ""
         self.mounts: list[Obj] = []
@@ -61,6 +63,7 @@ class RecordingVolumes:
 
     async def remove(self, uid: str) -> None:
         self.calls.append(("remove", uid))
+        shutil.rmtree(self._directories.pod(uid), ignore_errors=True)
 
 
 class RecordingCgroups:
@@ -69,6 +72,8 @@ class RecordingCgroups:
     def __init__(self, root: str = "/setpoint-test") -> None:
         self._root = root
         self.calls: list[tuple[str, str]] = []
+        self.error = ""
+        """The error of the removal of a Pod's cgroup."""
 
     async def create_pod(self, pod: Pod) -> None:
         self.calls.append(("create", pod["metadata"]["uid"]))
@@ -78,6 +83,8 @@ class RecordingCgroups:
 
     async def remove_pod(self, uid: str) -> None:
         self.calls.append(("remove", uid))
+        if self.error:
+            raise OSError(self.error)
 
     def parent(self, pod: Pod) -> str:
         return f"{self._root}/pod{pod['metadata']['uid']}"
@@ -232,7 +239,7 @@ async def host_runtime(
     runtime = CriRuntime(
         client,
         RuntimeEvents(endpoint, clock),
-        RecordingVolumes(),
+        RecordingVolumes(settings.directories),
         RecordingCgroups(cgroup_root),
         Secrets(),
         settings,

@@ -81,7 +81,7 @@ class PodVolumes(Protocol):
     async def unmount(self, uid: str) -> None: ...
 
     async def remove(self, uid: str) -> None:
-        """Remove the directories of a Pod's volumes, which are unmounted."""
+        """Unmount all volumes of a Pod, and remove its directory with everything in it."""
         ...
 
 

@@ -19,7 +19,6 @@ from setpoint.meta.clock import Clock
 from setpoint.node.container_state import INITIAL_BACKOFF
 from setpoint.node.cri.client import CriClient
 from setpoint.node.host.blocking import BlockingPool
-from setpoint.node.host.container_config import hosts_path
 from setpoint.node.host.container_manager import ContainerManager, PodVolumes
 from setpoint.node.host.hooks import HookRunner, HookTarget
 from setpoint.node.host.images import NodeImages, SecretReader
@@ -248,19 +247,16 @@ class CriRuntime:
         await self._sandboxes.remove(uid)
         self._network.disconnect(uid)
         await self._volumes.unmount(uid)
-        await self._volumes.remove(uid)
         await self._cgroups.remove_pod(uid)
-        await self._pool.run(self._remove_files, uid)
+        await self._pool.run(self._remove_logs, uid)
+        # The directory of a Pod is removed last: while it exists, a restarted agent and `setpoint node leave` know
+        # that something of the Pod may be left.
+        await self._volumes.remove(uid)
 
-    def _remove_files(self, uid: str) -> None:
-        """Remove the logs and the directory of a Pod. Blocks."""
+    def _remove_logs(self, uid: str) -> None:
+        """Remove the logs of a Pod. Blocks."""
         for logs in self._directories.logs.glob(f"*_*_{escape(uid)}"):
             shutil.rmtree(logs)
-        directory = self._directories.pod(uid)
-        if directory.is_dir():
-            shutil.rmtree(directory / "containers", ignore_errors=True)
-            hosts_path(self._directories, uid).unlink(missing_ok=True)
-            directory.rmdir()  # never with a volume in it
 
     # -- images --------------------------------------------------------------------------------------------------------
 

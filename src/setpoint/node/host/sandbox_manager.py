@@ -127,6 +127,15 @@ class SandboxManager:
         handler = self._runtime_handler(pod)
         if handler is None:
             raise SandboxFailed(f"runtimeclass.node.k8s.io {quote(pod['spec']['runtimeClassName'])} not found")
+        # The directory of a Pod exists as long as anything else of it: by its directory, a restarted agent and
+        # `setpoint node leave` know the Pod.
+        directory = self._settings.directories.pod(meta["uid"])
+        try:
+            await self._pool.run(directory.mkdir, mode=0o750, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SandboxFailed(
+                f"Failed to create data directory for pod {quote(describe_pod(pod))}: {error}"
+            ) from None
         try:
             await self._cgroups.create_pod(pod)
         except OSError as error:
