@@ -27,6 +27,7 @@ from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
+from setpoint.cluster.interpreter_gc import GarbageCollection
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.reconcile import Informer
@@ -207,6 +208,7 @@ async def main(options: argparse.Namespace) -> None:
         async with cluster(config, nodes=options.nodes) as running:
             print(f"{options.nodes} nodes ready after  {time.perf_counter() - began:7.2f} s")
             server = running.apiserver
+            GarbageCollection(asyncio.get_running_loop(), server.api.resources.count).start()  # as in a server
             async with InProcess(server.api.handle) as entrance:
                 transport = SharingTransport(entrance, server.loopback_token)
                 client = Client(transport, server.api.resources.clock, user_agent="bench")

@@ -1,10 +1,11 @@
 """Tuning of the interpreter's garbage collector for a server process: short pauses, bounded garbage.
 
 Nearly all objects are freed by reference counting; the collector is for reference cycles. A collection blocks the
-process while it visits objects, so it visits them in slices: objects that survive a collection of the oldest generation
-are frozen (`gc.freeze`), and the next collection visits only those created since. A cycle that was alive in its slice
-and becomes garbage later is not found that way. A full collection finds it. It runs only when the process has grown by
-more than its stored objects account for, for at least a minute, and while the event loop is idle.
+process while it visits objects, so it visits them in slices: objects that survive a collection are frozen
+(`gc.freeze`), and the next collection visits only those created since. There is one generation in effect: visiting a
+new object again in an older one takes more time than it saves memory. A cycle that was alive in its slice and becomes
+garbage later is not found that way. A full collection finds it. It runs only when the process has grown by more than
+its stored objects account for, for at least a minute, and while the event loop is idle.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, Final
 
 log = logging.getLogger("setpoint.cluster")
 
-_THRESHOLD_0, _THRESHOLD_1, _THRESHOLD_2 = 1_000, 3, 1
-"""The thresholds of `gc.set_threshold`. They make slices of about 8,000 objects."""
+_SLICE: Final = 5_000
+"""New objects after which the collector visits them."""
 _CHECK_INTERVAL: Final = 60.0
 """Seconds between two checks whether a full collection is due."""
 _ALLOWED_GROWTH: Final = 500_000
@@ -53,7 +54,7 @@ class GarbageCollection:
         are garbage are not worth the time."""
         gc.freeze()
         gc.collect()  # of nothing; see `_check`
-        gc.set_threshold(_THRESHOLD_0, _THRESHOLD_1, _THRESHOLD_2)
+        gc.set_threshold(_SLICE)
         gc.callbacks.append(_freeze_survivors)
         gc.enable()
         self._measure()
@@ -101,5 +102,5 @@ class GarbageCollection:
 
 
 def _freeze_survivors(phase: str, info: dict[str, Any]) -> None:
-    if phase == "stop" and info["generation"] == 2:
+    if phase == "stop":
         gc.freeze()
