@@ -13,7 +13,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     "A cluster": {
         "up": _of("up", "Run a whole cluster: API server, controllers, scheduler and simulated nodes"),
         "down": _of("down", "Stop the cluster of a data directory; what it holds stays"),
-        "status": _of("status", "Tell how a cluster is: components, nodes, Pods, store, loops"),
+        "status": _of("status", "Show the state of a cluster: components, nodes, Pods, store, loops"),
         "list": _of("list", "List the clusters of this machine: name, directory, address, state, nodes, age", "ls"),
         "page": _of("page", "See a cluster in a browser: print a link to the page, or serve it for any cluster"),
         "class": _of("classroom", "Teach a class: every learner gets clusters and a page of their own"),

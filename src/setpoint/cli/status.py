@@ -183,7 +183,7 @@ async def _queues(invocation: Invocation) -> dict[str, _Queue]:
 
 
 COMMAND = Command(
-    "Tell how a cluster is: components, nodes, Pods, store, loops",
+    "Show the state of a cluster: components, nodes, Pods, store, loops",
     run,
     (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of loops of another server.")),
     usage="[TYPE/NAME | TYPE NAME] [flags]",
