@@ -29,16 +29,6 @@ def row(page: GuardedPage, loop: str) -> Locator:
     return page.locator(f"tbody[data-loop='{loop}']")
 
 
-def ready_pods(cluster: PageCluster, label: str) -> list[str]:
-    found = cluster.api("GET", f"/api/v1/namespaces/default/pods?labelSelector={label}")["items"]
-    return [
-        pod["metadata"]["name"]
-        for pod in found
-        if not pod["metadata"].get("deletionTimestamp")
-        and any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
-    ]
-
-
 def eventually(check: Callable[[], Any], within: float = 20.0) -> Any:
     deadline = time.monotonic() + within
     while not (found := check()):
@@ -54,23 +44,23 @@ def findings(page: GuardedPage) -> list[str]:
 
 def test_pause_delete_step_and_resume(cluster: PageCluster, page: GuardedPage) -> None:
     cluster.create_deployment("heal", 3)
-    eventually(lambda: len(ready_pods(cluster, "app=heal")) == 3)
+    eventually(lambda: len(cluster.ready_pods("app=heal")) == 3)
     page.go("#/loops")
     loop = row(page, "replicaset-controller")
     loop.get_by_role("button", name="Pause replicaset-controller").click()
     expect(loop).to_have_attribute("data-mode", "paused")
     expect(page.get_by_text("Held back: replicaset.")).to_be_visible()
     expect(page.get_by_text("All run again in 9 m")).to_be_visible()
-    for name in ready_pods(cluster, "app=heal"):
+    for name in cluster.ready_pods("app=heal"):
         cluster.api("DELETE", f"/api/v1/namespaces/default/pods/{name}")
     # One key for three deletions and what followed them.
     expect(loop.locator("[data-depth]")).to_have_attribute("data-depth", "1")
     expect(loop.locator(".loops-queue").get_by_role("button")).to_have_text(re.compile(r"^default/heal-"))
     times = loop.get_by_text(re.compile(r"^×\d+$"))
     assert int(times.inner_text()[1:]) >= 3
-    assert ready_pods(cluster, "app=heal") == []
+    assert cluster.ready_pods("app=heal") == []
     loop.get_by_role("button", name="One reconcile of replicaset-controller").click()
-    eventually(lambda: len(ready_pods(cluster, "app=heal")) == 3)
+    eventually(lambda: len(cluster.ready_pods("app=heal")) == 3)
     assert findings(page) == []
     # The latest reconcile says what it did, and why.
     loop.get_by_role("button", name="Show the latest reconciles of replicaset-controller").click()
@@ -110,7 +100,7 @@ def test_a_back_off_counts_down_and_a_step_tries_again(cluster: PageCluster, pag
 
 def test_all_loops_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
     cluster.create_deployment("keys", 1)
-    eventually(lambda: len(ready_pods(cluster, "app=keys")) == 1)
+    eventually(lambda: len(cluster.ready_pods("app=keys")) == 1)
     page.go("#/objects")
     page.press("g", "l")
     row(page, "kube-scheduler").wait_for()
@@ -123,24 +113,24 @@ def test_all_loops_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
     page.press("s")
     page.until("document.querySelector('#live-polite').textContent.includes('reconciles default/keys')")
     expect(row(page, "replicaset-controller").locator(".loops-queue")).to_contain_text("default/keys-")
-    assert len(ready_pods(cluster, "app=keys")) == 1
+    assert len(cluster.ready_pods("app=keys")) == 1
     page.press(".")
     expect(page.get_by_text("All loops run.", exact=True)).to_be_visible()
-    eventually(lambda: len(ready_pods(cluster, "app=keys")) == 2)
+    eventually(lambda: len(cluster.ready_pods("app=keys")) == 2)
 
 
 def test_a_breakpoint_on_the_selected_object(cluster: PageCluster, page: GuardedPage) -> None:
     cluster.create_deployment("stop", 1)
-    eventually(lambda: len(ready_pods(cluster, "app=stop")) == 1)
+    eventually(lambda: len(cluster.ready_pods("app=stop")) == 1)
     page.go("#/loops/apps.deployments/default/stop")
     page.get_by_role("button", name="Break on deployment/stop").click()
     expect(page.get_by_text("Breakpoint: Deployment default/stop")).to_be_visible()
     cluster.api("PATCH", f"{DEPLOYMENT}/stop", {"spec": {"replicas": 2}}, "application/merge-patch+json")
     expect(page.get_by_text("Stopped: deployment-controller would reconcile default/stop next.")).to_be_visible()
-    assert len(ready_pods(cluster, "app=stop")) == 1
+    assert len(cluster.ready_pods("app=stop")) == 1
     page.get_by_role("button", name="Remove the breakpoint on Deployment default/stop").click()
     page.get_by_role("button", name="Resume all").click()
-    eventually(lambda: len(ready_pods(cluster, "app=stop")) == 2)
+    eventually(lambda: len(cluster.ready_pods("app=stop")) == 2)
     # Slow motion is a choice, and goes back to full speed.
     page.get_by_label("Slow motion").select_option("2")
     expect(page.get_by_text("All loops together make one reconcile each 2 s.")).to_be_visible()
@@ -182,7 +172,7 @@ def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
     service = {"selector": {"app": "shop"}, "ports": [{"port": 80}]}
     path = "/api/v1/namespaces/default/services"
     cluster.create(path, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"}, "spec": service})
-    eventually(lambda: len(ready_pods(cluster, "app=shop")) == 3)
+    eventually(lambda: len(cluster.ready_pods("app=shop")) == 3)
     before = sorted(cluster.pod_names("app=shop"))
     page.go("#/objects")
     page.press("g", "w")
@@ -196,7 +186,7 @@ def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
     expect(page.locator(".whatif-events")).to_contain_text("scheduled to")
     assert findings(page) == []
     # The cluster itself is as it was.
-    assert sorted(ready_pods(cluster, "app=shop")) == before
+    assert sorted(cluster.ready_pods("app=shop")) == before
     assert "annotations" not in cluster.api("GET", "/api/v1/nodes/node-2")["metadata"] or (
         "simulate.setpoint.dev/state" not in cluster.api("GET", "/api/v1/nodes/node-2")["metadata"]["annotations"]
     )
@@ -214,19 +204,19 @@ def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
 
 def test_what_if_and_then_for_real(cluster: PageCluster, page: GuardedPage) -> None:
     cluster.create_deployment("grow", 1)
-    eventually(lambda: len(ready_pods(cluster, "app=grow")) == 1)
+    eventually(lambda: len(cluster.ready_pods("app=grow")) == 1)
     page.go("#/what-if/apps.deployments/default/grow")
     page.get_by_label("Change", exact=True).select_option("scale")
     page.get_by_label("Object", exact=True).select_option("deployments/default/grow")
     page.get_by_label("Replicas").fill("3")
     page.press("Enter")
     expect(page.get_by_role("row", name="deployment/grow")).to_contain_text("3 of 3 ready", timeout=60_000)
-    assert len(ready_pods(cluster, "app=grow")) == 1
+    assert len(cluster.ready_pods("app=grow")) == 1
     page.get_by_role("button", name="Make this change here").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("scale deployments/grow to 3")
     dialog.get_by_role("button", name="Make the change").click()
-    eventually(lambda: len(ready_pods(cluster, "app=grow")) == 3)
+    eventually(lambda: len(cluster.ready_pods("app=grow")) == 3)
     # What cannot be is said in the words of the server.
     page.get_by_label("Change", exact=True).select_option("apply")
     page.get_by_label("YAML").fill("kind: Nothing\nmetadata: {name: a}")

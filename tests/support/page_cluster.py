@@ -147,3 +147,15 @@ class PageCluster:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{len(names)} Pods of {at_least} exist: {names}")
             time.sleep(0.05)
+
+    def ready_pods(self, label: str) -> list[str]:
+        """The names of the Pods with a label that are ready and not being deleted."""
+        found = self.api("GET", f"/api/v1/namespaces/default/pods?labelSelector={label}")["items"]
+        return [
+            pod["metadata"]["name"]
+            for pod in found
+            if not pod["metadata"].get("deletionTimestamp")
+            and any(
+                each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ())
+            )
+        ]
