@@ -262,6 +262,10 @@ async def test_commands_read_and_write_files_of_the_workspace(cluster: VirtualCl
             "kustomization.yaml\nsettings.yaml\n"
         )
         assert await terminal("kubectl cp box:/tmp/copy/settings.yaml back.yaml; cat back.yaml") == MANIFEST
+        assert await terminal("head -n 1 back.yaml; head back.yaml; tail back.yaml; tail -n +1 back.yaml") == (
+            MANIFEST.splitlines(keepends=True)[0] + MANIFEST * 3
+        ), "they do not wait for input"
+        assert "can't open" in await terminal("head missing")
         assert await terminal("kubectl cp missing box:/tmp") == "error: missing doesn't exist in local filesystem\n"
         assert await terminal("kubectl apply -f base/missing.yaml") == (
             'error: the path "base/missing.yaml" does not exist\n'

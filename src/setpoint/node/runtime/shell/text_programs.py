@@ -64,10 +64,12 @@ def _head(session: Session, arguments: list[str], streams: Streams) -> int:
 
 def _head_of_input(session: Session, arguments: list[str], streams: Streams) -> Any:
     """Print the first lines of the input as they arrive, and end after the last one of them."""
-    bytewise = any(re.fullmatch(r"-c\d*", each) for each in arguments)
-    if bytewise or _count_of(arguments)[1] or not stdin_arrives(session, [], streams):
+    count, names = _count_of(arguments)
+    if names or not stdin_arrives(session, [], streams):
+        return _head(session, arguments, streams)
+    if any(re.fullmatch(r"-c\d*", each) for each in arguments):
         return reads_stdin(_head, 1)(session, arguments, streams)
-    return _first_lines(session, _count_of(arguments)[0], streams)
+    return _first_lines(session, count, streams)
 
 
 def _first_lines(session: Session, count: int, streams: Streams) -> ProgramRun:
@@ -110,6 +112,12 @@ def _tail(session: Session, arguments: list[str], streams: Streams) -> ProgramRu
                 streams.out(text[seen:] if len(text) > seen else text)
                 shown[name] = len(text)
     return 0
+
+
+def _tail_of_input(session: Session, arguments: list[str], streams: Streams) -> Any:
+    """Print the last lines of files, or of the input up to its end."""
+    has_files = any(not each.startswith("+") for each in _count_of(arguments)[1])
+    return (_tail if has_files else reads_stdin(_tail, 1))(session, arguments, streams)
 
 
 def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -412,7 +420,7 @@ def dirname(session: Session, arguments: list[str], streams: Streams) -> int:
 
 TEXT_PROGRAMS: dict[str, Program] = {
     "head": _head_of_input,
-    "tail": reads_stdin(_tail, 1),
+    "tail": _tail_of_input,
     "grep": _grep_input,
     "egrep": _grep_input,
     "fgrep": lambda session, arguments, streams: _grep_input(session, ["-F", *arguments], streams),
