@@ -7,6 +7,7 @@ import http.client
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -81,6 +82,22 @@ class PageTab:
             data = await self.socket.receive()
         return None if data is None else json.loads(data)
 
+    def open(self, channel: int, feed: str, **args: Any) -> None:
+        """Open a feed or a conversation, with credit for all that it sends in a test."""
+        self.send(channel, "open", feed=feed, cluster="", args=args)
+        self.send(channel, "credit", n=10_000)
+
+    async def until(self, channel: int, *keys: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Read messages of a conversation until one has one of these keys. Return it, and all of them."""
+        read: list[dict[str, Any]] = []
+        while True:
+            message = await self.receive(30.0)
+            assert message is not None and not (message["id"] == channel and message["type"] == "end"), message
+            if message["id"] == channel and message["type"] == "message":
+                read.append(message["data"])
+                if any(key in read[-1] for key in keys):
+                    return read[-1], read
+
     async def request(self, path: str, method: str = "GET", **fields: Any) -> dict[str, Any]:
         """The response to a request, when nothing else is open."""
         self.send(1, "request", method=method, path=path, **fields)
@@ -90,11 +107,14 @@ class PageTab:
 
 
 async def handshake(
-    origin: str, key: str, headers: dict[str, str] | None = None
+    origin: str, key: str, headers: dict[str, str] | None = None, unix_socket: Path | None = None
 ) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
-    """The status of an attempt to open a tab."""
+    """The status of an attempt to open a tab, at the address of the origin or at a Unix socket."""
     url = urlsplit(origin)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    if unix_socket is None:
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    else:
+        reader, writer = await asyncio.open_unix_connection(unix_socket)
     _, offered = offer_handshake(["setpoint.page.v1", *([f"key.{key}"] if key else [])])
     sent = {"host": url.netloc, "origin": origin, **dict(offered), **(headers or {})}
     lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
@@ -104,9 +124,11 @@ async def handshake(
 
 
 @asynccontextmanager
-async def open_tab(origin: str, key: str) -> AsyncIterator[tuple[PageTab, dict[str, Any]]]:
+async def open_tab(
+    origin: str, key: str, unix_socket: Path | None = None
+) -> AsyncIterator[tuple[PageTab, dict[str, Any]]]:
     """A tab and its greeting."""
-    status, reader, writer = await handshake(origin, key)
+    status, reader, writer = await handshake(origin, key, unix_socket=unix_socket)
     assert status == 101, status
     tab = PageTab(StreamConnection(reader, writer))
     try:
