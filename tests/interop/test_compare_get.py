@@ -132,7 +132,6 @@ def test_files(found: Both) -> None:
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n---\n"
         "{apiVersion: v1, kind: Pod, metadata: {name: alone}}\n"
     )
-    (found.home / "alone.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: alone}}")
     (found.home / "wrong.yaml").write_text("a: b: c\n")
     (found.home / "kindless.yaml").write_text("a: b\n")
     found.reads("""
@@ -180,6 +179,7 @@ def test_invalid_command_lines(found: Both) -> None:
 
 def test_describe(found: Both) -> None:
     """Events of several objects are shown when they are asked for, as by kubectl 1.34 and later."""
+    (found.home / "alone.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: alone}}")
     found.reads("""
         describe cm three
         describe cm/three
