@@ -25,7 +25,9 @@ def test_in_any_language(live_cluster):              # in real time, over HTTPS:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,27 @@ import pytest
 if TYPE_CHECKING:
     from setpoint.testing.exploring import Explored, Progress
     from setpoint.testing.live import LiveCluster
+
+
+class _PlainImports:
+    """Imports the modules of this package as usual.
+
+    Pytest rewrites the assertions in all modules of a distribution with a plugin. This package has hundreds of modules
+    and no assertions for users: the rewriting would only make each start of pytest slower, and the first one most.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("setpoint.") else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    sys.meta_path.insert(0, _PlainImports)
+
+
+def pytest_unconfigure() -> None:
+    sys.meta_path.remove(_PlainImports)
 
 
 def pytest_configure(config: pytest.Config) -> None:

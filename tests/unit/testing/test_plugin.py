@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
+from setpoint.testing import plan
 from setpoint.testing.plan import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,6 +44,12 @@ def test_examples_of_the_page_pass(tmp_path: Path) -> None:
     shown = "\n".join(line.removeprefix("E   ") for line in done.stdout.splitlines())
     (failure,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert failure in shown, shown
+
+
+def test_assertions_of_the_package_are_not_rewritten() -> None:
+    """Pytest would rewrite all modules of a distribution with a plugin, which is slow."""
+    assert isinstance(plan.__loader__, SourceFileLoader)
+    assert not isinstance(sys.modules[__name__].__loader__, SourceFileLoader), "those of this file are rewritten"
 
 
 def test_the_page_describes_every_fault() -> None:
