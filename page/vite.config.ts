@@ -21,7 +21,7 @@ export default defineConfig({
       output: {
         codeSplitting: {
           groups: [
-            { name: "boot", test: /src\/(boot|link\/entrance)\.ts$/, priority: 2 },
+            { name: "boot", test: /src\/(boot|words\/boot|link\/entrance)\.ts$/, priority: 2 },
             // One file for the first view, with everything that it imports.
             { name: FIRST, test: /src\/(main|views\/objects\/objects)\.tsx$/, priority: 1 },
           ],

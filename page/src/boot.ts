@@ -3,6 +3,7 @@
  * then loads the page, while the server answers.
  */
 import { enter } from "./link/entrance";
+import { boot as words } from "./words/boot";
 
 /** Milliseconds after which a tab loads the page although it has painted nothing, because it is hidden. */
 const NO_PAINT = 200;
@@ -27,6 +28,22 @@ function painted(): Promise<void> {
   });
 }
 
+/** Say below the frame that the page did not load: its file did not arrive, or did not run. */
+function reportFailure(error: unknown): void {
+  const notice = document.createElement("div");
+  notice.className = "notice load-failure";
+  notice.setAttribute("role", "alert");
+  const title = document.createElement("h2");
+  title.textContent = words.failed;
+  const hint = document.createElement("p");
+  hint.textContent = words.failedHint;
+  notice.append(title, hint);
+  document.body.append(notice);
+  console.error(error);
+}
+
 applyTheme();
 void enter();
-void painted().then(() => import("./main"));
+void painted()
+  .then(() => import("./main"))
+  .catch(reportFailure);

@@ -85,3 +85,15 @@ def test_assistive_technology_waits_for_the_page(new_context: Callable[..., Guar
     assert early.evaluate("document.activeElement === document.body")
     problems = [each for each in findings(early) if not each.startswith(("landmark", "page-has-heading", "region"))]
     assert problems == []
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": PHONE}], ids=str)
+def test_a_page_that_does_not_load_says_so(new_context: Callable[..., GuardedContext], options: dict[str, Any]) -> None:
+    """Its main script does not arrive: the frame alone would leave one waiting."""
+    page = first_frame(new_context(**options))
+    alert = page.get_by_role("alert")
+    alert.get_by_text("The page could not be loaded").wait_for()
+    assert "setpoint status" in alert.inner_text()
+    assert page.evaluate(_SHIFTED) <= 0.02
+    problems = [each for each in findings(page) if not each.startswith(("landmark", "page-has-heading", "region"))]
+    assert problems == []

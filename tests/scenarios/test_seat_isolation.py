@@ -43,7 +43,14 @@ class TracedWorker:
         # The current directory is no place for modules.
         environment = {**os.environ, "MACHINE_SECRET": SECRET, "PYTHONSAFEPATH": "1"}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=folder, env=environment)
-        settings = {"socket": str(self.socket), "seats": 2, "hosts": [HOST], "tls": False, "lessons": ""}
+        settings = {
+            "socket": str(self.socket),
+            "seats": 2,
+            "hosts": [HOST],
+            "tls": False,
+            "lessons": "",
+            "sleepAfter": 300,
+        }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(settings).encode() + b"\n")
         self._process.stdin.flush()

@@ -16,6 +16,7 @@ export const classroom = {
   columns: { name: "Learner", lesson: "Lesson", progress: "Steps", command: "Last command", since: "Ago", state: "State" },
   states: { new: "joined", live: "at work", asleep: "asleep" } as Record<string, string>,
   away: "away",
+  stuck: (duration: string) => `stuck: no step for ${duration}`,
   noLesson: "none",
   steps: (done: number, all: number) => `${done} of ${all}`,
   look: "Look",

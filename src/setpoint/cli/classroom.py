@@ -35,7 +35,13 @@ def run(invocation: Invocation) -> int | None:
     if lessons and not Path(lessons).is_dir():
         raise Failed(f"--lessons {flags.lessons} is not a directory")
     workers = flags.workers or max((os.cpu_count() or 1) - 1, 1)
-    config = ClassConfig(seats=flags.seats, page=_page(invocation), workers=min(workers, flags.seats), lessons=lessons)
+    config = ClassConfig(
+        seats=flags.seats,
+        page=_page(invocation),
+        workers=min(workers, flags.seats),
+        lessons=lessons,
+        sleep_after=flags.sleep_after,
+    )
 
     async def main() -> None:
         stop = stop_on_signals()
@@ -114,6 +120,7 @@ def _run_worker(invocation: Invocation) -> int | None:
         from setpoint.cli.page_extensions import page_extensions
         from setpoint.cli.page_terminal.shell import ShellLimits
         from setpoint.cluster.classroom.sandbox import confine
+        from setpoint.cluster.classroom.seats import SeatLimits
         from setpoint.cluster.classroom.worker import WorkerConfig, worker
         from setpoint.cluster.signals import stop_on_signals
         from setpoint.system import RandomIds, SystemClock
@@ -124,6 +131,7 @@ def _run_worker(invocation: Invocation) -> int | None:
             seats=settings["seats"],
             hosts=tuple(settings["hosts"]),
             tls=settings["tls"],
+            limits=SeatLimits(idle=settings["sleepAfter"]),
         )
         stop = stop_on_signals()
         confine()
@@ -165,6 +173,7 @@ COMMAND = Command(
         switch("self-signed", help="Use a certificate of this class's own authority, which browsers do not know."),
         number("workers", default=0, least=0, most=64, help="Processes for the seats; by default one less than cores."),
         text("lessons", help="Directory with lessons of your own."),
+        number("sleep-after", default=300, least=1, most=86_400, help="Seconds without use until a cluster sleeps."),
         text("page-files", help="Directory with a built page, instead of that of the package.", hidden=True),
     ),
     connects=False,

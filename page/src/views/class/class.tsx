@@ -6,11 +6,12 @@ import { setLogical } from "../../state/place";
 import { Button } from "../../ui/button";
 import { Confirm } from "../../ui/dialog";
 import { Failure, Loading, Notice } from "../../ui/notice";
+import { Phase } from "../../ui/phase";
 import { visible } from "../../ui/text";
-import { Ago } from "../../ui/time";
+import { Ago, now, shortDuration } from "../../ui/time";
 import { toast } from "../../ui/toast";
 import { classroom as words } from "../../words/class";
-import { csv, isAway, sorted } from "./seats";
+import { csv, isAway, isStuck, sorted } from "./seats";
 import type { ClassItem, Seat } from "./seats";
 import "./class.css";
 
@@ -169,7 +170,9 @@ function Seats({ seats, say }: { seats: readonly Seat[]; say: Say }) {
                 {seat.command ? <code>{visible(seat.command)}</code> : null}
               </td>
               <td>{seat.commandAt ? <Ago time={new Date(seat.commandAt * 1_000).toISOString()} /> : null}</td>
-              <td>{isAway(seat) ? words.away : (words.states[seat.state] ?? seat.state)}</td>
+              <td>
+                <State seat={seat} />
+              </td>
               <td class="class-actions">
                 <Button small aria-label={words.lookAt(visible(seat.nickname))} onClick={() => lookAt(seat)}>
                   {words.look}
@@ -198,6 +201,12 @@ function Seats({ seats, say }: { seats: readonly Seat[]; say: Say }) {
       ) : null}
     </div>
   );
+}
+
+function State({ seat }: { seat: Seat }) {
+  if (isAway(seat)) return <>{words.away}</>;
+  if (!isStuck(seat, now.value)) return <>{words.states[seat.state] ?? seat.state}</>;
+  return <Phase phase="stuck" word={words.stuck(shortDuration(now.value - (seat.stepAt ?? 0) * 1_000))} />;
 }
 
 function Steps({ done, all }: { done: number; all: number }) {

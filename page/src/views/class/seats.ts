@@ -30,9 +30,22 @@ export function isAway(seat: Seat): boolean {
   return seat.tabs === 0;
 }
 
-/** Those who have not got on for the longest time come first, those who are away last. */
+/** Milliseconds without a step of a lesson after which a learner counts as stuck. */
+const STUCK = 180_000;
+
+/** A learner who has done all steps of the current lesson. */
+function hasFinished(seat: Seat): boolean {
+  return seat.steps !== undefined && (seat.done ?? 0) >= seat.steps;
+}
+
+/** A learner at a lesson who has not done a step of it for minutes. */
+export function isStuck(seat: Seat, now: number): boolean {
+  return seat.stepAt !== undefined && !isAway(seat) && !hasFinished(seat) && now - seat.stepAt * 1_000 >= STUCK;
+}
+
+/** Those who have not got on for the longest time come first, then those who have finished, those who are away last. */
 export function sorted(seats: readonly Seat[]): Seat[] {
-  const rank = (seat: Seat) => (isAway(seat) ? Infinity : (seat.stepAt ?? seat.commandAt));
+  const rank = (seat: Seat) => (isAway(seat) ? Infinity : hasFinished(seat) ? Number.MAX_VALUE : (seat.stepAt ?? seat.commandAt));
   return [...seats].sort((a, b) => rank(a) - rank(b) || a.nickname.localeCompare(b.nickname));
 }
 

@@ -54,6 +54,8 @@ class ClassConfig:
     """The command of a worker, which reads its settings from its standard input and ends when that ends."""
     lessons: str = ""
     """A folder with lessons of the teacher's own; empty means none."""
+    sleep_after: float = 300.0
+    """Seconds without a request or an open page after which the cluster of a seat sleeps."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ class WorkerProcess:
                 "hosts": list(hosts),
                 "tls": config.page.is_tls,
                 "lessons": config.lessons,
+                "sleepAfter": config.sleep_after,
             }
         )
         self.ready = asyncio.Event()
