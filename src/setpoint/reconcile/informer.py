@@ -176,14 +176,17 @@ class Informer(Generic[T]):
 
     async def _list_and_watch(self) -> None:
         async with await self._start() as watch:
-            if self._must_list and not await self._receive_initial_events(watch):
-                return
-            async for kind, obj in watch:
-                if kind == "DELETED":
-                    self._remove(key_of(obj), obj)
-                elif kind != "BOOKMARK":
-                    self._put(key_of(obj), obj)
-                self.resource_version = watch.resource_version
+            if not self._must_list or await self._receive_initial_events(watch):
+                return await self._follow(watch)
+        return await self._list_and_watch()  # this time with a list
+
+    async def _follow(self, watch: WatchStream) -> None:
+        async for kind, obj in watch:
+            if kind == "DELETED":
+                self._remove(key_of(obj), obj)
+            elif kind != "BOOKMARK":
+                self._put(key_of(obj), obj)
+            self.resource_version = watch.resource_version
 
     @property
     def _must_list(self) -> bool:
@@ -214,14 +217,18 @@ class Informer(Generic[T]):
 
     async def _receive_initial_events(self, watch: WatchStream) -> bool:
         """Set the cache to the initial events of a watch, and return True. If the watch fails or does not send them all
-        in time, leave the cache as it is and list at the next attempt."""
+        in time, leave the cache as it is, use lists from now on, and return False. Raises Expired."""
         self._initial_events = False
+        reason = "the watch did not send them all"
         try:
             received = await within(self._clock, _INITIAL_EVENTS_LIMIT, _initial_objects(watch))
-        except TimeoutError:
-            received = None
+        except Expired:
+            raise
+        except (TimeoutError, ApiError) as error:
+            # A kube-apiserver on an etcd without progress requests accepts the watch, and ends it with an error.
+            received, reason = None, str(error) or reason
         if received is None:
-            log.info("%s: a watch did not send all initial events; listing instead", self._resource)
+            log.info("%s: no initial events, listing instead: %s", self._resource, reason)
             return False
         self._initial_events = True
         self._set_all(received, watch.resource_version)

@@ -13,6 +13,7 @@ from stopped_clock import settle
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.client.watch import Watch
+from setpoint.meta.errors import InternalError
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 
@@ -184,6 +185,40 @@ async def test_after_an_expired_revision_a_new_list_reports_the_differences(
                 ("new", "-", "1"),
             ]
         )
+
+
+class EndedWatch:
+    """A watch with initial events of a server that accepts it, and reports in it that its storage cannot send them."""
+
+    async def __aenter__(self) -> EndedWatch:
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        pass
+
+    def __aiter__(self) -> EndedWatch:
+        return self
+
+    async def __anext__(self) -> Any:
+        raise InternalError("the required storage feature RequestWatchProgress is disabled")
+
+
+async def test_a_watch_that_cannot_send_initial_events_leads_to_a_list_at_once(
+    local_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Interruptible.watch
+
+    def refuse(self: Interruptible, *args: Any, **options: Any) -> Any:
+        return EndedWatch() if options["send_initial_events"] else watch(self, *args, **options)
+
+    monkeypatch.setattr(Interruptible, "watch", refuse)
+    began = local_server.clock.monotonic()
+    async with following(local_server) as (_, reader, log):
+        assert local_server.clock.monotonic() == began
+        assert reader.lists == ["0"]
+        await put(local_server.client, "a", "1")
+        await settle()
+        assert log.entries == [("early", "-", "1"), ("a", "-", "1")]
 
 
 async def test_objects_are_found_by_their_controller(local_server: Any) -> None:
