@@ -40,6 +40,7 @@ _META_ORDER = (
     "finalizers",
     "managedFields",
 )
+_STORED_ORDER = tuple(name for name in _META_ORDER if name != "resourceVersion")
 
 
 def fill_system_fields(meta: Obj, ids: Ids, timestamp: str) -> None:
@@ -121,9 +122,10 @@ def _validate_path_segment(name: str, prefix: bool) -> list[str]:
 
 def stored_form(obj: Obj) -> Obj:
     """Return the object as it is stored: metadata in order, without resourceVersion."""
-    put_in_order(obj)
-    meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
-    return {"metadata": meta} | {name: value for name, value in obj.items() if name != "metadata"}
+    meta = obj["metadata"]
+    form: Obj = {"metadata": None, **obj}
+    form["metadata"] = {name: meta[name] for name in _STORED_ORDER if name in meta}
+    return form
 
 
 def put_in_order(obj: Obj) -> None:

@@ -31,6 +31,9 @@ _MAX_REPLAYED = 2_048
 """Maximum number of replayed changes that are shared by concurrent replays."""
 _MAX_UNSHARED = 16_384
 """Maximum number of written objects that wait for `share_parts`; further ones do not share parts."""
+_MIN_SHARING = 1_536
+"""Size in bytes from which an object shares parts. Smaller ones, such as most Events and Leases, are written often and
+have few parts that would take less memory."""
 
 
 class Entry:
@@ -443,7 +446,7 @@ class ResourceCache:
                 expected = self._expected.get(event.key)
                 if expected is not None:
                     now.adopt(expected)
-                    if len(self._unshared) < _MAX_UNSHARED:
+                    if len(now.value) >= _MIN_SHARING and len(self._unshared) < _MAX_UNSHARED:
                         self._unshared[event.key] = None
                 if before is None:
                     self._keys.add(event.key)

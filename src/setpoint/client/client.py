@@ -103,15 +103,18 @@ class Client:
         known = BY_KIND.get(ref) if len(ref) == 2 else BY_PLURAL.get(ref)
         return known or await self.discovery.find(ref)
 
-    async def _target(self, obj: ObjView, ref: ResourceRef | None, namespace: str = "") -> _Target:
+    async def _target(
+        self, obj: ObjView, ref: ResourceRef | None, namespace: str = "", *, subresource: str = ""
+    ) -> _Target:
         """Return the target of a write of `obj`; `namespace` takes precedence over the namespace of the object."""
         meta = obj.get("metadata") or {}
         if ref is None:
             ref = (obj.get("apiVersion") or "", obj.get("kind") or "")
             if not (ref[0] and ref[1]):
                 raise ValueError("an object to be written must have apiVersion and kind")
-        resource = await self.resource(ref)
-        return _Target(resource, namespace or meta.get("namespace") or "", meta.get("name") or "")
+            ref = BY_KIND.get(ref, ref)  # most objects are of built-in kinds
+        resource = ref if isinstance(ref, Resource) else await self.resource(ref)
+        return _Target(resource, namespace or meta.get("namespace") or "", meta.get("name") or "", subresource)
 
     def _namespace(self, resource: Resource, namespace: str) -> str:
         if not resource.namespaced:
@@ -287,10 +290,10 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        target = await self._target(obj, resource, namespace)
-        own_name = (name or target.name) if subresource else ""
+        found, namespace, own_name, _ = await self._target(obj, resource, namespace)
+        target = _Target(found, namespace, (name or own_name) if subresource else "", subresource)
         query = _write_query(dry_run, field_manager, field_validation)
-        return await self._request("POST", target._replace(name=own_name, subresource=subresource), query, obj)
+        return await self._request("POST", target, query, obj)
 
     async def update(
         self,
@@ -302,11 +305,11 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        target = await self._target(obj, resource)
+        target = await self._target(obj, resource, subresource=subresource)
         if not target.name:
             raise ValueError("an object to be updated must have a name")
         query = _write_query(dry_run, field_manager, field_validation)
-        return await self._request("PUT", target._replace(subresource=subresource), query, obj)
+        return await self._request("PUT", target, query, obj)
 
     async def patch(
         self,
@@ -338,7 +341,7 @@ class Client:
         dry_run: bool = False,
         field_validation: str = "",
     ) -> Obj:
-        target = (await self._target(obj, resource))._replace(subresource=subresource)
+        target = await self._target(obj, resource, subresource=subresource)
         if not target.name:
             raise ValueError("an object to be applied must have a name")
         query = _write_query(dry_run, field_manager, field_validation, force)

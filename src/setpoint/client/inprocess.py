@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from setpoint.client.transport import (
@@ -39,17 +38,28 @@ class ResponseChunks(Protocol[T]):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class InProcessAnswer:
+class InProcessAnswer(ObjectReply):
     """A response with exactly one of a body, chunks, a value, events or an upgraded connection."""
 
-    status: int
-    headers: Headers
-    body: bytes = b""
-    value: dict[str, Any] | None = None
-    chunks: ResponseChunks[bytes] | None = None
-    events: ResponseChunks[Event] | None = None
-    connection: RawConnection | None = None
+    __slots__ = ("chunks", "connection", "events")
+
+    def __init__(
+        self,
+        status: int,
+        headers: Headers,
+        body: bytes = b"",
+        value: dict[str, Any] | None = None,
+        chunks: ResponseChunks[bytes] | None = None,
+        events: ResponseChunks[Event] | None = None,
+        connection: RawConnection | None = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.value = value
+        self.chunks = chunks
+        self.events = events
+        self.connection = connection
 
 
 class InProcessServer(Protocol):
@@ -107,14 +117,11 @@ class SharingTransport(InProcessTransport):
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> ObjectReply:
         if self._credentials:
             headers = [*headers, *self._credentials]
-        answer = await self._server.exchange(method, path, query, headers, value)
-        return ObjectReply(answer.status, answer.headers, answer.value, answer.body)
+        return await self._server.exchange(method, path, query, headers, value)
 
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
         answer = await self._server.exchange("GET", path, query, [*headers, *self._credentials], None)
-        if answer.events is not None:
-            return answer.events
-        return ObjectReply(answer.status, answer.headers, answer.value, answer.body)
+        return answer if answer.events is None else answer.events
 
 
 class _Stream:

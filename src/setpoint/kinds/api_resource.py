@@ -87,6 +87,7 @@ class Resource:
     ) -> None:
         self.group = group
         self.version = version
+        self.api_version = f"{group}/{version}" if group else version
         self.kind = kind
         self.plural = plural
         self.singular = singular
@@ -116,10 +117,6 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
     def singular_name(self) -> str:
         return self.singular or self.kind.lower()
 
@@ -132,7 +129,7 @@ class Resource:
     def list_kind(self) -> str:
         return f"{self.kind}List"
 
-    @property
+    @cached_property
     def is_stored(self) -> bool:
         """Return whether objects of this resource are stored, rather than answered directly (reviews, bindings)."""
         return "get" in self.verbs

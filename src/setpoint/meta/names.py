@@ -209,7 +209,7 @@ def path_segment(value: str) -> list[str]:
     """Return a name that can stand in a URL path: the loosest rule of all."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
-    return path_segment_prefix(value)
+    return path_segment_prefix(value) if "/" in value or "%" in value else []
 
 
 def port_number(value: int) -> list[str]:

@@ -152,7 +152,8 @@ def validate_object_meta(
     if meta.get("generation", 0) < 0:
         errs.append(invalid(f"{path}.generation", meta["generation"], "must be greater than or equal to 0"))
     _validate_common(meta, path, errs)
-    _validate_finalizers(meta.get("finalizers", ()), f"{path}.finalizers", errs)
+    if meta.get("finalizers"):
+        _validate_finalizers(meta["finalizers"], f"{path}.finalizers", errs)
 
 
 def validate_object_meta_update(meta: Mapping[str, Any], old: Mapping[str, Any], path: str, errs: Errors) -> None:
@@ -180,8 +181,10 @@ def validate_object_meta_update(meta: Mapping[str, Any], old: Mapping[str, Any],
 
 
 def _validate_common(meta: Mapping[str, Any], path: str, errs: Errors) -> None:
-    validate_labels(meta.get("labels"), f"{path}.labels", errs)
-    validate_annotations(meta.get("annotations"), f"{path}.annotations", errs)
+    if meta.get("labels"):
+        validate_labels(meta["labels"], f"{path}.labels", errs)
+    if meta.get("annotations"):
+        validate_annotations(meta["annotations"], f"{path}.annotations", errs)
     references = meta.get("ownerReferences")
     if references:
         _validate_owner_references(references, f"{path}.ownerReferences", errs)

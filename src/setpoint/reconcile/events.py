@@ -197,6 +197,11 @@ class EventWriteQueue:
         self._queued: dict[str, dict[Hashable, _Queued]] = {}
         """Queued writes by source, in round-robin order, then by key. A source without writes has no entry."""
         self._count = 0
+        self._most = 0
+        """The number of writes of each source in `_longest`, which no source exceeds; 0 means that it is not known."""
+        self._longest: list[str] = []
+        """Sources that had the most writes when they were last compared, in reverse round-robin order. Some may have
+        fewer by now."""
         self._woken = asyncio.Event()
 
     def __len__(self) -> int:
@@ -215,9 +220,22 @@ class EventWriteQueue:
         if before is None:
             self._count += 1
             if self._count > _MAX_QUEUED:
-                self._dequeue(max(self._queued, key=lambda each: len(self._queued[each])))
+                self._dequeue(source if len(waiting) > self._most > 0 else self._source_with_most())
                 self.dropped += 1
         self._woken.set()
+
+    def _source_with_most(self) -> str:
+        """Return a source that has as many writes as any other.
+
+        The sources are compared once for all that have the most, and not for every dropped write."""
+        while self._longest:
+            source = self._longest.pop()
+            if len(self._queued.get(source, ())) == self._most:
+                return source
+        self._most = max(map(len, self._queued.values()))
+        self._longest = [source for source, waiting in self._queued.items() if len(waiting) == self._most]
+        self._longest.reverse()
+        return self._longest.pop()
 
     async def run(self) -> None:
         while True:
@@ -242,6 +260,7 @@ class EventWriteQueue:
         """Return the next batch of writes, and whether any of them is late."""
         batch: list[tuple[Write, Run | None]] = []
         late = False
+        self._most, self._longest = 0, []  # sources may grow unobserved until the queue is full again
         while self._queued and len(batch) < (_LATE_BATCH_SIZE if late else _BATCH_SIZE):
             since, write, run = self._dequeue(next(iter(self._queued)))
             if now - since > _DROP_AFTER:

@@ -23,7 +23,13 @@ def pod(name: str, node: str) -> Obj:
     return {
         "metadata": {"name": name, "uid": "u", "labels": {"app": "web"}},
         "spec": {
-            "containers": [{"name": "main", "image": "registry.example/app:1", "env": [{"name": "A", "value": "1"}]}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/app:1",
+                    "env": [{"name": f"V{number}", "value": str(number)} for number in range(50)],
+                }
+            ],
             "nodeName": node,
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
@@ -60,6 +66,15 @@ async def test_equal_parts_of_siblings_are_one_object() -> None:
         assert other["metadata"]["labels"] is first["metadata"]["labels"]
         assert other["spec"] is not first["spec"]
     assert [entry.obj for entry in cache.scan()] == before
+
+
+async def test_small_objects_do_not_share_parts() -> None:
+    cache, store = await cache_of(0)
+    for name in ("one", "two"):
+        await write(cache, store, {"metadata": {"name": name, "uid": "u"}, "spec": {"renewTime": "now"}})
+    assert cache.share_parts(1)
+    first, second = (entry.obj for entry in cache.scan())
+    assert second["spec"] is not first["spec"]
 
 
 async def test_the_form_for_clients_in_the_process_shares_the_same_parts() -> None:

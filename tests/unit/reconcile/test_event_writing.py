@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -108,6 +109,26 @@ async def test_a_full_queue_drops_the_oldest_event_of_the_largest_source(
     assert sorted(found.numbers) == [*range(11, 20), 1_000]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_every_dropped_event_is_of_the_largest_source(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(events, "_MAX_QUEUED", 30)
+    rng, found = random.Random(seed), WriteRecorder(StoppedClock())
+    queued = found.writing._queued
+    sources = [f"source-{number}" for number in range(rng.choice((3, 8, 40)))]
+    for number in range(400):
+        if rng.random() < 0.02:
+            found.writing._batch(0.0)
+        source = rng.choice(sources if rng.random() < 0.8 else sources[:2])
+        before = {each: [*waiting] for each, waiting in queued.items()}
+        full, before[source] = len(found.writing) == 30, [*before.get(source, ()), number]
+        found.put(number, source)
+        lost = {each: on for each, on in before.items() if on != [*queued.get(each, ())]}
+        assert len(lost) == full
+        for each, on in lost.items():
+            assert on[1:] == [*queued.get(each, ())] and len(on) == max(map(len, before.values()))
+    assert found.writing.dropped > 100
 
 
 async def test_only_the_last_write_of_a_key_is_made(written: WriteRecorder) -> None:

@@ -132,7 +132,8 @@ def track_update(version: WrittenVersion, live: Obj, new: Obj, managers: Manager
     if not version.type_.go:
         reconcile(version.type_, managers)
     removed, changed = _compare_objects(version.type_, live, new, version.reset)
-    _release(version, live, new, managers, None, (removed, changed))
+    if managers:
+        _release(version, live, new, managers, None, (removed, changed))
     if changed:
         before = managers.get(who)
         fields = union(before["fieldsV1"], changed) if before is not None else changed
