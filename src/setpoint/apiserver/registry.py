@@ -101,7 +101,7 @@ class Registry:
         self.shared_watches = SharedWatches(cache, env.slicer)
         self.hooks = env.hooks.get((resource.group, resource.plural), _NO_HOOKS)
 
-    @property
+    @cached_property
     def strategy(self) -> Strategy:
         return self.resource.strategy
 

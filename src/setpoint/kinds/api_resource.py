@@ -145,7 +145,7 @@ class Resource:
         group = self.storage[0]
         return f"{group}/{self.plural}/" if group else f"core/{self.plural}/"
 
-    @property
+    @cached_property
     def has_versions(self) -> bool:
         """Return whether the same objects are also served in another version or group."""
         return (self.storage, self.kind) in _IN_SEVERAL_VERSIONS

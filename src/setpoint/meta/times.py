@@ -102,7 +102,7 @@ def _read(text: str, layout: str) -> tuple[str, str]:
 
 
 def _out_of_range(match: re.Match[str]) -> str:
-    year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
     if not 1 <= month <= 12:
         return "month"
     if hour > 23:

@@ -224,14 +224,16 @@ class Heartbeat:
             return
         node.status_changed = False
         before = node.object.get("status") or {}
-        change: Obj = {"status": self._reporter.status(node, before, self.endpoint)}
+        status = self._reporter.status(node, before, self.endpoint)
+        # Only what has changed, as a kubelet does: the server then merges and compares less.
+        change: Obj = {"status": {name: value for name, value in status.items() if before.get(name) != value}}
         if annotations:
             change["metadata"] = {"annotations": annotations}
         with suppress(NotFound):  # deleted: the informer reports it
             node.object = await self._client_for(node.name).patch(
                 NODES, node.name, change, kind="strategic", subresource="status"
             )
-            for each in self._reporter.transitions(node, before, change["status"]):
+            for each in self._reporter.transitions(node, before, status):
                 record = self._events.warning if each.warning else self._events.normal
                 record(node.object, each.reason, each.message, host=node.name)
 

@@ -116,6 +116,30 @@ async def test_a_restarted_fleet_finds_its_nodes(local_server: Any) -> None:
             assert was["lastHeartbeatTime"] < now["lastHeartbeatTime"]
 
 
+async def test_a_report_contains_only_what_has_changed(local_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fleet(local_server, 1) as client:
+        patch, reports = client.patch, list[Obj]()
+
+        async def record(resource: Any, name: str, change: Obj, *arguments: Any, **options: Any) -> Obj:
+            if resource == NODES:
+                reports.append(change)
+            return await patch(resource, name, change, *arguments, **options)
+
+        monkeypatch.setattr(client, "patch", record)
+        meta = {"name": "default", "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+        await client.create({**a_pod(), "metadata": {"name": "p", "namespace": "default"}})
+        await settle()
+        for _ in range(2):
+            await local_server.clock.advance(11)
+        assert [set(change["status"]) for change in reports] == [{"conditions", "images"}]
+        before = await client.get(NODES, "node-1")
+        await patch(NODES, "node-1", {"status": {"nodeInfo": {"architecture": "other"}}}, subresource="status")
+        await settle()
+        await local_server.clock.advance(301)
+        assert (await client.get(NODES, "node-1"))["status"]["nodeInfo"] == before["status"]["nodeInfo"]
+
+
 async def test_a_bound_pod_runs_and_a_deleted_pod_ends(local_server: Any) -> None:
     async with fleet(local_server, 1) as client:
         meta = {"name": "default", "namespace": "default"}

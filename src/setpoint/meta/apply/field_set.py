@@ -144,6 +144,8 @@ FieldSet = dict[str, Any]
 
 
 _shared: dict[bytes, FieldSet] = {}
+_interned: dict[int, FieldSet] = {}
+"""The sets in `_shared` by their identity, so that the next update of an object need not encode its sets."""
 
 
 def shared(fields: FieldSet) -> FieldSet:
@@ -152,7 +154,7 @@ def shared(fields: FieldSet) -> FieldSet:
     Thousands of objects that were created alike have few distinct sets, and each set is larger than the fields it
     describes. Where an address or the like makes a set unique, its parts are still shared. A large set is returned as
     it is."""
-    if _exceeds(fields, _MAX_SHARED_KEYS):
+    if _interned.get(id(fields)) is fields or _exceeds(fields, _MAX_SHARED_KEYS):
         return fields
     text = orjson.dumps(fields)
     found = _shared.get(text)
@@ -189,7 +191,8 @@ def _keep(text: bytes, fields: FieldSet) -> None:
     if len(text) <= _LONGEST_SHARED:
         if len(_shared) >= _MAX_SHARED:
             _shared.clear()
-        _shared[text] = fields
+            _interned.clear()
+        _shared[text] = _interned[id(fields)] = fields
 
 
 def sort(node: FieldSet) -> FieldSet:

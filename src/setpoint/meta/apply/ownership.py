@@ -116,10 +116,10 @@ def _current_managers(live: Obj | None, new: Obj, subresource: str) -> Managers:
     sent = (new.get("metadata") or {}).get("managedFields")
     if sent is None or sent is stored:
         return trusted(stored)
-    if is_reset(sent):
-        return {}
     if sent == stored:
         return trusted(stored)
+    if is_reset(sent):
+        return {}
     try:
         # A copy, so that the stored object does not reference the request body.
         return decode(deepcopy(sent)) or trusted(stored)
@@ -132,12 +132,18 @@ def track_update(version: WrittenVersion, live: Obj, new: Obj, managers: Manager
     if not version.type_.go:
         reconcile(version.type_, managers)
     removed, changed = _compare_objects(version.type_, live, new, version.reset)
+    # Most updates change fields that the writer owns already. They are not removed from its set and added again.
+    owned: FieldSet = managers[who]["fieldsV1"] if who in managers else EMPTY
+    keeps = bool(changed) and not removed and union(owned, changed) is owned
+    if keeps:
+        del managers[who]
     if managers:
         _release(version, live, new, managers, None, (removed, changed))
     if changed:
-        before = managers.get(who)
-        fields = union(before["fieldsV1"], changed) if before is not None else changed
-        managers[who] = make_entry(who, who.api_version, fields, now)
+        if not keeps:
+            before = managers.get(who)
+            owned = union(before["fieldsV1"], changed) if before is not None else changed
+        managers[who] = make_entry(who, who.api_version, owned, now)
     if len(managers) > MAX_UPDATE_MANAGERS:
         cap_updates(managers)
 

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.meta.apply import WrittenVersion, check_managed_fields, exclude, of_fields, retain_times, update
-from setpoint.meta.apply.managers import BadManagedFields, TypeMismatch
+from setpoint.meta.apply.field_set import union
+from setpoint.meta.apply.managers import BadManagedFields, ManagerId, TypeMismatch, encode, make_entry, trusted
+from setpoint.meta.apply.ownership import _compare_objects, _release
 from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Field, ListType, Shape, Type
 
@@ -281,3 +283,46 @@ def test_every_field_has_the_manager_that_last_changed_it(
         assert owners == last or "managedFields" not in live["metadata"]
         if "managedFields" not in live["metadata"]:
             return
+
+
+def recomputed(version: WrittenVersion, live: Obj, new: Obj, who: ManagerId, now: str) -> list[Obj]:
+    """Return the managedFields after an update without regard to what the writer owned: it loses all fields that it
+    changes, and then owns them."""
+    managers = trusted(live["metadata"].get("managedFields"))
+    removed, changed = _compare_objects(version.type_, live, new, version.reset)
+    _release(version, live, new, managers, None, (removed, changed))
+    if changed:
+        before = managers[who]["fieldsV1"] if who in managers else {}
+        managers[who] = make_entry(who, V1, union(before, changed), now)
+    return encode(managers)
+
+
+CONTAINER = st.fixed_dictionaries(
+    {"name": st.sampled_from(["c", "d"]), "resources": st.sampled_from([{}, {"limits": {"cpu": "1"}}])},
+    optional={"image": VALUES, "env": st.lists(st.builds(lambda name: {"name": name}, VALUES), max_size=2)},
+)
+SPECS = st.fixed_dictionaries(
+    {"containers": st.lists(CONTAINER, max_size=2, unique_by=lambda each: str(each["name"]))},
+    optional={"replicas": st.integers(0, 2), "paused": st.booleans()},
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["one", "two"]), SPECS), min_size=1, max_size=6))
+def test_updates_of_owned_fields_give_the_same_entries(workload: Type, writes: list[tuple[str, Obj]]) -> None:
+    live = written(workload, None, workload_object({"replicas": 9}), "one", T1)
+    for number, (manager, spec) in enumerate(writes):
+        new, now = workload_object(spec), f"2026-01-01T00:01:0{number}Z"
+        if not live["metadata"].get("managedFields"):
+            return
+        who = ManagerId(manager, "Update", V1, "")
+        expected = recomputed(WrittenVersion(workload, V1, MAIN), live, new, who, now)
+        live = written(workload, live, new, manager, now)
+        assert live["metadata"].get("managedFields", []) == expected
+        assert [[*entry] for entry in expected] == [[*each] for each in live["metadata"].get("managedFields", [])]
+
+
+def test_a_manager_that_owns_what_it_changes_keeps_its_field_set(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1, "paused": True}), "one", T1)
+    after = written(workload, live, workload_object({"replicas": 2, "paused": True}), "one", T2)
+    assert after["metadata"]["managedFields"][0]["time"] == T2
+    assert owned(after)["one"] is owned(live)["one"]
