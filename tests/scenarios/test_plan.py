@@ -235,6 +235,16 @@ async def test_reports(cluster: VirtualCluster, tmp_path: Path) -> None:
     assert re.search(r"service/db had no ready endpoints for \d\.\ds, from \+0\.0s on", gap.out)
 
 
+@virtual(nodes=6)
+async def test_a_node_is_lost_whenever_it_stops(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """The prediction does not end before the loss is noticed, which takes 50 to 60 s after the last heartbeat."""
+    await cluster.settle()
+    for number in range(1, 7):
+        node = f"node-{number}"
+        result = await run_command(cluster, f"plan --stop {node}", tmp_path)
+        assert f"node/{node} is not ready: NodeStatusUnknown" in result.out, result.out
+
+
 @virtual(start=shop)
 async def test_a_plan_from_files(cluster: VirtualCluster, tmp_path: Path) -> None:
     """Manifests are applied as `apply` does it, in the order of the flags; a snapshot needs no cluster."""

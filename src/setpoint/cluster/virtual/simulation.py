@@ -33,10 +33,10 @@ MAX_WRITES = 500_000
 _MAX_OWNERS = 8
 _STEP = 5.0
 """Virtual seconds between two checks whether the simulation was interrupted or is quiet."""
-QUIET, QUIET_IF_UNFINISHED = 60.0, 660.0
-"""Seconds without a write after which a cluster is settled: nodes are found lost after 50 s. The longer ones apply if
-something is still expected: the
-tolerations of Pods on a lost node end after 300 s, the deadline of a rollout by default after 600 s."""
+QUIET, QUIET_IF_UNFINISHED = 75.0, 660.0
+"""Seconds without a write after which a cluster is settled. A lost node is found 50 to 60 s after its last heartbeat,
+because heartbeats are examined every 5 s. The longer time applies if something is still expected: the tolerations of
+Pods on a lost node end after 300 s, the deadline of a rollout by default after 600 s."""
 _MAX_LIVELOCK_CHECKS = 5_000
 
 
