@@ -1,4 +1,4 @@
-"""The requests of `longest_turn.py`: the largest or most expensive input of each kind that a client can send."""
+"""The requests of `loop_blocking.py`: the largest or most expensive input of each kind that a client can send."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from longest_turn import Server
+    from loop_blocking import Server
 
 MB = 1 << 20
 ADMIN, LIMITED = "admin-token", "limited-token"

@@ -1,4 +1,4 @@
-"""How long one request can hold the event loop: `python bench/longest_turn.py [--only TEXT] [--limit 20] [--rounds 1]`.
+"""How long one request can block the loop: `python bench/loop_blocking.py [--only TEXT] [--limit 20] [--rounds 1]`.
 
 Starts a server of its own (TLS, RBAC, a durable store) and sends it one request of each vector: the largest or most
 expensive input of its kind that a client can send. A probe inside the server's process schedules itself every
@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from longest_turn_vectors import ADMIN, JSON, LIMITED, Vector, anonymous, fill, known
+from loop_blocking_vectors import ADMIN, JSON, LIMITED, Vector, anonymous, fill, known
 
 TOKENS = f"{ADMIN},admin,1,system:masters\n{LIMITED},limited,2,readers\n"
 
@@ -197,7 +197,7 @@ class Measured(NamedTuple):
     held: float
     """Milliseconds for which the loop was held."""
     held_by_loop: float
-    """CPU milliseconds of the loop's own thread in its longest turn."""
+    """CPU milliseconds of the loop's own thread while it is blocked for longest."""
     took: float
     """Milliseconds from the request to the end of the response."""
 
