@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from setpoint.meta.apply.check import problems, problems_text
+from setpoint.meta.apply.created import created_fields, empty_object
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, Filter, contains, difference, from_paths, intersection, union
 from setpoint.meta.apply.managers import (
     MAX_UPDATE_MANAGERS,
@@ -27,7 +28,6 @@ from setpoint.meta.apply.managers import (
 )
 from setpoint.meta.apply.merge import member_type
 from setpoint.meta.apply.walk import object_walk_of, walk_of
-from setpoint.meta.decode import zero
 from setpoint.meta.objects import Obj
 from setpoint.meta.schema import Shape, Type
 
@@ -81,15 +81,6 @@ class WrittenVersion(NamedTuple):
     """Converts objects to the versions of other managers' entries; None leaves these entries unchanged."""
 
 
-def empty_object(type_: Type) -> Obj:
-    """Return the object that a create is compared with: for built-in kinds it has the fields that are always
-    written."""
-    empty: Obj | None = type_.compiled.get("apply.zero")
-    if empty is None:
-        empty = type_.compiled["apply.zero"] = zero(type_) if type_.go else {}
-    return empty
-
-
 def update(
     version: WrittenVersion, live: Obj | None, new: Obj, *, manager: str, now: str, subresource: str = ""
 ) -> list[Entry]:
@@ -100,11 +91,14 @@ def update(
     Entries of other versions stay unchanged unless the objects can be converted to those versions.
     """
     managers = _current_managers(live, new, subresource)
+    who = ManagerId(manager or "unknown", "Update", version.api_version, subresource)
     if live is None:
+        if not managers:
+            fields = created_fields(version.type_, new, version.reset)
+            return [make_entry(who, who.api_version, fields, now)] if fields else []
         live = empty_object(version.type_)
     elif not managers:
         return []
-    who = ManagerId(manager or "unknown", "Update", version.api_version, subresource)
     track_update(version, live, new, managers, who, now)
     return encode(managers)
 

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from setpoint.meta.apply.check import problems, problems_text
+from setpoint.meta.apply.created import empty_object
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, difference, intersection, union
 from setpoint.meta.apply.managers import (
     Conflicts,
@@ -23,7 +24,6 @@ from setpoint.meta.apply.merge import merge, remove_items, with_named_fields
 from setpoint.meta.apply.ownership import (
     Converter,
     WrittenVersion,
-    empty_object,
     reconcile,
     track_update,
     transfer_ownership,
