@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from setpoint.meta.times import parse_time
-from setpoint.node.container_state import INIT, MAIN, SIDECAR, ContainerState, ProbeWorker
+from setpoint.meta.times import parse_duration, parse_time
+from setpoint.node.container_state import INIT, MAIN, SIDECAR, Backoff, ContainerState, ProbeWorker
 from setpoint.node.pod_status import FAILED, REJECTED, TERMINAL, UNLOCATED, mark_unlocated
 from setpoint.node.runtime.interface import ContainerRecord, Image
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
 
+_BACK_OFF = re.compile(r"back-off (\S+) restarting")
+"""The message of a container that waits for its next start."""
 _STATUS_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -135,6 +138,10 @@ def _recover_container(worker: PodWorker, container: ContainerState, found: Mapp
         container.waiting = (waiting.get("reason", ""), waiting.get("message", ""))
         if waiting.get("reason") != "CrashLoopBackOff":
             container.waiting = None
+        elif delay := _BACK_OFF.match(waiting.get("message", "")):
+            backoff = Backoff(worker.dependencies.runtime.initial_backoff)
+            backoff.seconds, backoff.updated = parse_duration(delay[1]) / 1e9, _time(ended.get("finishedAt"), now)
+            container.crash_backoff = backoff
 
 
 def _adopt(container: ContainerState, record: ContainerRecord, found: Mapping[str, Any], now: float) -> None:

@@ -110,6 +110,32 @@ async def test_idle_clusters_sleep(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
+async def test_a_back_off_goes_on_after_the_sleep(cluster: VirtualCluster) -> None:
+    """A container that waits for its next start waits for the rest of its back-off, and is not started at once."""
+
+    async def restarts() -> int:
+        return int((await ask(seats, ANN, "GET", f"{PODS}/mine"))[1]["status"]["containerStatuses"][0]["restartCount"])
+
+    async with seats_for(cluster, ANN, idle=100.0) as seats:
+        failing = {"name": "a", "image": "busybox", "command": ["sh", "-c", "exit 1"]}
+        await ask(seats, ANN, "POST", PODS, {"metadata": {"name": "mine"}, "spec": {"containers": [failing]}})
+        await cluster.sleep(10)
+        while await restarts() < 5:  # the next one follows after half a minute
+            await cluster.sleep(5)
+        await cluster.sleep(11)
+        before = await ask(seats, ANN, "GET", f"{PODS}/mine")
+        assert before[1]["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+        await seats.forks.sleep(seats.forks.find(ANN))
+        assert seats.state(ANN) == "asleep"
+        await cluster.sleep(3600)
+        assert await ask(seats, ANN, "GET", f"{PODS}/mine") == before
+        await cluster.sleep(10)
+        assert (seats.state(ANN), await restarts()) == ("live", 5), "the rest of the back-off is not over"
+        await cluster.sleep(30)
+        assert await restarts() == 6
+
+
+@virtual(nodes=0)
 async def test_limits(cluster: VirtualCluster) -> None:
     async with seats_for(cluster, ANN, BOB, requests=10.0, burst=20, lessons=2) as seats:
         with pytest.raises(Forbidden, match="all 2 seats of this process are taken"):
