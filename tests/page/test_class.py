@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 from axe_findings import findings
-from browser import GuardedContext, GuardedPage
+from browser import GuardedContext
+from class_server import ClassServer, joined
 from page_cluster import page_files
 from playwright.sync_api import expect
-
-
-class ClassServer:
-    """A `setpoint class` in a process of its own."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "setpoint", "class", "--seats", "3", "--workers", "2", "--listen"]
-        command += ["127.0.0.1:0", "--page-files", str(page_files())]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        text = "".join(self._process.stdout.readline() for _ in range(3))
-        links = re.findall(r"http://\S+", text)
-        assert len(links) == 2, text
-        self.join_link, self.teacher_link = links
-        self.origin = self.join_link.partition("/#")[0]
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ClassServer]:
     if page_files() is None:
         pytest.skip("the page is not built")
-    server = ClassServer()
+    server = ClassServer(3)
     try:
         yield server
     finally:
         server.stop()
-
-
-def joined(context: GuardedContext, link: str, name: str) -> GuardedPage:
-    page = context.new_page()
-    page.page.goto(link)
-    page.get_by_label("Your name").fill(name)
-    page.keyboard.press("Enter")
-    return page
 
 
 def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
