@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without bytecode every process that a test or a person starts would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test types tests robustness test-pythons docs clean
+.PHONY: up test types tests unit-tests alone-tests process-tests real-tests robustness test-pythons docs clean
 
 up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it; options: make up ARGS="--port 7443"
 	$(BIN)/setpoint up $(ARGS)
@@ -14,16 +14,29 @@ up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it; options: make up ARG
 test: $(VENV)/.dev ## the whole suite: style, types, tests
 	$(BIN)/ruff check src tests tools bench examples
 	$(BIN)/ruff format --check --quiet src tests tools bench examples
-	$(MAKE) -j2 types tests
+	$(MAKE) -j4 types unit-tests process-tests real-tests
 
 types: $(VENV)/.dev
-	$(BIN)/mypy
+	nice -n 10 $(BIN)/mypy
 
-# In the order of the folders: those with the long files come first, so that nobody works alone at the end.
-tests: $(VENV)/.dev
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not alone and not real"
+tests: $(VENV)/.dev ## all tests
+	$(MAKE) -j3 unit-tests process-tests real-tests
+
+# These need the processor and hardly ever wait: they use what the tests with deadlines leave of it.
+unit-tests: $(VENV)/.dev
+	nice -n 5 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone" \
+	  tests/architecture tests/contracts tests/examples tests/robustness tests/unit
+
+# These have deadlines of seconds, so no others with deadlines run beside them.
+alone-tests: $(VENV)/.dev
 	$(BIN)/pytest -m alone tests/robustness
-	$(BIN)/pytest -n 4 --dist loadfile -m real tests/real
+
+# These wait for browsers, processes and containers most of the time: more of them run at once than there are cores.
+process-tests: alone-tests
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/page tests/scenarios tests/interop
+
+real-tests: alone-tests
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/real
 
 robustness: $(VENV)/.dev ## faults in a control plane of three machines; options: make robustness ARGS="--faults 300"
 	$(BIN)/python -m tests.robustness $(ARGS)
@@ -45,6 +58,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m compileall -q src tests/support # once, not in each of the processes that start at the same time
 	@touch $@ $(VENV)/.installed
 
 clean:

@@ -35,6 +35,31 @@ if TYPE_CHECKING:
 gc.disable()
 
 
+LONGEST_FIRST = (
+    "page/test_learn.py",
+    "page/test_accessibility.py",
+    "scenarios/test_high_availability.py",
+    "scenarios/test_lessons.py",
+    "scenarios/test_crashes.py",
+    "interop/test_kubectl_stories.py",
+    "page/test_class.py",
+    "real/test_agent_crashes.py",
+    "real/test_three_tier.py",
+    "real/test_postgres_cluster.py",
+    "real/test_images.py",
+    "real/test_three_machines.py",
+    "unit/testing/test_plugin.py",
+    "unit/web/test_lesson_conversation.py",
+)
+"""The files that take longest. Workers take whole files, and one that began such a file last would end after all others."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest files begin first."""
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
 def pytest_collection_finish() -> None:
     """What is there now stays until the end: it need not be looked at each time that garbage is collected. And many
     tests leave a whole cluster behind, at once."""
