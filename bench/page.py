@@ -2,6 +2,8 @@
 
     python bench/page.py [--files DIRECTORY] [--rounds 5] [--writes 100]
 
+It also takes the time until the first chain is drawn, the memory of the tab, and the size of the wheel.
+
 `--files` names a built page other than that of the package. It needs Debian's chromium and the package playwright.
 """
 
@@ -11,15 +13,18 @@ import argparse
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
+from page_client import enter
 from page_cluster import STATIC, PageCluster
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -31,6 +36,13 @@ new MutationObserver((_, observer) => {
   if (document.querySelector('.data-rows') === null) return;
   observer.disconnect();
   requestAnimationFrame(() => { window.listShown = performance.now(); });
+}).observe(document, { childList: true, subtree: true });
+"""
+_NOTE_CHAIN = """
+new MutationObserver((_, observer) => {
+  if (document.querySelectorAll('.chain-box').length < 5) return;
+  observer.disconnect();
+  requestAnimationFrame(() => { window.chainShown = performance.now(); });
 }).observe(document, { childList: true, subtree: true });
 """
 _WATCH_ROWS = """
@@ -60,6 +72,26 @@ def first_visit(browser: Browser, cluster: PageCluster, slower: int) -> tuple[fl
     painted = float(page.evaluate(_PAINT))
     context.close()
     return painted, ready
+
+
+def first_chain(browser: Browser, cluster: PageCluster, slower: int) -> tuple[float, float]:
+    """Return the milliseconds until the chain of a Deployment with three Pods is drawn on a first visit, and the
+    megabytes of JavaScript objects that the tab then has."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.add_init_script(_NOTE_CHAIN)
+    page = context.new_page()
+    session = context.new_cdp_session(page)
+    session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
+    # The code is in the fragment: the key of the session is set first, so that the address can name the view.
+    key = enter(cluster.new_link())
+    context.add_init_script(f"if (location.protocol === 'http:') localStorage.setItem('setpoint.key', '{key}')")
+    page.goto(f"{cluster.origin}/#/chain/apps.deployments/default/chain?ns=default", wait_until="commit")
+    page.wait_for_function("() => window.chainShown !== undefined", polling=20)
+    drawn = float(page.evaluate("window.chainShown"))
+    session.send("HeapProfiler.collectGarbage")
+    heap = session.send("Runtime.getHeapUsage")["usedSize"]
+    context.close()
+    return drawn, heap / 2**20
 
 
 def writes_on_screen(page: Page, cluster: PageCluster, writes: int) -> list[float]:
@@ -100,11 +132,13 @@ def main() -> None:
         sys.exit("this needs chromium and a built page")
     first, everything = compressed_sizes(options.files)
     print(f"bytes, compressed: first view {first / 1024:.1f} KB, everything {everything / 1024:.1f} KB")
+    print(f"wheel: {wheel_size() / 1024:.0f} KB, of which the page {page_in_wheel(options.files) / 1024:.0f} KB")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as directory:
         browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
         measure_start(browser, Path(directory), options.files, options.rounds)
         with running_cluster(Path(directory) / "last", options.files) as cluster:
             measure_visits(browser, cluster, options.rounds)
+            measure_chain(browser, cluster, options.rounds)
             measure_writes(browser, cluster, options.writes)
 
 
@@ -143,6 +177,32 @@ def measure_visits(browser: Browser, cluster: PageCluster, rounds: int) -> None:
             f"first visit, processor slowed {slower}x: first paint median {statistics.median(painted):.0f} ms, "
             f"most {max(painted):.0f} ms; list median {statistics.median(shown):.0f} ms, most {max(shown):.0f} ms"
         )
+
+
+def measure_chain(browser: Browser, cluster: PageCluster, rounds: int) -> None:
+    cluster.create_deployment("chain", 3)
+    while len(cluster.ready_pods("app=chain")) < 3:
+        time.sleep(0.1)
+    for slower in (1, _SLOWER):
+        found = [first_chain(browser, cluster, slower) for _ in range(rounds)]
+        drawn, heap = ([each[part] for each in found] for part in (0, 1))
+        print(
+            f"first chain, processor slowed {slower}x: median {statistics.median(drawn):.0f} ms, "
+            f"most {max(drawn):.0f} ms; memory of the tab's objects {statistics.median(heap):.1f} MB"
+        )
+
+
+def wheel_size() -> int:
+    """Return the bytes of the wheel."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory]
+        subprocess.run(command, cwd=Path(__file__).parents[1], check=True, capture_output=True)
+        return next(Path(directory).glob("*.whl")).stat().st_size
+
+
+def page_in_wheel(files: Path) -> int:
+    """Return the bytes that the files of the page take in an archive, with their compressed forms."""
+    return sum(len(zlib.compress(path.read_bytes())) for path in files.rglob("*") if path.is_file())
 
 
 def measure_writes(browser: Browser, cluster: PageCluster, writes: int) -> None:
