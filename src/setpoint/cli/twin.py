@@ -78,7 +78,7 @@ def report(invocation: Invocation, copy: ClusterCopy, look: FirstLook) -> None:
     else:
         lines.append("The twin is at rest: at the first look, the loops changed nothing.")
     if not look.settled:
-        lines.append("It did not settle within ten minutes.")
+        lines.append("Its loops did not settle within half an hour.")
     if look.unfinished:
         lines += ["Not as desired:", *(f"  {each}" for each in problem_lines(look.unfinished, "")[:_MAX_LINES])]
     lines.append("Custom controllers do not run, and nodes are simulated.")

@@ -12,12 +12,10 @@ from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.components import Components
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.virtual.plan import events_of
-from setpoint.cluster.virtual.simulation import SERVER, simulation
+from setpoint.cluster.virtual.simulation import FIRST_LOOK, SERVER, simulation
 from setpoint.store.history import History
 from setpoint.store.memory import MemoryStore
 from setpoint.view.plan import PlannedEvent, Unfinished
-
-_FIRST_LOOK = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class FirstLook:
 async def first_look(copy: ClusterCopy, interrupted: Callable[[], bool] = lambda: False) -> FirstLook:
     """Let the loops look at a copy, in virtual time, until they are quiet. Requires a virtual loop."""
     async with simulation(copy, interrupted=interrupted) as running:
-        settled = await running.settle(_FIRST_LOOK)
+        settled = await running.settle(FIRST_LOOK)
         own = dict.fromkeys(each.key for each in running.writes if each.cause.user == SERVER)
         return FirstLook(settled, events_of(running.loop_writes(), 0.0), list(own), running.unfinished())
 

@@ -135,6 +135,7 @@ async def test_nodes_that_are_away_stay_away(cluster: VirtualCluster) -> None:
     await cluster.advance("2m")
     copy = await copied(cluster.client, cluster.clock.now())
     look = await asyncio.to_thread(run_virtual, first_look, copy)
+    assert look.settled, "what remains unfinished is waited for, and reported"
     assert [each for each in look.events if each.actor.startswith("kubelet")] == []
     assert [each.problem for each in look.unfinished if each.kind == "Node"] == ["is not ready: NodeStatusUnknown"] * 2
 

@@ -12,7 +12,7 @@ import orjson
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.virtual.comparison import compared, moved_pods
 from setpoint.cluster.virtual.conditions import owner_of, ready_endpoints, slice_endpoints
-from setpoint.cluster.virtual.simulation import Livelock, SimulatedWrite, Simulation, simulation
+from setpoint.cluster.virtual.simulation import FIRST_LOOK, Livelock, SimulatedWrite, Simulation, simulation
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.objects import Obj
 from setpoint.node.pace import REAL, Pace
@@ -20,7 +20,6 @@ from setpoint.view.actors import actor_of
 from setpoint.view.changes import FieldChange, changes, summary
 from setpoint.view.plan import EndpointDip, Interruption, ObjectChange, PlannedEvent, PlanResult
 
-_FIRST_LOOK = 600.0
 """Seconds within which the copy must be quiet before the change is made to it."""
 _SLICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "policy/poddisruptionbudgets/"
 _CRON_JOBS = "batch/cronjobs/"
@@ -51,7 +50,7 @@ async def plan(
     result = PlanResult(left_out=[*copy.left_out])
     async with simulation(copy, pace=pace, interrupted=interrupted) as running:
         try:
-            await running.settle(_FIRST_LOOK)
+            await running.settle(FIRST_LOOK)
         except Livelock as error:
             result.settled = False
             result.refused.append(f"the copy is not at rest: {error}")

@@ -37,6 +37,8 @@ QUIET, QUIET_IF_UNFINISHED = 75.0, 660.0
 """Seconds without a write after which a cluster is settled. A lost node is found 50 to 60 s after its last heartbeat,
 because heartbeats are examined every 5 s. The longer time applies if something is still expected: the tolerations of
 Pods on a lost node end after 300 s, the deadline of a rollout by default after 600 s."""
+FIRST_LOOK = 1800.0
+"""Seconds that the loops of a copy have to settle before anything is changed in it."""
 _MAX_LIVELOCK_CHECKS = 5_000
 
 
