@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from server_harness import APPLY, LIMITED_TOKEN, MERGE_PATCH, ServerHarness
 
 from setpoint.apiserver.refusals import Refusals
-from setpoint.meta.cause import CAUSE_HEADER, Claim, WriteCause, decode
+from setpoint.meta.cause import CAUSE_HEADER, MAX_TRIGGERS, Claim, WriteCause, decode
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -106,6 +107,26 @@ async def test_a_header_that_cannot_be_parsed_is_ignored(harness: ServerHarness)
         assert reply.status == 201
         found = await last(harness)
         assert not found.trace and found.claim in (Claim(), Claim(reconcile="[31m"))
+
+
+HOSTILE_CLAIMS = (
+    "x" * (1 << 20),
+    "why=" + "x" * (1 << 20),
+    "t=" + ",".join(map(str, range(1, 100_001))),
+    "\x00\xff\x80" * 100,
+    "why=a\r\nImpersonate-User: root",
+    "user=root;u=root;who=root;why=root did it",
+)
+
+
+@pytest.mark.parametrize("claim", HOSTILE_CLAIMS, ids=range(len(HOSTILE_CLAIMS)))
+async def test_a_hostile_header_costs_little_and_changes_no_name(harness: ServerHarness, claim: str) -> None:
+    reply = await harness.post(MAPS, a_map(), headers={CAUSE_HEADER: claim})
+    assert reply.status == 201
+    found = await last(harness)
+    assert (found.user, found.verb) == ("admin", "create")
+    assert len(found.claim.triggers) <= MAX_TRIGGERS and len(str(found)) < 4_096
+    assert "\n" not in str(found.claim.reason) and "\r" not in str(found.claim.reason)
 
 
 async def test_the_time_never_falls(harness: ServerHarness) -> None:

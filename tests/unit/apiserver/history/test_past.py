@@ -216,12 +216,29 @@ async def test_a_moment_is_a_server_for_clients(custom: CustomResourceHarness) -
     assert len(watcher.events) == 1 and {kind for kind, _ in resumed.summary} <= {"BOOKMARK"}
     assert not watcher.ended and not resumed.ended
     # Nothing can be changed, and what was never stored is not there.
-    for method, path in (("POST", CONFIGMAPS), ("PUT", f"{CONFIGMAPS}/c1"), ("DELETE", f"{CONFIGMAPS}/c1")):
+    for method, path in (
+        ("POST", CONFIGMAPS),
+        ("DELETE", CONFIGMAPS),
+        *((method, f"{CONFIGMAPS}/c1") for method in ("PUT", "PATCH", "DELETE")),
+        ("POST", "/api/v1/namespaces/default/pods/p/exec"),
+        ("POST", "/api/v1/namespaces/default/pods/p/eviction"),
+    ):
         reply = await custom.request(method, at + path, {"metadata": {"name": "c1"}})
         assert (reply.status, reply.message) == (405, "the past cannot be changed")
     reply = await custom.get(f"{at}/api/v1/namespaces/default/pods/p/log")
     assert (reply.status, reply.message) == (405, "pods/log of the past is not kept")
     assert (await custom.get("/at//api")).status == 400 and (await custom.get("/at")).status == 404
+    for stream in ("exec", "attach", "portforward", "proxy"):
+        reply = await custom.get(f"{at}/api/v1/namespaces/default/pods/p/{stream}")
+        assert reply.status in (404, 405), (stream, reply.status)
+    for path in (
+        "/../api/v1/pods",
+        "/%2e%2e/api/v1/pods",
+        f"/at/{then}/at/{then}/api",
+        "//api/v1/pods",
+        f"{at}{at}/api",
+    ):
+        assert (await custom.get(at + path)).status in (301, 400, 404), path
     for path in ("/metrics", "/at/1/api", "/setpoint/v1/causes", "/apis/metrics.k8s.io/v1beta1/nodes", "/%zz"):
         assert (await custom.get(at + path)).status in (400, 404), path
 
