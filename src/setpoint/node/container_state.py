@@ -45,6 +45,10 @@ class Backoff:
     def _maximum(self) -> float:
         return self._initial * _MAX_BACKOFF_FACTOR
 
+    def resume(self, seconds: float, updated: float) -> None:
+        """Continue with a delay that was reported before a restart, and was last increased at `updated`."""
+        self.seconds, self.updated = min(seconds, self._maximum), updated
+
     def ends(self, since: float) -> float | None:
         """Return the time of the next attempt after a failure at `since`, or None if it may be made at once."""
         if not self.seconds or since - self.updated > 2 * self._maximum:

@@ -14,8 +14,8 @@ from setpoint.node.runtime.interface import ContainerRecord, Image
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
 
-_BACK_OFF = re.compile(r"back-off (\S+) restarting")
-"""The message of a container that waits for its next start."""
+_BACK_OFF = re.compile(r"back-off ((?:[0-9]{1,3}m)?[0-9]{1,3}(?:\.[0-9]{1,9})?s) restarting")
+"""The message of a container that waits for its next start. Other clients may have written anything else."""
 _STATUS_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -138,10 +138,15 @@ def _recover_container(worker: PodWorker, container: ContainerState, found: Mapp
         container.waiting = (waiting.get("reason", ""), waiting.get("message", ""))
         if waiting.get("reason") != "CrashLoopBackOff":
             container.waiting = None
-        elif delay := _BACK_OFF.match(waiting.get("message", "")):
-            backoff = Backoff(worker.dependencies.runtime.initial_backoff)
-            backoff.seconds, backoff.updated = parse_duration(delay[1]) / 1e9, _time(ended.get("finishedAt"), now)
-            container.crash_backoff = backoff
+        elif (delay := resumed_delay(waiting.get("message", ""))) is not None:
+            container.crash_backoff = Backoff(worker.dependencies.runtime.initial_backoff)
+            container.crash_backoff.resume(delay, _time(ended.get("finishedAt"), now))
+
+
+def resumed_delay(message: str) -> float | None:
+    """Return the seconds of the back-off that this message of a waiting container reports; None if it reports none."""
+    found = _BACK_OFF.match(message)
+    return parse_duration(found[1]) / 1e9 if found is not None else None
 
 
 def _adopt(container: ContainerState, record: ContainerRecord, found: Mapping[str, Any], now: float) -> None:

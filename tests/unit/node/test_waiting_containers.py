@@ -9,6 +9,8 @@ from scripted_pod import ScriptedPod
 from scripted_runtime import CANNOT_START
 
 from setpoint.meta.objects import Obj
+from setpoint.node.container_state import Backoff
+from setpoint.node.recovery import resumed_delay
 
 IMAGE = "example.com/image:1"
 HOOK = {"postStart": {"exec": {"command": ["true"]}}}
@@ -112,3 +114,17 @@ def test_the_runtime_gets_new_labels_and_annotations() -> None:
         before = pod.runtime.requests.count("update pod")
         pod.change_metadata(field, {"changed": "true"})
         assert pod.runtime.requests.count("update pod") == before + 1
+
+
+@pytest.mark.parametrize(
+    "message", ["back-off for ever restarting", "back-off 1000000000m0s restarting", "back-off s restarting", ""]
+)
+def test_a_message_that_is_not_the_agents_own_resumes_no_back_off(message: str) -> None:
+    assert resumed_delay(message) is None
+
+
+def test_a_resumed_back_off_is_bounded() -> None:
+    assert resumed_delay("back-off 2m40s restarting failed container=a pod=p") == 160.0
+    backoff = Backoff(10.0)
+    backoff.resume(59_940.0, 0.0)
+    assert backoff.ends(1.0) == 301.0
