@@ -9,6 +9,7 @@ from typing import Any
 
 from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
+from page_typist import Typist
 from playwright.sync_api import expect
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -24,6 +25,11 @@ def pods(cluster: PageCluster, app: str) -> list[str]:
 def with_deployment(cluster: PageCluster, page: GuardedPage, name: str, view: str = "chain") -> list[str]:
     """Create a Deployment of three Pods, show it, and wait until all are ready."""
     cluster.create_deployment(name, 3)
+    return shown(cluster, page, name, view)
+
+
+def shown(cluster: PageCluster, page: GuardedPage, name: str, view: str = "chain") -> list[str]:
+    """Show a Deployment of three Pods, and wait until all are ready."""
     page.go(f"#/{view}/apps.deployments/default/{name}?tab=loop")
     inspector = page.get_by_role("complementary", name="Selected object")
     expect(inspector.get_by_text("3 of 3 Pods ready")).to_be_visible(timeout=20_000)
@@ -32,7 +38,10 @@ def with_deployment(cluster: PageCluster, page: GuardedPage, name: str, view: st
 
 def test_the_page_says_why_a_deleted_pod_comes_back(cluster: PageCluster, page: GuardedPage) -> None:
     """Without a question: within a second, in one sentence, with the right cause."""
-    names = with_deployment(cluster, page, "heal")
+    typist = Typist(page).open()
+    assert typist.line("kubectl create deployment heal --image=nginx --replicas=3") == "deployment.apps/heal created"
+    page.get_by_role("button", name="Close Terminal", exact=True).click()
+    names = shown(cluster, page, "heal")
     boxes = page.locator(".chain-box")
     expect(boxes.filter(has_text="Pod")).to_have_count(3)
     expect(boxes.filter(has_text="ReplicaSet")).to_have_count(1)
