@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from browser import GuardedContext
 from page_cluster import PageCluster
-from playwright.sync_api import Route
+from playwright.sync_api import Browser, Route
+from playwright.sync_api import Error as PlaywrightError
 
 NewContext = Callable[..., GuardedContext]
 
@@ -108,6 +110,14 @@ def test_no_request_leaves_the_origin(cluster: PageCluster, new_context: NewCont
     assert page.evaluate(
         "performance.getEntriesByType('resource').every((one) => one.name.startsWith(location.origin))"
     )
+
+
+def test_the_browser_of_all_tests_resolves_no_name(cluster: PageCluster, browser: Browser) -> None:
+    """Not even this machine is found by its name, so whatever the page does in a test needs no DNS server."""
+    page = browser.new_page()
+    with pytest.raises(PlaywrightError, match="ERR_NAME_NOT_RESOLVED"):
+        page.goto(cluster.origin.replace("127.0.0.1", "localhost"))
+    page.close()
 
 
 def test_files_are_small_and_stay_in_the_cache(cluster: PageCluster, new_context: NewContext) -> None:
