@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _MAX_WRITES = 4096
+_MAX_SIZE = 16 << 20
+"""Bytes of the objects of the latest writes."""
 _NODES = "core/nodes/"
 _HEARTBEATS = ("coordination.k8s.io/leases/", "core/events/")
 _SERVICE_ACCOUNT_PREFIX, _CONTROLLER_PREFIX, _NODE_PREFIX = (
@@ -57,8 +59,10 @@ class WriteLog:
         self._authenticator = InProcessAuthenticator()
         self.change_count = 0
         """The number of writes so far, except heartbeats and Events."""
-        self.writes: deque[LoggedWrite] = deque(maxlen=_MAX_WRITES)
+        self.writes: deque[LoggedWrite] = deque()
         """The latest of these writes."""
+        self._size = 0
+        """Bytes of the objects in `writes`."""
         store.watch("", store.revision, self._record)
 
     def recording(self, handle: Handler) -> Handler:
@@ -88,9 +92,15 @@ class WriteLog:
             if key.startswith(_NODES) and writer.startswith("kubelet"):
                 continue
             self.change_count += 1
-            self.writes.append(
+            self._keep(
                 LoggedWrite(at, writer, key, None if before is None else before.value, None if now is None else value)
             )
+
+    def _keep(self, write: LoggedWrite) -> None:
+        self.writes.append(write)
+        self._size += _size(write)
+        while len(self.writes) > _MAX_WRITES or self._size > _MAX_SIZE:
+            self._size -= _size(self.writes.popleft())
 
     def _writer(self) -> str:
         request = _current_request.get()
@@ -113,3 +123,7 @@ class WriteLog:
     def digest(self) -> Digest:
         """Return the digest of all revisions so far: equal runs have equal digests."""
         return self._digest.copy()
+
+
+def _size(write: LoggedWrite) -> int:
+    return len(write.before or b"") + len(write.now or b"")

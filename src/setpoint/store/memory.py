@@ -24,7 +24,8 @@ class MemoryStore(InMemoryReads):
         """`shared` stores have replicas (`DelayedReplica`). `quota` limits the content; None means no limit."""
         super().__init__(history if history is not None else History())
         self._shared = shared
-        self._usage = StoreUsage(quota, self._history.state.values()) if quota is not None else None
+        content = self._history.state.values()
+        self._usage = StoreUsage(quota, content, self._history.revision) if quota is not None else None
         self.compactions = 0
         """The number of compactions that this store or its replicas have claimed."""
         self._known_compactions = 0
@@ -60,6 +61,10 @@ class MemoryStore(InMemoryReads):
             self._subscriptions.publish(events, history.revision)
             if self._waiters:
                 self._wake_waiters()
+            revision = history.revision
+            if self._usage is not None and (expired := self._usage.take_expired(revision)):
+                await self.compact(expired)
+            return revision, answers
         return history.revision, answers
 
     async def compact(self, revision: int) -> None:

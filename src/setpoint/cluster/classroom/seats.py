@@ -74,6 +74,8 @@ class SeatLimits:
     """Requests at once."""
     lessons: int = 4
     """Clusters of lessons that are kept; with one more, the one that was not used for longest is removed."""
+    streams: int = 256
+    """Watches and other streams that are open at once."""
     idle: float = 300.0
     """Seconds without a request or an open stream after which a cluster sleeps."""
 
@@ -173,7 +175,11 @@ class Seats:
                 return await self._manage(seat, request)
             name, path = await self._target(seat, request.path)
             request.path = path
-            return self._counted(seat, name, await self.forks.handle(name, request, self._clock.now()))
+            answer = await self.forks.handle(name, request, self._clock.now())
+            is_stream = isinstance(answer, (StreamResponse, UpgradeResponse))
+            if is_stream and sum(seat.streams.values()) >= self.limits.streams:
+                raise TooManyRequests.of(f"a seat may have at most {self.limits.streams} open streams", 1)
+            return self._counted(seat, name, answer)
         except ApiError as error:
             retry = [("Retry-After", str(error.retry_after))] if error.retry_after else []
             return Response(error.code, orjson.dumps(error.status()), [*_JSON, *retry])
