@@ -339,7 +339,7 @@ def test_pods_of_lost_machines_get_no_connections(three: ThreeMachines, web: Web
     for name in NODES:
         three.cluster.wait_ready(name)
     until(lambda: web.endpoints() == set(NODES), 60)
-    until(lambda: announcer(three) == "real-2")
+    until(lambda: announcer(three) == "real-2", 60)
     until(lambda: "failed" not in web.fetch("real-1", *["http://web/hostname"] * 10))
     reaches_all(set(web.names.values()), partial(web.fetch, "real-1", *["http://web/hostname"] * 10))
     items = web.kubectl.get("pods", "-l", "app=web")["items"]
