@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,15 @@ _ROWS = """
 [...document.querySelectorAll(".data-rows [role=row]")].map((row) =>
   [...row.querySelectorAll("[role=gridcell]")].slice(1).map((cell) => cell.innerText.trim()))
 """
+_YAML = """
+[...document.querySelectorAll(".yaml-lines .yaml-line")].map((line) => {
+  const copy = line.cloneNode(true);
+  copy.querySelectorAll(".yaml-number-column, .yaml-owner, .visually-hidden").forEach((each) => each.remove());
+  return copy.textContent;
+}).join("\\n")
+"""
+ADDRESSES = {"pods": "pods", "deployments.apps": "apps.deployments"}
+"""The addresses of the lists of some kinds in the page."""
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/web"
 
 
@@ -37,25 +47,30 @@ def writes(cluster: PageCluster, after: int = 0) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def written(cluster: PageCluster) -> list[dict[str, Any]]:
-    """About 200 writes of a rollout, a replacement and a ConfigMap."""
+    """At least 300 writes of a rollout, a replacement and two ConfigMaps."""
     begin = cluster.api("GET", "/setpoint/v1/writes?limit=1")["newest"]
     cluster.create_deployment("web", 4)
     cluster.pod_names("app=web", at_least=4)
     path = "/api/v1/namespaces/default/configmaps"
-    cluster.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "counter"}})
-    for number in range(60):
-        cluster.api("PATCH", f"{path}/counter", {"data": {"n": str(number)}}, "application/merge-patch+json")
+    for name, patches in (("counter", 60), ("other", 140)):
+        cluster.create(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+        for number in range(patches):
+            cluster.api("PATCH", f"{path}/{name}", {"data": {"n": str(number)}}, "application/merge-patch+json")
     cluster.api("PATCH", DEPLOYMENT, {"spec": {"replicas": 7}}, "application/merge-patch+json")
     cluster.pod_names("app=web", at_least=7)
     cluster.api("DELETE", f"/api/v1/namespaces/default/pods/{cluster.pod_names('app=web')[0]}")
     template = {"spec": {"containers": [{"name": "main", "image": "nginx:2"}]}}
     cluster.api("PATCH", DEPLOYMENT, {"spec": {"template": template}}, "application/strategic-merge-patch+json")
     for _ in range(100):
-        status = cluster.api("GET", DEPLOYMENT)["status"]
-        if status.get("updatedReplicas") == status.get("availableReplicas") == status["replicas"] == 7:
+        deployment = cluster.api("GET", DEPLOYMENT)
+        status, observed = deployment["status"], deployment["status"]["observedGeneration"]
+        is_current = observed == deployment["metadata"]["generation"]
+        if is_current and status.get("updatedReplicas") == status.get("availableReplicas") == status["replicas"] == 7:
             break
         time.sleep(0.1)
-    return writes(cluster, begin)
+    found = writes(cluster, begin)
+    assert len(found) >= 300
+    return found
 
 
 def enter_the_past(page: GuardedPage) -> None:
@@ -73,30 +88,45 @@ def table(text: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()[1:]]
 
 
+def rows(page: GuardedPage) -> list[list[str]]:
+    """The rows of the list. The page has one column more than the command line, the state of the loop."""
+    return sorted([each[0], *each[2:]] for each in page.evaluate(_ROWS))
+
+
 def test_every_tenth_moment_is_what_the_command_line_shows(
     cluster: PageCluster, page: GuardedPage, written: list[dict[str, Any]], tmp_path: Path
 ) -> None:
+    """The list of Pods at each tenth write; another list and the YAML of an object at each fiftieth."""
     kubeconfig = str(cluster.data_directory / "admin.kubeconfig")
     page.go("#/objects/pods?ns=default")
     page.get_by_role("row", name="web-").first.wait_for()
     enter_the_past(page)
     with ThreadPoolExecutor(1) as pool:  # the interface of the browser keeps an event loop in this thread
-        for write in written[::10]:
-            revision = write["revision"]
-            line = f"get pods -n default --at {revision}"
-            expected = pool.submit(typed_offline, line, tmp_path, KUBECONFIG=kubeconfig).result()
-            assert expected.code == 0, expected.err
-            page.go(f"#/objects/pods?ns=default&at={revision}")
-            shown: list[list[str]] = []
+
+        def printed(line: str) -> str:
+            found = pool.submit(typed_offline, line, tmp_path, KUBECONFIG=kubeconfig).result()
+            assert found.code == 0, found.err
+            return found.out
+
+        def compare(revision: int, address: str, read: Callable[[], Any], expected: Any) -> None:
+            page.go(f"#/objects/{address}&at={revision}")
             for _ in range(100):
                 page.page.wait_for_timeout(30)
-                # The page has one column more, the state of the loop.
-                shown = sorted([each[0], *each[2:]] for each in page.evaluate(_ROWS))
-                if shown == sorted(table(expected.out)):
+                if (shown := read()) == expected:
                     break
-            assert shown == sorted(table(expected.out)), f"at revision {revision}"
+            assert shown == expected, f"{address} at revision {revision}"
             banner = page.locator(".banner.past").inner_text().replace(" ", "")
             assert f"(revision{revision})" in banner
+
+        for number, write in enumerate(written[::10]):
+            revision = write["revision"]
+            for kind in ("pods", "deployments.apps") if number % 5 == 0 else ("pods",):
+                expected = sorted(table(printed(f"get {kind} -n default --at {revision}")))
+                compare(revision, f"{ADDRESSES[kind]}?ns=default", lambda: rows(page), expected)
+            if number % 5 == 0:
+                text = printed(f"get deployment web -n default -o yaml --at {revision}").rstrip("\n")
+                address = "apps.deployments/default/web?ns=default&tab=yaml"
+                compare(revision, address, lambda: page.evaluate(_YAML), text)
 
 
 def test_nothing_can_be_changed_in_the_past(
