@@ -163,7 +163,9 @@ def test_thirty_learners(
     rows = teacher.page.locator(".class-seats tbody tr")
     expect(rows).to_have_count(BROWSERS + SOCKETS)
     expect(rows.filter(has_text="stuck: no step for 4m")).to_have_count(1)
-    expect(rows.filter(has_text="stuck: no step for 4m")).to_contain_text(stuck.name)
+    # Before those who have begun no lesson.
+    expect(rows.first).to_contain_text("stuck: no step for 4m")
+    expect(rows.first.get_by_role("rowheader")).to_have_text(stuck.name)
     assert "away" in rows.filter(has=teacher.get_by_role("rowheader", name=away.name, exact=True)).inner_text()
     assert teacher.evaluate("window.__canary === undefined"), "names are text"
     background(stuck.leave())

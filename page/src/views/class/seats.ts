@@ -43,10 +43,12 @@ export function isStuck(seat: Seat, now: number): boolean {
   return seat.stepAt !== undefined && !isAway(seat) && !hasFinished(seat) && now - seat.stepAt * 1_000 >= STUCK;
 }
 
-/** Those who have not got on for the longest time come first, then those who have finished, those who are away last. */
+/** Those at a lesson come first, beginning with the one who has not done a step for the longest time: the stuck ones. Then
+ * come those who have begun no lesson, those who have finished theirs, and last those who are away. */
 export function sorted(seats: readonly Seat[]): Seat[] {
-  const rank = (seat: Seat) => (isAway(seat) ? Infinity : hasFinished(seat) ? Number.MAX_VALUE : (seat.stepAt ?? seat.commandAt));
-  return [...seats].sort((a, b) => rank(a) - rank(b) || a.nickname.localeCompare(b.nickname));
+  const group = (seat: Seat) => (isAway(seat) ? 3 : hasFinished(seat) ? 2 : seat.stepAt === undefined ? 1 : 0);
+  const since = (seat: Seat) => seat.stepAt ?? seat.commandAt;
+  return [...seats].sort((a, b) => group(a) - group(b) || since(a) - since(b) || a.nickname.localeCompare(b.nickname));
 }
 
 /** The board as CSV. A cell that a spreadsheet would execute begins with an apostrophe. */
