@@ -175,19 +175,50 @@ def test_why_not_names_what_blocks(cluster: PageCluster, page: GuardedPage) -> N
     expect(page.locator(".why-sentence")).to_contain_text("image of Pod huge is nginx since its creation")
 
 
+def keys_of(page: GuardedPage, attribute: str) -> list[str]:
+    """The values of a data attribute in the document, sorted."""
+    found = page.locator(f"[data-{attribute}]").all()
+    return sorted(str(each.get_attribute(f"data-{attribute}")) for each in found)
+
+
 def test_the_chain_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
-    with_deployment(cluster, page, "keys")
+    """Create, open, delete, ask why and go back; any use of a pointer fails the test."""
+    page.evaluate(
+        "for (const kind of ['mousedown', 'pointerdown', 'touchstart'])"
+        "addEventListener(kind, () => __problem('pointer', kind), true)"
+    )
+    typist = Typist(page).open()
+    assert typist.line("kubectl create deployment keys --image=nginx --replicas=3") == "deployment.apps/keys created"
+    page.press("Control+Shift+Escape")
+    page.get_by_role("button", name="Close Terminal", exact=True).press("Enter")
+    names = shown(cluster, page, "keys")
     page.press("g", "c")
     box = page.locator('.chain-box[data-box="apps/deployments/default/keys"]')
     box.focus()
     page.press("ArrowRight", "ArrowRight")
     page.until("document.activeElement.dataset.box?.startsWith('/pods/default/keys-')")
     page.press("Enter")
-    page.get_by_role("complementary", name="Selected object").get_by_role("heading", name="keys-").wait_for()
+    inspector = page.get_by_role("complementary", name="Selected object")
+    inspector.get_by_role("heading", name="keys-").wait_for()
     assert page.evaluate("location.hash").startswith("#/chain/pods/default/keys-")
-    page.get_by_role("button", name="Table", exact=True).click()
+    victim = page.evaluate("location.hash.split('?')[0].split('/').at(-1)")
+    inspector.get_by_role("button", name="Delete this object").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").press("Enter")
+    page.locator(f'.chain-box[data-box="/pods/default/{victim}"]').wait_for(state="detached")
+    expect(page.locator('.chain-box[data-box^="/pods/default/keys-"]')).to_have_count(3)
+    (replacement,) = set(pods(cluster, "keys")) - set(names)
+    page.locator(f'.chain-box[data-box="/pods/default/{replacement}"]').press("Enter")
+    page.press("w")
+    expect(page.locator(".why-sentence")).to_contain_text("replicaset-controller")
+    expect(page.locator(".why-root")).to_contain_text(f"you deleted pod/{victim}")
+    page.press("Escape")
+    expect(inspector).to_have_count(0)
+    # The table has exactly the objects of the picture.
+    boxes = keys_of(page, "box")
+    page.get_by_role("button", name="Table", exact=True).press("Enter")
     grid = page.get_by_role("treegrid")
     grid.get_by_role("row").nth(1).focus()
+    assert keys_of(page, "row") == boxes
     page.press("End")
     page.until("document.activeElement.dataset.row !== undefined")
     page.press("Home", "ArrowLeft")
