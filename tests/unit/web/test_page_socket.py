@@ -449,13 +449,14 @@ async def test_a_tab_has_64_channels(harness: PageHarness, feed: Feed) -> None:
         assert feed.running == 32
 
 
-async def test_a_thousand_channels_cost_no_more_than_64(harness: PageHarness, feed: Feed) -> None:
+async def test_ten_thousand_channels_cost_no_more_than_64(harness: PageHarness, feed: Feed) -> None:
     async with harness.tab() as tab:
-        for number in range(1, 1_001):
-            tab.send_at_once(number, "open", feed="test", args={"kind": str(number)})
-        await harness.clock.advance(5)
-        for _ in range(1_000 - 64):
-            assert (await tab.receive())["error"]["code"] == 429
+        for first in range(1, 10_001, 1_000):
+            for number in range(first, first + 1_000):
+                tab.send_at_once(number, "open", feed="test", args={"kind": str(number)})
+            await harness.clock.advance(5)
+            for _ in range(1_000 - (64 if first == 1 else 0)):
+                assert (await tab.receive())["error"]["code"] == 429
         assert feed.running == 64
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from server_harness import JSON_PATCH, LIMITED_TOKEN, ServerHarness
 
 from setpoint.kinds.bootstrap.cluster_roles import CLUSTER_ROLES, HISTORY
+from setpoint.meta.cause import CAUSE_HEADER
 from setpoint.store.archive import FileArchive, Retention
 from setpoint.store.memory import MemoryStore
 from setpoint.testing import VirtualClock
@@ -54,6 +55,20 @@ async def test_undo_can_do_nothing_that_its_user_could_not(harness: ServerHarnes
     path = f"{request['path']}?{request['query']}"
     refused = await harness.patch(path, request["body"], JSON_PATCH, token=LIMITED_TOKEN)
     assert refused.status == 403 and (await harness.get(f"{CONFIGMAPS}/a")).json["data"] == {"k": "2"}
+    # A plan that was edited by hand is a list of requests like others, each with the rights of its user.
+    bound = {"metadata": {"name": "mine"}, "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}}
+    for method, edited, body in (
+        ("PATCH", f"{SECRETS}/s", [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]),
+        ("PATCH", f"{CONFIGMAPS}/a?force=true", [{"op": "remove", "path": "/data"}]),
+        ("POST", SECRETS, {"metadata": {"name": "new"}}),
+        ("POST", f"{RBAC}/clusterrolebindings", bound),
+        ("DELETE", f"{CONFIGMAPS}/a", None),
+        ("PUT", f"{CONFIGMAPS}/a", {"metadata": {"name": "a"}}),
+    ):
+        how: dict[str, Any] = {"content_type": JSON_PATCH} if method == "PATCH" else {}
+        reason = {CAUSE_HEADER: "why=undo of 1"}
+        reply = await harness.request(method, edited, body, token=LIMITED_TOKEN, headers=reason, **how)
+        assert reply.status == 403, (method, edited)
     # Secrets are not shown, not even as parts of something larger.
     assert (await limited({"revision": deleted})).status == 403
     named = {"resource": "secrets", "namespace": "default", "name": "s"}
@@ -63,6 +78,9 @@ async def test_undo_can_do_nothing_that_its_user_could_not(harness: ServerHarnes
     assert {"object": "one object", "text": "you may not read it"} in plan["notDone"]
     full = (await harness.post(UNDO, {"at": str(begin), "namespace": "default"})).json
     assert sorted(each["object"]["name"] for each in full["steps"]) == ["a", "s"]
+    # What a plan tells of a Secret has no values; only the request that creates it anew has them.
+    told = [{key: value for key, value in each.items() if key != "request"} for each in full["steps"]]
+    assert "dg==" not in str([told, full["notDone"]]) and "dg==" in str(full["steps"])
     # The request alone changes nothing.
     assert harness.store.revision == deleted + 4
 
