@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from page_harness import HOST, ORIGIN, CountingEntropy, TabClient
+from stopped_clock import StoppedClock
 
 from setpoint.cli.page_extensions import page_extensions
 from setpoint.cluster.classroom.front import TEACHER, ClassFront
@@ -56,7 +57,7 @@ class Class:
                     await asyncio.Event().wait()
 
             await answer.run(Writer())
-            return answer.status, json.loads(bytes(content))
+            return answer.status, json.loads(content) if content.startswith(b"{") else bytes(content)
         assert isinstance(answer, Response)
         content_of = answer.whole_body
         return answer.status, json.loads(content_of) if content_of.startswith(b"{") else content_of
@@ -165,8 +166,25 @@ async def test_a_class(tmp_path: Path) -> None:
         assert (await class_.request("GET", path, headers={"authorization": f"Bearer {ann['key']}"}))[0] == 200
         assert (await class_.request("GET", path, headers={"authorization": f"Bearer {bob['key']}"}))[0] == 401
         assert (await class_.request("GET", path))[0] == 401
-        other = path.replace(ann["seat"], bob["seat"])
+        other, inner = path.replace(ann["seat"], bob["seat"]), path.removeprefix(f"/seats/{ann['seat']}")
         assert (await class_.request("GET", other, headers={"authorization": f"Bearer {bob['key']}"}))[0] == 404
+
+        for wrong in (
+            f"/seats/{ann['seat']}/../{bob['seat']}{inner}",
+            f"/seats/{ann['seat']}/%2e%2e/{bob['seat']}{inner}",
+            f"/seats/{ann['seat']}%2f..%2f{bob['seat']}{inner}",
+            f"/seats/{ann['seat']}//seats/{bob['seat']}{inner}",
+            f"/seats/{ann['seat']}/seats/{bob['seat']}{inner}",
+            f"/seats/{ann['seat']}/forks/{bob['seat']}{inner}",
+            f"/seats/../seats/{bob['seat']}{inner}",
+            f"/seats//{bob['seat']}{inner}",
+            f"/seats/{bob['seat']}/api/v1/namespaces/default/pods/p/exec",
+            f"/seats/{bob['seat']}/api/v1/nodes/node-1/proxy/",
+        ):
+            for more in ({}, {"connection": "Upgrade", "upgrade": "websocket"}):
+                headers = {"authorization": f"Bearer {ann['key']}", **more}
+                status, _ = await class_.request("GET", wrong, headers=headers)
+                assert status in (301, 400, 401, 404), (wrong, status)
 
         # The teacher sees the seats, looks into one without changing it, and sends a message.
         key, _ = class_.sessions.begin(TEACHER)
@@ -178,7 +196,6 @@ async def test_a_class(tmp_path: Path) -> None:
         seat = await update_with(board, 1, ann["seat"])
         assert (seat["nickname"], seat["state"], seat["tabs"]) == ("Ann", "live", 1)
         for method, status in (("GET", 200), ("DELETE", 403)):
-            inner = path.removeprefix(f"/seats/{ann['seat']}")
             board.send_at_once(2, "request", cluster=f"/seats/{ann['seat']}", method=method, path=inner)
             while (answer := await board.receive())["id"] != 2:
                 pass
@@ -216,3 +233,30 @@ async def test_a_learner_sees_their_cluster_as_another_user(tmp_path: Path) -> N
         with pytest.raises(PermissionError, match="this page does not act as other users"):
             await class_.tab(key, "as=jane")
         assert "see-as" not in (await (await class_.tab(key)).receive())["features"]
+
+
+async def test_guesses_of_the_code_are_limited(tmp_path: Path) -> None:
+    """Also with TLS, by all clients together; the right code is accepted again when the guesses have ended."""
+    clock, host = StoppedClock(), "class.example:8443"
+    link = WorkerLink(tmp_path / "none", clock)
+    sessions = Sessions(clock, CountingEntropy())
+    front = ClassFront(
+        clock=clock, entropy=CountingEntropy(), hosts=(host,), tls=True, seats=3, workers=[link], sessions=sessions
+    )
+
+    async def tried(code: str) -> tuple[int, dict[str, str]]:
+        body = json.dumps({"code": code, "nickname": "Eve"}).encode()
+        headers = {"host": host, "origin": f"https://{host}"}
+        answer = await front.handle(Request("POST", "/class/v1/join", "", headers, body, Peer()))
+        assert isinstance(answer, Response)
+        return answer.status, dict(answer.headers)
+
+    assert len(front.code) == 8
+    for _ in range(3):
+        statuses = [(await tried(f"guess{number}"))[0] for number in range(200)]
+        assert 0 < statuses.count(401) <= 40 and statuses[-1] == 429
+        status, headers = await tried(front.code)
+        assert (status, headers["Retry-After"]) == (429, "5"), "a guess is not answered, even if it is right"
+        assert headers["Strict-Transport-Security"] == "max-age=31536000"
+        await clock.advance(5)
+    assert (await tried(front.code))[0] == 503, "the code is right; this class has no worker"

@@ -134,16 +134,20 @@ def test_without_a_terminal_the_link_is_not_printed(cluster: PageCluster) -> Non
 
 
 async def test_codes_and_keys_appear_nowhere(cluster: PageCluster) -> None:
-    """Neither in logs, nor in the audit log at its highest level, nor among the arguments of processes."""
+    """Neither in logs, nor in the audit log at its highest level, nor in the history, nor among the arguments of
+    processes."""
     link = cluster.new_link()
     key = enter(link)
     async with open_tab(cluster.origin, key) as (tab, _):
         found = await tab.request("/api/v1/namespaces/default/configmaps", "POST", body={"metadata": {"name": "seen"}})
         assert found["status"] == 201
-    fresh = setpoint(cluster.data_directory.parent, "page", "--data-dir", "data").stdout.strip()
+        fresh = setpoint(cluster.data_directory.parent, "page", "--data-dir", "data").stdout.strip()
+        writes = await tab.request("/setpoint/v1/writes", query="limit=500")
+        assert writes["status"] == 200 and "seen" in str(writes)
     secrets = [each.partition("#")[2] for each in (link, fresh)] + [key]
     texts = {path: path.read_bytes() for path in cluster.data_directory.parent.rglob("*") if path.is_file()}
     texts |= command_lines()
+    texts[Path("history")] = str(writes).encode()
     audit = texts[cluster.data_directory.parent / "audit.log"].decode()
     assert "/setpoint/v1/page/codes" in audit and "setpoint-page/" in audit and "(session " in audit
     first_link = cluster.data_directory / "page"
