@@ -65,7 +65,8 @@ class Server:
         except ApiError as error:
             return error.code, error.message
         assert isinstance(answer, Response)
-        return answer.status, orjson.loads(answer.whole_body)
+        content = answer.whole_body
+        return answer.status, orjson.loads(content) if content.startswith(b"{") else content.decode()
 
 
 @asynccontextmanager
@@ -167,6 +168,11 @@ async def test_limits_and_errors(cluster: VirtualCluster) -> None:
         assert (await refused("PUT", manage))[0] == 405
         assert (await refused("GET", "/forks/none/api"))[0] == 404
         await server.forks.create("one", virtual=True)
+        pods = "/api/v1/namespaces/default/pods"
+        for path in ("//", "/../", "/%2e%2e/", "/one/../", "/one/%2e%2e/", "/one//", "/one/forks/one/"):
+            assert (await refused("GET", f"/forks{path}{pods[1:]}"))[0] in (301, 400, 404), path
+        for path in (f"{pods}/none/exec", f"{pods}/none/proxy/", "/api/v1/nodes/none/proxy/"):
+            assert (await refused("GET", f"/forks/one{path}"))[0] in (400, 404), path
         assert await refused("POST", manage, {"name": "one"}) == (409, "there is a fork one already")
         for body in ({}, {"advance": 1, "until": "settled"}, {"until": "never"}, {"advance": -1}, {"advance": 1e12}):
             assert (await refused("POST", f"{manage}/one", body))[0] == 400
