@@ -204,6 +204,20 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
     page.until(
         "[...document.querySelectorAll('.fleet-pod')].filter((one) => one.innerText.includes('web-')).length === 6"
     )
+    # The table has exactly the Pods of the picture.
+    drawn = page.locator(".fleet-pod").all_inner_texts()
+    page.press("p")
+    table = page.get_by_role("region", name="Zones, nodes and Pods")
+    for node in ("node-1", "node-2", "node-3"):
+        table.get_by_role("button", name=node, exact=True).press("Enter")
+    pods = cluster.api("GET", "/api/v1/pods")["items"]
+    names = sorted(each["metadata"]["name"] for each in pods)
+    expect(table.get_by_role("listitem")).to_have_count(len(names))
+    listed = table.get_by_role("listitem").all_inner_texts()
+    for shown in (drawn, listed):
+        assert sorted(next(name for name in names if name in text) for text in shown) == names
+    page.press("p")
+    picture.wait_for()
     # The past has its own picture, and the present comes back.
     slider = page.get_by_role("slider", name="Moment that the page shows")
     slider.focus()
