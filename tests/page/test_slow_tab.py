@@ -7,6 +7,7 @@ from pathlib import Path
 
 from browser import GuardedPage
 from page_cluster import PageCluster
+from playwright.sync_api import WebSocketRoute
 
 BUSY = "() => { const end = performance.now() + 2500; while (performance.now() < end); }"
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -41,3 +42,26 @@ def test_a_busy_tab_costs_little_and_catches_up(cluster: PageCluster, page: Guar
     assert page.get_by_text("short-").count() == 0
     # The history of the writes themselves is a part of it.
     assert resident(process) - before < 64 << 20
+
+
+def test_the_page_says_what_a_slow_tab_has_missed(cluster: PageCluster, page: GuardedPage) -> None:
+    """The number of writes that the server left out is shown; tests/unit/web shows that the server counts them."""
+
+    def connected(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+
+        def from_server(message: str | bytes) -> None:
+            if isinstance(message, str) and '"log":[{' in message and "slow-one" in message:
+                message = message.replace('"skipped":0', '"skipped":412', 1)
+            route.send(message)
+
+        route.on_message(server.send)
+        server.on_message(from_server)
+
+    page.page.route_web_socket("**/page/v1/socket", connected)
+    page.go("#/objects/configmaps?ns=default")
+    page.page.reload()
+    page.until_text("kube-root-ca.crt")
+    page.get_by_role("button", name="Show all", exact=True).click()
+    cluster.create(PATH, {"metadata": {"name": "slow-one"}})
+    page.until_text("412 writes are not listed: this tab was too slow to receive them.")

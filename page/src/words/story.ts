@@ -11,6 +11,7 @@ export const story = {
   hide: "Show less",
   list: "The latest writes, the newest first",
   counted: (writes: number, by: string) => `${writes} writes at once, by ${by}.`,
+  skipped: (writes: number) => (writes === 1 ? "One write is" : `${writes} writes are`) + " not listed: this tab was too slow to receive them.",
   folded: (heartbeats: number, events: number) => `${heartbeats} heartbeats and ${events} Events are not listed.`,
   revision: (revision: number) => `revision ${revision}`,
 } as const;

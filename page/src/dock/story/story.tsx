@@ -65,7 +65,7 @@ export default function Story() {
           {open ? words.hide : words.show}
         </Button>
       </div>
-      {open ? <Latest log={feed.log} revision={feed.revision} folded={feed.items.get("folded")} /> : null}
+      {open ? <Latest log={feed.log} revision={feed.revision} folded={feed.items.get("folded")} skipped={feed.skipped} /> : null}
     </div>
   );
 }
@@ -75,9 +75,11 @@ interface LatestProps {
   /** Grows with the log, which is the same list. */
   revision: number;
   folded: { heartbeats?: number; events?: number } | undefined;
+  /** The number of writes that the server left out because this tab was too slow. */
+  skipped: number;
 }
 
-function Latest({ log, folded }: LatestProps) {
+function Latest({ log, folded, skipped }: LatestProps) {
   const latest = log.slice(-LISTED).reverse();
   return (
     <>
@@ -92,6 +94,7 @@ function Latest({ log, folded }: LatestProps) {
           </li>
         ))}
       </ol>
+      {skipped ? <p class="soft story-folded">{words.skipped(skipped)}</p> : null}
       {folded ? <p class="faint story-folded">{words.folded(folded.heartbeats ?? 0, folded.events ?? 0)}</p> : null}
     </>
   );
