@@ -66,7 +66,8 @@ def hostile(cluster: PageCluster) -> PageCluster:
         role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []}
         cluster.create(roles, {**role, "metadata": {"name": name, "annotations": {"text": name}}})
     cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", custom_kind())
-    cells = {f"t{number}": text for number, text in enumerate(TEXTS)}
+    cells: dict[str, Any] = {f"t{number}": text for number, text in enumerate(TEXTS)}
+    cells["keys"] = {text: text for text in TEXTS}
     bomb = {"apiVersion": f"{GROUP}/v1", "kind": "Bomb", "metadata": {"name": "bomb"}, "spec": cells}
     cluster.create(f"/apis/{GROUP}/v1/namespaces/default/bombs", bomb, kind_within=10)
     return cluster

@@ -162,6 +162,9 @@ def test_hostile_output_changes_neither_title_nor_clipboard(
     for _ in range(3):
         typist.line("for i in 1 2 3; do cat evil; done")
     assert "end" in typist.shown()
+    name = "<img src=x onerror=window.__canary=1>"
+    assert typist.line(f"cp evil '{name}'; ls") == f"{name}\nevil"
+    assert page.evaluate("window.__canary === undefined")
     script = f"printf '{attack}\\n'; sleep 1d"
     body = {
         "apiVersion": "v1",
@@ -178,6 +181,21 @@ def test_hostile_output_changes_neither_title_nor_clipboard(
     assert page.page.title() == title or "owned" not in page.page.title()
     assert page.evaluate("navigator.clipboard.readText()") == "mine"
     assert page.page.locator(".xterm-rows a, .logs a").count() == 0
+
+
+def test_a_flood_of_escape_sequences_leaves_a_terminal_that_works(typist: Typist) -> None:
+    """A million changes of colour, thousands of switches between screens, and text that reorders itself."""
+    typist.line(
+        "printf '" + r"\033[31m\033[0m" * 32 + "' > colours; printf '" + r"\033[?1049h\033[?1049l" * 16 + "' > screens"
+    )
+    for _ in range(5):  # 65,536 sequences
+        typist.line("cat colours colours > more; cat more more > colours")
+    typist.line("for i in 1 2 3 4 5 6 7 8; do cat colours colours; done")
+    for _ in range(3):
+        typist.line("cat screens screens > more; cat more more > screens")
+    typist.line("cat screens; printf '\\033[0m\\n'")
+    typist.line(r"printf 'a\342\200\256b\n'")
+    assert typist.line("echo alive") == "alive"
 
 
 def test_several_terminals_paste_and_leaving(typist: Typist) -> None:
