@@ -14,29 +14,32 @@ up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it; options: make up ARG
 test: $(VENV)/.dev ## the whole suite: style, types, tests
 	$(BIN)/ruff check src tests tools bench examples
 	$(BIN)/ruff format --check --quiet src tests tools bench examples
-	$(MAKE) -j3 types unit-tests process-tests
+	$(MAKE) -j3 types unit-tests real-tests
+	$(MAKE) process-tests
 
 types: $(VENV)/.dev
 	nice -n 10 $(BIN)/mypy
 
 tests: $(VENV)/.dev ## all tests
-	$(MAKE) -j2 unit-tests process-tests
+	$(MAKE) -j2 unit-tests real-tests
+	$(MAKE) process-tests
 
 # These need the processor and hardly ever wait: they use what the tests with deadlines leave of it.
 unit-tests: $(VENV)/.dev
 	nice -n 5 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone" \
 	  tests/architecture tests/contracts tests/examples tests/robustness tests/unit
 
-# These three have deadlines of seconds, so they run one after the other. They wait for processes, containers and
-# browsers most of the time: more of them run at once than there are cores.
+# These have deadlines of seconds, so they run one after the other. They wait for processes and containers most of the
+# time: more of them run at once than there are cores.
 alone-tests: $(VENV)/.dev
 	$(BIN)/pytest -m alone tests/robustness
 
 real-tests: alone-tests
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder tests/real
 
-process-tests: real-tests
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/page tests/scenarios tests/interop
+# Browsers need the processor for themselves, or what they show within a second takes longer.
+process-tests: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/page tests/scenarios tests/interop
 
 robustness: $(VENV)/.dev ## faults in a control plane of three machines; options: make robustness ARGS="--faults 300"
 	$(BIN)/python -m tests.robustness $(ARGS)
