@@ -245,7 +245,7 @@ def test_what_if_and_then_for_real(cluster: PageCluster, page: GuardedPage) -> N
     page.get_by_label("Change", exact=True).select_option("apply")
     page.get_by_label("YAML").fill("kind: Nothing\nmetadata: {name: a}")
     page.get_by_role("button", name="Predict").click()
-    expect(page.get_by_text("The change would be refused.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name="The change would be refused.")).to_be_visible(timeout=60_000)
 
 
 def test_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:

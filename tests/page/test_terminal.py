@@ -134,10 +134,10 @@ def test_much_output_does_not_block_typing(new_context: Callable[..., GuardedCon
 
     page.page.on("websocket", lambda socket: socket.on("framereceived", received))
     typist = Typist(page.enter()).open()
-    page.keyboard.type("clear\nfor i in 1 2 3 4 5 6; do seq 100000; done\n")  # 3.4 MB
+    page.keyboard.type("for i in 1 2 3 4 5 6; do seq 100000; done\n")  # 3.4 MB
     page.keyboard.type("echo typed meanwhile")
-    typist.until("lines left out")
-    typist.until("$ echo typed meanwhile")
+    typist.until("$ echo typed meanwhile", timeout=60.0)
+    assert "lines left out" in "".join(slices)
     page.press("Enter")
     typist.until("\ntyped meanwhile")
     assert typist.line("echo on") == "on"
@@ -163,7 +163,7 @@ def test_hostile_output_changes_neither_title_nor_clipboard(
         typist.line("for i in 1 2 3; do cat evil; done")
     assert "end" in typist.shown()
     name = "<img src=x onerror=window.__canary=1>"
-    assert typist.line(f"cp evil '{name}'; ls") == f"{name}\nevil"
+    assert typist.line(f"cp evil '{name}'; ls '{name}'") == name
     assert page.evaluate("window.__canary === undefined")
     script = f"printf '{attack}\\n'; sleep 1d"
     body = {

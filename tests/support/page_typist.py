@@ -23,10 +23,11 @@ class Typist:
         lines = str(self.page.locator(".terminal-screen .xterm-rows").inner_text()).split("\n")
         return "\n".join(line.replace("\xa0", " ").rstrip() for line in lines)
 
-    def until(self, text: str) -> None:
+    def until(self, text: str, timeout: float = 15.0) -> None:
         self.page.until(
             f"[...document.querySelectorAll('.terminal-screen .xterm-rows > div')].map((row) => row.textContent)"
-            f".join('\\n').replaceAll('\\xa0', ' ').includes({json.dumps(text)})"
+            f".join('\\n').replaceAll('\\xa0', ' ').includes({json.dumps(text)})",
+            timeout,
         )
 
     def until_prompt(self) -> None:
