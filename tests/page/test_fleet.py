@@ -8,8 +8,9 @@ from typing import Any
 
 from browser import GuardedContext, GuardedPage
 from fake_fleet import FakeFleet
+from kubectl_runner import until
 from page_cluster import PageCluster
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 _SOFTWARE_GL = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 _READ_PIXELS = """
@@ -205,17 +206,17 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
         "[...document.querySelectorAll('.fleet-pod')].filter((one) => one.innerText.includes('web-')).length === 6"
     )
     # The table has exactly the Pods of the picture.
-    drawn = page.locator(".fleet-pod").all_inner_texts()
+    names = sorted(each["metadata"]["name"] for each in cluster.api("GET", "/api/v1/pods")["items"])
+
+    def are_all_shown(labels: Locator) -> bool:
+        return sorted(next((name for name in names if name in text), "") for text in labels.all_inner_texts()) == names
+
+    until(lambda: are_all_shown(page.locator(".fleet-pod")))
     page.press("p")
     table = page.get_by_role("region", name="Zones, nodes and Pods")
     for node in ("node-1", "node-2", "node-3"):
         table.get_by_role("button", name=node, exact=True).press("Enter")
-    pods = cluster.api("GET", "/api/v1/pods")["items"]
-    names = sorted(each["metadata"]["name"] for each in pods)
-    expect(table.get_by_role("listitem")).to_have_count(len(names))
-    listed = table.get_by_role("listitem").all_inner_texts()
-    for shown in (drawn, listed):
-        assert sorted(next(name for name in names if name in text) for text in shown) == names
+    until(lambda: are_all_shown(table.get_by_role("listitem")))
     page.press("p")
     picture.wait_for()
     # The past has its own picture, and the present comes back.

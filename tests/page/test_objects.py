@@ -95,7 +95,7 @@ def test_everything_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None
 def test_custom_kinds_appear_with_their_columns(cluster: PageCluster, page: GuardedPage) -> None:
     page.go("#/objects/pods?ns=default")
     cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRONTAB)
-    page.get_by_role("navigation", name="Kinds").get_by_role("link", name="CronTab").click()
+    page.get_by_role("navigation", name="Kinds").get_by_role("link", name="CronTab").click(timeout=60_000)
     page.until_text("There are no CronTabs in namespace default")
     made = {"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "nightly"}}
     cluster.create(
