@@ -89,7 +89,7 @@ def traced(tmp_path: Path) -> Iterator[TracedWorker]:
     if shutil.which("strace") is None:
         _missing("strace is not installed")
     if subprocess.run(["strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "true"], capture_output=True).returncode:
-        _missing("strace may not trace processes here")
+        pytest.skip("the kernel does not permit to trace processes here, which no package changes")
     (tmp_path / "process").mkdir()
     found = TracedWorker(tmp_path / "process")
     yield found
