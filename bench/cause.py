@@ -1,12 +1,13 @@
 """What recording the cause of each write costs: `python bench/cause.py [COUNT] [ROUNDS] [PAIRS]`.
 
-Microseconds of CPU per status patch of a Pod in the API server's own process, with recording and without. Every patch
-belongs to a run of its own, the most expensive case: with recording, that is the run, its claim and the recorded bytes;
-without, there is no run and the server commits an empty cause. Everything else, such as the comparison of Leases, is
-done both ways. Both ways alternate in short batches, and the result is the median difference of neighbouring batches,
-with the quartiles: the load of the machine changes less within a pair than between pairs. The same is measured without
-any difference, which shows the error of the measurement. Between two writes, the processor's caches are filled with
-everything else that a write needs; the same steps alone, one after the other in a loop, show what that costs.
+Microseconds of CPU per status patch of a Pod in the API server's own process, with recording and without, where the
+server commits an empty cause: for a request that belongs to no run, and, as the most expensive case, for one that
+belongs to a run of its own, which claims it. The run exists both ways, because it is shown too; what it costs is
+measured besides. Everything else, such as the comparison of Leases, is done both ways. Both ways alternate in short
+batches, and the result is the median difference of neighbouring batches, with the quartiles: the load of the machine
+changes less within a pair than between pairs. The same is measured without any difference, which shows the error of the
+measurement. Between two writes, the processor's caches are filled with everything else that a write needs; the same
+steps alone, one after the other in a loop, show what that costs.
 
 Also bytes per recorded cause of a Deployment with its Pods; the rate of all loops together, with causes and without
 (their runs exist both ways, because they are shown too); and microseconds per key that is added to a workqueue while an
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple, SupportsBytes
 
 import uvloop
 from apiserver import pod
@@ -47,18 +49,41 @@ BATCH = 48
 """Patches in a row of one way."""
 
 
-def unrecorded(self: Transactions, ctx: RequestContext, term: str) -> bytes:
-    return b""
+RECORD, CLAIM = Transactions._cause, inprocess._claim
 
 
-async def patch_some(node: Client, turn: int, pods: range, recorded: bool) -> float:
+class Way(NamedTuple):
+    """A way to make writes."""
+
+    runs: bool
+    """Whether each belongs to a run of its own."""
+    records: bool
+    """Whether it is claimed and recorded."""
+
+
+class Switch:
+    """Switches recording on and off. Replacing methods between batches would slow down all code that calls them."""
+
+    records = True
+
+
+def switched_cause(self: Transactions, ctx: RequestContext, term: str) -> SupportsBytes:
+    return RECORD(self, ctx, term) if Switch.records else b""
+
+
+def switched_claim(method: str) -> tuple[Any, ...]:
+    return CLAIM(method) if Switch.records else ()
+
+
+async def patch_some(node: Client, turn: int, pods: range, way: Way) -> float:
     """Return the seconds of CPU per patch."""
     numbers = iter(pods)
+    Switch.records = way.records
 
     async def work() -> None:
         for number in numbers:
             key = f"{NAMESPACE}/pod-{number}"
-            if recorded:
+            if way.runs:
                 current_run.set(Run("node", "1f2e", turn * 10_000 + number, key, (turn + 1,)))
             change = {"status": status("True" if turn % 2 else "False")}
             await node.patch(PODS, f"pod-{number}", change, NAMESPACE, kind="strategic", subresource="status")
@@ -68,10 +93,9 @@ async def patch_some(node: Client, turn: int, pods: range, recorded: bool) -> fl
     return (time.process_time() - began) / len(pods)
 
 
-async def compare(node: Client, count: int, rounds: int, what: str, first: bool, second: bool) -> None:
-    """Print what patches cost more with the second way of recording (or not) than with the first."""
+async def compare(node: Client, count: int, rounds: int, what: str, first: Way, second: Way) -> None:
+    """Print what patches cost more the second way than the first."""
     batches = [range(begin, min(begin + BATCH, count)) for begin in range(0, count, BATCH)]
-    record = Transactions._cause
     differences, base = [], []
     gc.collect()
     gc.disable()  # a collection would belong to one batch, and is the work of all
@@ -79,13 +103,10 @@ async def compare(node: Client, count: int, rounds: int, what: str, first: bool,
         for at, pods in enumerate(batches):
             took = [0.0, 0.0]
             for step, way in enumerate((1, 0) if (turn + at) % 2 else (0, 1)):
-                recorded = second if way else first
-                setattr(Transactions, "_cause", record if recorded else unrecorded)  # noqa: B010
-                took[way] = await patch_some(node, 2 * turn + step, pods, recorded)
+                took[way] = await patch_some(node, 2 * turn + step, pods, second if way else first)
             differences.append((took[1] - took[0]) * 1e6)
             base.append(took[0] * 1e6)
     gc.enable()
-    setattr(Transactions, "_cause", record)  # noqa: B010
     low, middle, high = statistics.quantiles(differences, n=4)
     print(
         f"status patch: {statistics.median(base):.1f} us, {middle:+.1f} us {what} "
@@ -96,16 +117,15 @@ async def compare(node: Client, count: int, rounds: int, what: str, first: bool,
 async def alone(node: Client) -> None:
     """Print what the steps of recording cost if nothing else runs between them."""
     found: list[tuple[Transactions, RequestContext]] = []
-    record = Transactions._cause
 
-    def noted(self: Transactions, ctx: RequestContext, term: str) -> bytes:
+    def noted(self: Transactions, ctx: RequestContext, term: str) -> SupportsBytes:
         found.append((self, ctx))
-        return record(self, ctx, term)
+        return RECORD(self, ctx, term)
 
     setattr(Transactions, "_cause", noted)  # noqa: B010
-    await patch_some(node, 0, range(1), True)
-    await patch_some(node, 1, range(1), True)
-    setattr(Transactions, "_cause", record)  # noqa: B010
+    await patch_some(node, 0, range(1), Way(True, True))
+    await patch_some(node, 1, range(1), Way(True, True))
+    setattr(Transactions, "_cause", switched_cause)  # noqa: B010
     transactions, ctx = found[-1]
     request = ctx.request
     assert isinstance(request, ObjectRequest)
@@ -116,7 +136,7 @@ async def alone(node: Client) -> None:
             run = Run("node", "1f2e", number, "bench/pod-1", (number,))
             current_run.set(run)
             request.claim = run.claim_write_in_process()
-            record(transactions, ctx, "")
+            bytes(RECORD(transactions, ctx, ""))
         best = min(best, (time.process_time() - began) / 5_000)
     print(f"the steps of recording alone: {best * 1e6:.1f} us")
 
@@ -137,8 +157,10 @@ async def writes(count: int, rounds: int) -> None:
                 obj["metadata"] = {**obj["metadata"], "name": f"pod-{number}", "namespace": NAMESPACE}
                 await node.create(obj)
             await alone(node)
-            await compare(node, count, rounds, "with the cause", False, True)
-            await compare(node, count, rounds, "with no difference", False, False)
+            await compare(node, count, rounds, "with the cause", Way(False, False), Way(False, True))
+            await compare(node, count, rounds, "with claim and cause", Way(True, False), Way(True, True))
+            await compare(node, count, rounds, "with a run", Way(False, False), Way(True, False))
+            await compare(node, count, rounds, "with no difference", Way(False, False), Way(False, False))
 
 
 DEPLOYED = 200
@@ -169,18 +191,14 @@ def sizes() -> None:
 
 def loops(pairs: int) -> None:
     """Print what recording costs all loops together: the same work in virtual time, with causes and without."""
-    record, claim = Transactions._cause, inprocess._claim
     ratios = []
     for pair in range(pairs):
         took = [0.0, 0.0]
         for recorded in (pair % 2, 1 - pair % 2):
-            setattr(Transactions, "_cause", record if recorded else unrecorded)  # noqa: B010
-            setattr(inprocess, "_claim", claim if recorded else lambda method: ())  # noqa: B010
+            Switch.records = bool(recorded)
             gc.collect()
             took[recorded], _ = run_virtual(deploy)
         ratios.append(took[0] / took[1])
-    setattr(Transactions, "_cause", record)  # noqa: B010
-    setattr(inprocess, "_claim", claim)  # noqa: B010
     low, middle, high = statistics.quantiles(ratios, n=4)
     print(
         f"a Deployment of {DEPLOYED} Pods: {100 * middle:.1f} % of the rate without causes "
@@ -210,6 +228,8 @@ def enqueues(count: int) -> None:
 
 
 if __name__ == "__main__":
+    setattr(Transactions, "_cause", switched_cause)  # noqa: B010
+    setattr(inprocess, "_claim", switched_claim)  # noqa: B010
     enqueues(20_000)
     sizes()
     loops(int(sys.argv[3]) if len(sys.argv) > 3 else 12)

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Sequence
+from typing import SupportsBytes
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
@@ -114,12 +115,12 @@ class LaggingStore(InMemoryReads):
         await self._wait_visible(committed)
         return committed
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         done = asyncio.get_running_loop().create_future()
         self._under_way.add(done)
         try:
-            return await self._txn(ops, cause)
+            return await self._txn(ops, bytes(cause))
         finally:
             self._under_way.discard(done)
             done.set_result(None)

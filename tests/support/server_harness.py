@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, SupportsBytes
 
 import orjson
 from lagging_store import LaggingStore
@@ -102,7 +102,7 @@ class YieldingStore(MemoryStore):
         super().__init__()
         self._random = random.Random(seed)
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         await settle(self._random.randrange(4))
         answer = await super().txn(ops, cause)
         await settle(self._random.randrange(3))

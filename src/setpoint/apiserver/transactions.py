@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsBytes
 
 import orjson
 
@@ -27,10 +27,12 @@ from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.caching import MAX_MEMOIZED_LENGTH, memoized
 from setpoint.meta.cause import (
     CAUSE_HEADER,
+    MAX_HEADER_LENGTH,
     claim_values,
     parse_claim,
     product_of,
     recorded,
+    run_claim_values,
     writer_text,
 )
 from setpoint.meta.clock import Clock
@@ -97,37 +99,40 @@ class Transactions:
         """Commit maintenance of the server itself that concerns no single object. Raises CompareFailed, and Conflict if
         the server lost the Lease under which it runs."""
         term = _own_term()
-        claim = claim_values("", "", (), 0, "", reason)
         if term is None:
-            return await self._store.txn(ops, self._own_cause(verb, claim, ""))
-        return await self._commit_fenced(term, ops, partial(self._own_cause, verb, claim, str(term)))
+            return await self._store.txn(ops, self._own_cause(verb, reason, ""))
+        return await self._commit_fenced(term, ops, partial(self._own_cause, verb, reason, str(term)))
 
-    def _cause(self, ctx: RequestContext, term: str) -> bytes:
-        """Return the recorded cause of a transaction that is committed now."""
-        request = ctx.request
+    def _cause(self, ctx: RequestContext, term: str) -> SupportsBytes:
+        """Return the cause of a transaction that is committed now."""
+        # Every write executes this while the processor's caches are full of other things, so it only notes what the
+        # store encodes later. It does not note the context, which would keep the whole request in memory.
+        request, verb = ctx.request, ctx.verb
         headers = request.headers
-        applies = ctx.verb == "patch" and headers.get("content-type", "").startswith(_APPLY_TYPES)
         agent = headers.get("user-agent", "")
         if len(agent) > MAX_MEMOIZED_LENGTH:
             agent = product_of(agent)
-        writer = _writer(ctx.user.name, ctx.impersonator, agent, ctx.verb, ctx.target.subresource, applies)
+        applies = verb == "patch" and headers.get("content-type", "").startswith(_APPLY_TYPES)
+        writer = (ctx.user.name, ctx.impersonator, agent, verb, ctx.target.subresource, applies)
         trace = headers.get(_TRACE_HEADER, "")
         if trace and not _TRACE.fullmatch(trace):
             trace = ""
-        return recorded(self._time(ctx.now), writer, claimed(request), trace, term)
+        return _RequestCause((self, ctx.now, writer, _noted_claim(request), trace, term))
 
-    def _own_cause(self, verb: str, claim: tuple[Any, ...], term: str) -> bytes:
-        writer = _writer(_SERVER, "", _SERVER_AGENT, verb, "", False)
-        return recorded(self._time(self._clock.now()), writer, claim, "", term)
+    def _own_cause(self, verb: str, reason: str, term: str) -> SupportsBytes:
+        writer = (_SERVER, "", _SERVER_AGENT, verb, "", False)
+        claim = ("", "", 0, "", (), 0, "", reason)
+        return _RequestCause((self, self._clock.now(), writer, claim, "", term))
 
-    def _time(self, arrived: datetime) -> int:
-        """Return the time of a transaction that is committed now, for a request that arrived at this time."""
+    def time(self, arrived: datetime) -> int:
+        """Return the time of a transaction whose request arrived at this time. Stores encode causes in the order of the
+        transactions, so it must be called by the encoding only."""
         at = unix_milliseconds(arrived)
         if at > self._last:
             self._last = at
         return self._last
 
-    async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: Callable[[], bytes]) -> Committed:
+    async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: Callable[[], SupportsBytes]) -> Committed:
         """Commit if the term still holds its Lease; raise Conflict if it does not."""
         key = f"{_LEASES}{term.namespace}/{term.name}"
         lease = self._leases.get(key)
@@ -172,6 +177,18 @@ class Transactions:
         return lease
 
 
+class _RequestCause(tuple[Transactions, datetime, tuple[str, str, str, str, str, bool], Any, str, str]):
+    """The parts of a cause: when the request arrived, the arguments of `_writer`, the claim (`_noted_claim`), the
+    trace, and the term of the leader. The store makes the recorded form of them."""
+
+    __slots__ = ()
+
+    def __bytes__(self) -> bytes:
+        transactions, arrived, writer, claim, trace, term = self
+        values = run_claim_values(*claim) if isinstance(claim, tuple) else _parsed_claim(claim) if claim else ()
+        return recorded(transactions.time(arrived), _writer(*writer), values, trace, term)
+
+
 class _LeaseState(NamedTuple):
     revision: int
     holder: str
@@ -196,10 +213,16 @@ def _parsed(header: str) -> Term:
 
 def claimed(request: Request) -> tuple[Any, ...]:
     """Return the values of the claim that the client of a request makes; empty if it makes none."""
+    noted = _noted_claim(request)
+    return run_claim_values(*noted) if isinstance(noted, tuple) else _parsed_claim(noted) if noted else ()
+
+
+def _noted_claim(request: Request) -> tuple[Any, ...] | str:
+    """Return what the client of a request claims, as it came: the attributes of a run, or a header."""
     if isinstance(request, ObjectRequest) and request.claim:
         return request.claim
-    header = request.headers.get(CAUSE_HEADER)
-    return _claim(header) if header else ()
+    header = request.headers.get(CAUSE_HEADER, "")
+    return header if len(header) <= MAX_HEADER_LENGTH else ""
 
 
 @lru_cache(maxsize=2048)
@@ -216,7 +239,7 @@ def _writer(user: str, impersonator: str, agent: str, verb: str, subresource: st
 
 
 @memoized(maxsize=2048)
-def _claim(header: str) -> tuple[Any, ...]:
+def _parsed_claim(header: str) -> tuple[Any, ...]:
     """Return the values of the claim in a header; empty if it is none."""
     claim = parse_claim(header)
     return () if claim is None else claim_values(*claim)

@@ -13,7 +13,8 @@ from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.tabwriter import align
-from setpoint.client.run import PersonalRun, current_run
+from setpoint.client.current_run import current_run
+from setpoint.client.run import PersonalRun
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import human_duration
 from setpoint.view.actors import actor_of

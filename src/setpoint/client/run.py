@@ -1,18 +1,11 @@
-"""The reconcile on whose behalf the current task sends its requests.
-
-`current_run` is set by the control loop that runs, for as long as one reconcile takes; tasks that the reconcile starts
-inherit it. A client adds the claim of the current run to each of its writes (`meta/cause.py`).
-"""
+"""Reconciles, and what they claim about the reason of their writes (`meta/cause.py`)."""
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from setpoint.meta.cause import Claim
-
-# `meta/cause.py` is imported where a run claims a write: commands have no runs.
+from setpoint.client.current_run import current_run
+from setpoint.meta.cause import MAX_REASON_LENGTH, Claim, claim_header
 
 _MAX_KEY_LENGTH = 320
 
@@ -30,7 +23,6 @@ class Run:
     """The error with which it ended; empty if it succeeded."""
     writes = 0
     """The number of writes that it has sent."""
-    _values: tuple[Any, ...] | None = None
     _header: str | None = None
     _for_events: Run | None = None
 
@@ -66,29 +58,25 @@ class Run:
 
     @property
     def claim(self) -> Claim:
-        from setpoint.meta.cause import Claim
-
         return Claim(self.id, self.key[:_MAX_KEY_LENGTH], self.triggers, self.count, self.besides, self.reason)
 
     def because(self, reason: str) -> None:
         """Set the reason of the next writes, in one short sentence."""
-        from setpoint.meta.cause import MAX_REASON_LENGTH
-
         reason = reason[:MAX_REASON_LENGTH]
         if reason != self.reason:
             self.reason = reason
-            self._values = self._header = None
+            self._header = None
 
     def act_on(self, revision: int) -> None:
         """Set the revision that triggers the next writes, if the queue does not know it."""
         self.triggers, self.count = (revision,), 0
-        self._values = self._header = self._for_events = None
+        self._header = self._for_events = None
 
     def note(self, besides: str, reason: str = "") -> None:
         """Set the trigger that is not a revision, and the reason of the next writes."""
         if besides != self.besides:
             self.besides = besides
-            self._values = self._header = self._for_events = None
+            self._header = self._for_events = None
         self.because(reason)
 
     def for_events(self) -> Run:
@@ -102,22 +90,22 @@ class Run:
         """Count a write that is sent now, and return the value of its header."""
         self.writes += 1
         if self._header is None:
-            from setpoint.meta.cause import claim_header
-
             self._header = claim_header(self.claim)
         return self._header
 
     def claim_write_in_process(self) -> tuple[Any, ...]:
-        """Count a write that is sent to a server of this process, and return the values of its claim."""
+        """Count a write that is sent to a server of this process, and return the arguments of `run_claim_values`."""
         self.writes += 1
-        values = self._values
-        if values is None:
-            from setpoint.meta.cause import claim_values
-
-            name = f"{self.controller}/{self.process}.{self.number}"
-            values = claim_values(name, self.key, self.triggers, self.count, self.besides, self.reason)
-            self._values = values
-        return values
+        return (
+            self.controller,
+            self.process,
+            self.number,
+            self.key,
+            self.triggers,
+            self.count,
+            self.besides,
+            self.reason,
+        )
 
 
 class PersonalRun(Run):
@@ -129,19 +117,7 @@ class PersonalRun(Run):
 
     @property
     def claim(self) -> Claim:
-        from setpoint.meta.cause import Claim  # as in `Run`
-
         return Claim(reason=self.reason)
-
-    def claim_write_in_process(self) -> tuple[Any, ...]:
-        self.writes += 1
-        from setpoint.meta.cause import claim_values  # as in `Run`
-
-        return claim_values(*self.claim)
-
-
-current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
-"""The run that the current task belongs to; None if it belongs to none."""
 
 
 def because(reason: str) -> None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from setpoint.client.current_run import current_run
 from setpoint.client.failures import failure, failure_of
 from setpoint.client.kubeconfig import Impersonation
-from setpoint.client.run import current_run
 from setpoint.client.transport import (
     EventStream,
     Headers,

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
+from setpoint.client.current_run import current_run
 from setpoint.client.inprocess import InProcessAnswer, InProcessServer
-from setpoint.client.run import current_run
 from setpoint.client.transport import Headers
 from setpoint.meta.objects import Obj
 from setpoint.meta.tracebacks import drop_traceback

@@ -171,10 +171,9 @@ def recorded(at: int, writer: str, claim: tuple[Any, ...], trace: str = "", term
     if trace or term:
         values.append({name: value for name, value in (("trace", trace), ("term", term)) if value})
     try:
-        # A copy, because orjson's result is the beginning of a larger block: kept for long, it would fragment memory.
-        return b"%b" % orjson.dumps(values)
+        return orjson.dumps(values)
     except orjson.JSONEncodeError:  # the text of a claim is not valid Unicode
-        return b"%b" % orjson.dumps([FORMAT, at, writer])
+        return orjson.dumps([FORMAT, at, writer])
 
 
 def writer_text(verb: str, user: str, agent: str) -> str:
@@ -211,6 +210,21 @@ def claim_values(
     if triggers:
         return reconcile, key, which
     return (reconcile, key) if key else (reconcile,) if reconcile else ()
+
+
+def run_claim_values(
+    controller: str,
+    process: str,
+    number: int,
+    key: str,
+    triggers: tuple[int, ...],
+    count: int,
+    besides: str,
+    reason: str,
+) -> tuple[Any, ...]:
+    """Return the values of the claim of a run; without a controller it names no reconcile."""
+    reconcile = f"{controller}/{process}.{number}" if controller else ""
+    return claim_values(reconcile, key, triggers, count, besides, reason)
 
 
 def claim_of(values: Sequence[Any]) -> Claim:

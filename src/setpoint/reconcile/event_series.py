@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from setpoint.client import Writer
-from setpoint.client.run import Run, current_run
+from setpoint.client.current_run import current_run
+from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.objects import Obj

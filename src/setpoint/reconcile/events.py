@@ -17,7 +17,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 from setpoint.client import Unreachable, Writer
-from setpoint.client.run import Run, current_run
+from setpoint.client.current_run import current_run
+from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
 from setpoint.meta.objects import Obj

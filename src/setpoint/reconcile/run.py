@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from zlib import crc32
 
-from setpoint.client.run import Run, because, current_run
+from setpoint.client.current_run import current_run
+from setpoint.client.run import Run, because
 from setpoint.meta.cause import MAX_TRIGGERS
 from setpoint.meta.objects import ObjView
 

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from setpoint.client import Client
+from setpoint.client.current_run import current_run
 from setpoint.client.resources import builtin
-from setpoint.client.run import Run, current_run
+from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.meta.conditions import changed_condition
 from setpoint.meta.objects import Obj

@@ -12,8 +12,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, itemgetter
+from itertools import islice, takewhile
+from operator import attrgetter
+from typing import SupportsBytes
 
+from setpoint.store.cause_log import CauseLog
 from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page, Replay
 from setpoint.store.key_order import KeyOrder, prefix_end
 from setpoint.store.packed_values import (
@@ -26,7 +29,6 @@ from setpoint.store.packed_values import (
 )
 
 _revision_of_event = attrgetter("revision")
-_revision_of_cause = itemgetter(0)
 
 
 _MAX_CHANGES_SINCE = 8
@@ -109,7 +111,7 @@ class History:
         self._log: list[LoggedEvent] = []  # complete after `compacted`, ordered by revision
         # The events of the log, by the `_resource_of` their keys and in the same order. No list is empty.
         self._index: dict[str, list[LoggedEvent]] = {}
-        self._causes: list[tuple[int, bytes]] = []  # same range of revisions as the log
+        self._causes = CauseLog()  # covers the range of revisions of the log
         # Caches the values for lists of the past, by prefix and revision, in LRU order.
         self._changes_since: dict[tuple[str, int], _ChangesSince] = {}
         # By resource; only for the resources of which single keys were asked for. Writes do not update it.
@@ -124,13 +126,13 @@ class History:
         other.state = self.state.copy()
         other.revision, other.compacted, other._last_change = self.revision, self.compacted, self._last_change
         other._keys = self._keys.copy()
-        other._log, other._causes = self._log.copy(), self._causes.copy()
+        other._log, other._causes = self._log.copy(), self._causes.fork()
         other._index = {resource: events.copy() for resource, events in self._index.items()}
         other._packer = self._packer.copy()
         other._packed_through, other._packed_ahead = self._packed_through, self._packed_ahead
         return other
 
-    def apply(self, events: Sequence[Event], cause: bytes) -> None:
+    def apply(self, events: Sequence[Event], cause: SupportsBytes) -> None:
         """Make one transaction visible. Its revision must be greater than the current one."""
         state, index = self.state, self._index
         for event in events:
@@ -150,7 +152,7 @@ class History:
         self._log += events
         self.revision = self._last_change = events[-1].revision
         if cause:
-            self._causes.append((self.revision, cause))
+            self._causes.append(self.revision, cause)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -235,8 +237,7 @@ class History:
     def causes(self, after: int, limit: int) -> list[Cause]:
         if after < self.compacted:
             raise Compacted(after, self.compacted + 1)
-        place = bisect_right(self._causes, after, key=_revision_of_cause)
-        return [Cause(*each) for each in self._causes[place : place + limit if limit else None]]
+        return [*islice(self._causes.after(after), limit or None)]
 
     def index_key(self, key: str, limit: int) -> bool:
         """Prepare `changes_of` for the key by scanning at most about `limit` events; return whether it is complete."""
@@ -310,8 +311,7 @@ class History:
             reached = max(after, self.revision)
         else:
             reached = events[-1].revision
-        first, last = (bisect_right(self._causes, each, key=_revision_of_cause) for each in (after, reached))
-        causes = [Cause(*each) for each in self._causes[first:last]]
+        causes = [*takewhile(lambda each: each.revision <= reached, self._causes.after(after))]
         return [*map(unpacked_event, events)], causes, reached
 
     # -- packing ------------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class History:
             if not events:
                 del self._index[resource]
         del self._log[:count]
-        del self._causes[: bisect_right(self._causes, reached, key=_revision_of_cause)]
+        self._causes.drop(reached)
 
 
 def _resource_of(key: str) -> str:

@@ -34,7 +34,7 @@ values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, SupportsBytes
 
 
 class StoreError(Exception):
@@ -323,13 +323,14 @@ class Store(Protocol):
         """Return the keys with `prefix` in byte order, starting at the key `start` (inclusive); `limit` 0 means all."""
         ...
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         """Apply all operations atomically and return the revision and, for each operation, the resulting entry.
 
         The entry is None for a deletion or a check. When the caller resumes, others may already have written the same
         keys again: the result, not what get returns, describes this transaction. `cause` says who made the change and
-        why; it is stored with the revision for as long as history is retained. A transaction that only checks, or
-        deletes absent keys, gets no revision: the current one is returned.
+        why; it is stored with the revision for as long as history is retained. If it is not bytes yet, the store
+        converts it once, perhaps later and in another thread, but in the order of the calls. A transaction that only
+        checks, or deletes absent keys, gets no revision: the current one is returned.
         Raises CompareFailed, NotProcessed or TooLarge (the transaction had no effect); Unavailable or another
         StoreError (it is unknown whether it happened); ValueError for invalid operations: a repeated key, a key that is
         empty or contains a zero byte, a stamp outside of the value."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import SupportsBytes
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
@@ -50,7 +51,7 @@ class MemoryStore(InMemoryReads):
         found = self._history.causes(revision - 1, 1)
         return found[0].cause if found and found[0].revision == revision else b""
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         history = self._history
         events, answers = plan(ops, history.state.get, history.revision + 1)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, SupportsBytes, TypeVar
 
 from setpoint.store.durable_revision import DataLoss
 from setpoint.store.history import History
@@ -79,7 +79,7 @@ class SqliteStore(InMemoryReads):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         while True:
             self._check()
             revision = self._head_revision + 1

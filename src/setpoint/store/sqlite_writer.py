@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
-from typing import Any, cast
+from typing import Any, SupportsBytes, cast
 
 from setpoint.store.interface import Event, KeyValue, StoreError
 from setpoint.store.sqlite_file import SqliteFile, to_store_error
@@ -33,7 +33,7 @@ class PendingTransaction:
         self,
         events: Sequence[Event],
         answers: Sequence[KeyValue | None],
-        cause: bytes,
+        cause: SupportsBytes,
         committed: asyncio.Future[tuple[int, Sequence[KeyValue | None]]],
     ) -> None:
         self.events = events
@@ -106,7 +106,9 @@ class Writer:
                 for kind, items in groupby(self._next_batch(), type):
                     if kind is PendingTransaction:
                         transactions = cast("list[PendingTransaction]", [*items])
-                        self._file.append([(transaction.events, transaction.cause) for transaction in transactions])
+                        for transaction in transactions:
+                            transaction.cause = bytes(transaction.cause)
+                        self._file.append([(each.events, bytes(each.cause)) for each in transactions])
                         self._post(self._on_committed, transactions)
                     elif kind is MaintenanceTask:
                         for task in cast("Iterator[MaintenanceTask]", items):

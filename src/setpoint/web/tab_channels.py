@@ -11,7 +11,8 @@ from typing import Any, Final
 import orjson
 
 from setpoint.client import Client, Unreachable
-from setpoint.client.run import PersonalRun, current_run
+from setpoint.client.current_run import current_run
+from setpoint.client.run import PersonalRun
 from setpoint.client.transport import Headers
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, RequestTooLarge, ServiceUnavailable, Timeout, TooManyRequests

@@ -163,8 +163,8 @@ class ObjectRequest(Request):
         self.value = value
         """The value; None means that there is no body."""
         self.claim = claim
-        """The client's claim about the reason of the request, in the server's form; empty if there is none. Over the
-        network, it is a header."""
+        """The client's claim about the reason of the request: the arguments of `meta.cause.run_claim_values`; empty if
+        there is none. Over the network, it is a header."""
         self._text: bytes | None = None
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsBytes
 
 import pytest
 from effort import tries
@@ -200,7 +200,7 @@ class FleetingStore(MemoryStore):
 
     armed = True
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         first = ops[0]
         if not (self.armed and isinstance(first, Put) and first.key.endswith("/fleeting")):
             return await super().txn(ops, cause)

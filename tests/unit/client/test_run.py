@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from setpoint.client.run import PersonalRun, Run, because, current_run
+from setpoint.client.current_run import current_run
+from setpoint.client.run import PersonalRun, Run, because
 from setpoint.client.sender import Sender
 from setpoint.client.transport import Headers, Reply, StreamReply
-from setpoint.meta.cause import CAUSE_HEADER, Claim, claim_of, parse_claim
+from setpoint.meta.cause import CAUSE_HEADER, Claim, claim_of, parse_claim, run_claim_values
 from setpoint.system import SystemClock
 
 
@@ -58,4 +59,4 @@ async def test_the_reason_of_a_person_names_no_reconcile() -> None:
     await Sender(transport, SystemClock()).json("DELETE", "/x")
     current_run.reset(token)
     assert transport.sent == [("DELETE", Claim(reason="undo of 291"))] and run.writes == 1
-    assert claim_of(run.claim_write_in_process()) == Claim(reason="undo of 291")
+    assert claim_of(run_claim_values(*run.claim_write_in_process())) == Claim(reason="undo of 291")

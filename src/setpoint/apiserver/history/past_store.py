@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import SupportsBytes
 
 from setpoint.apiserver.history.reader import HistoryReader, Version
 from setpoint.store.interface import (
@@ -100,7 +101,7 @@ class PastStore:
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         raise StoreError(_READ_ONLY)
 
     def watch(self, prefix: str, after: int, sink: Sink) -> _NoSubscription:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import SupportsBytes
 
 from setpoint.store.etcd.client import CORRUPT, EtcdClient, EtcdCompacted
 from setpoint.store.etcd.keyspace import Keyspace, check_own_key
@@ -227,7 +228,7 @@ class EtcdStore(Replica):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         _validate(ops)
         if not ops:
@@ -244,7 +245,7 @@ class EtcdStore(Replica):
                     await asyncio.shield(busy)
                 self._writing[key] = done
                 held.append(key)
-            return await self._txn(ops, cause)
+            return await self._txn(ops, bytes(cause))
         finally:
             for key in held:
                 del self._writing[key]

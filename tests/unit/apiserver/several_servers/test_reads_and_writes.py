@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsBytes
 
 import pytest
 from custom_resource_harness import CRDS, FOOS, CustomResourceHarness, definition, foo
@@ -343,7 +343,7 @@ async def test_writes_that_the_store_refuses(
     await make(one, "c")
     refusal: StoreError
 
-    async def refuse(ops: Sequence[Op], cause: bytes = b"") -> NoReturn:
+    async def refuse(ops: Sequence[Op], cause: SupportsBytes = b"") -> NoReturn:
         raise refusal
 
     monkeypatch.setattr(view(one), "txn", refuse)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.store.cause_log import CauseLog
+from setpoint.store.interface import Cause
+
+
+class Late:
+    """A cause that notes when it is converted."""
+
+    def __init__(self, number: int, converted: list[int]) -> None:
+        self.number = number
+        self.converted = converted
+
+    def __bytes__(self) -> bytes:
+        self.converted.append(self.number)
+        return b"%d" % self.number
+
+
+def test_causes_are_converted_once_in_order_and_not_with_every_write() -> None:
+    log, converted = CauseLog(), list[int]()
+    for number in range(1, 201):
+        log.append(number, Late(number, converted))
+    assert converted == [*range(1, 193)]
+    for _ in range(2):
+        assert [*log.after(198)] == [Cause(199, b"199"), Cause(200, b"200")]
+        assert converted == [*range(1, 201)]
+    fork = log.fork()
+    fork.append(201, b"fork")
+    log.append(201, b"original")
+    assert [each.cause for log in (log, fork) for each in log.after(200)] == [b"original", b"fork"]
+
+
+@given(
+    st.lists(st.integers(1, 5), max_size=300),
+    st.lists(st.tuples(st.integers(0, 700), st.integers(0, 700)), min_size=1, max_size=8),
+)
+def test_it_returns_what_was_appended_and_not_dropped(steps: list[int], reads: list[tuple[int, int]]) -> None:
+    log, model, revision, dropped = CauseLog(), list[Cause](), 0, 0
+    for step in steps:
+        revision += step
+        model.append(Cause(revision, b"x" * (revision % 7)))
+        log.append(*model[-1])
+    for after, through in reads:
+        after = max(after, dropped)
+        assert [*log.after(after)] == [each for each in model if each.revision > after]
+        dropped = max(dropped, min(through, revision))
+        log.drop(dropped)
