@@ -99,7 +99,8 @@ async def test_a_paused_etcd_is_unavailable_and_recovers(etcd: EtcdProcess, monk
 async def test_questions_for_the_revision_are_shared_and_bounded(
     etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While etcd does not answer, callers wait for few questions, and each for one that was sent after its call."""
+    """While etcd does not answer, callers wait for few questions, and each for one that was sent in the iteration of
+    its call or later."""
     store = await opened(etcd.endpoint)
     sent: list[object] = []
     original = EtcdClient.query_revision
@@ -121,6 +122,32 @@ async def test_questions_for_the_revision_are_shared_and_bounded(
     assert len(sent) == 17, "all callers that had to wait share the next one"
     revision, _ = await store.txn([Put("a", b"1")])
     assert await store.sync() == revision
+    await store.close()
+
+
+async def test_callers_share_a_question_until_the_end_of_the_iteration_or_its_answer(
+    etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(etcd.endpoint)
+    asked: list[Callable[[int], None]] = []
+    monkeypatch.setattr(EtcdClient, "query_revision", lambda client, on_answer: asked.append(on_answer))
+    calls = [asyncio.ensure_future(store.sync()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert len(asked) == 1, "it is sent by the first caller"
+    asked[0](store.revision)
+    call = store.sync()
+    call.send(None)  # at once, in the same iteration
+    assert len(asked) == 2, "the answer came before the end of the iteration: the next caller asks anew"
+    asked[1](store.revision)
+    with pytest.raises(StopIteration):
+        call.send(None)
+    await asyncio.sleep(0)
+    calls.append(asyncio.ensure_future(store.sync()))
+    await asyncio.sleep(0)
+    assert len(asked) == 3, "a later iteration asks anew"
+    assert [each.done() for each in calls] == [True, True, False]
+    asked[2](store.revision)
+    assert await asyncio.gather(*calls) == [store.revision] * 3
     await store.close()
 
 

@@ -62,12 +62,13 @@ class EtcdStore(Replica):
         self._writing: dict[str, asyncio.Future[None]] = {}
         """The keys with a transaction under way: later writers of the same key wait here instead of racing at etcd."""
         self._under_way: set[asyncio.Future[None]] = set()
-        self._next_query: _Callers | None = None
-        """The callers of `sync` whose question for etcd's revision has not been sent yet; None without any."""
+        self._query: _Callers | None = None
+        """The callers of `sync` that share the question for etcd's revision which was sent in this iteration of the
+        event loop, or will be sent when fewer are under way; None if the next caller needs another one."""
+        self._unsent = False
+        """Whether that question has not been sent yet."""
         self._queries = 0
         """The number of questions under way."""
-        self._query_scheduled = False
-        """Whether the next question is sent in the next iteration of the event loop."""
         self._compaction_version = 0
         """The number of compactions of etcd that were announced when this store last tried to announce one."""
 
@@ -154,35 +155,42 @@ class EtcdStore(Replica):
             raise error from None
 
     async def sync(self) -> int:
-        """Ask etcd for its current revision and wait for it. Callers of one iteration of the event loop share one
-        question. To wait for more callers would cost more time than it saves CPU, in etcd and here."""
+        """Ask etcd for its current revision and wait for it.
+
+        Callers of one iteration of the event loop share one question, which the first of them sends. A later caller may
+        use it although it was sent before the call: all that an iteration knows of the world outside, the loop received
+        before the iteration began. So etcd answers while the rest of the iteration runs."""
         self._check()
         if self._problem == CORRUPT:
             raise NotProcessed(CORRUPT)  # some releases of etcd still answer reads
-        callers = self._next_query
-        if callers is None:
-            callers = self._next_query = []
-            self._schedule_query()
         caller: asyncio.Future[int] = self._loop.create_future()
-        callers.append(caller)
+        if self._query is not None:
+            self._query.append(caller)
+        else:
+            self._query = [caller]
+            self._unsent = True
+            if self._queries < _MAX_QUERIES:
+                self._send_query(self._query)
         return await caller
 
-    def _schedule_query(self) -> None:
-        """Send the next question soon, if there is one and not too many are under way."""
-        if self._next_query is not None and not self._query_scheduled and self._queries < _MAX_QUERIES:
-            self._query_scheduled = True
-            self._loop.call_soon(self._send_query)
+    def _end_sharing(self, callers: _Callers) -> None:
+        """Let the next caller ask anew."""
+        if self._query is callers:
+            self._query = None
 
-    def _send_query(self) -> None:
+    def _send_query(self, callers: _Callers) -> None:
         """Ask for the revision, and resume the callers when it is visible. In the usual case no task is needed."""
-        self._query_scheduled = False
+        self._unsent = False
         self._queries += 1
-        callers, self._next_query = self._next_query or [], None  # later callers need a later answer
+        # It runs before the callbacks of everything that the loop receives from now on.
+        self._loop.call_soon(self._end_sharing, callers)
         offset, deadline = self._keyspace.offset, self._keyspace.client.deadline()
 
         def on_answer(answer: int | StoreError | None) -> None:
             self._queries -= 1
-            self._schedule_query()
+            self._end_sharing(callers)
+            if self._unsent and self._query is not None:
+                self._send_query(self._query)
             if isinstance(answer, int) and answer + offset <= self._history.revision:
                 _resume(callers, answer + offset)
             elif self._failure is not None:
