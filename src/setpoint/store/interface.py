@@ -305,10 +305,12 @@ class Store(Protocol):
         ...
 
     async def sync(self) -> int:
-        """Return when everything that was committed anywhere before the call is visible here, with a revision that
-        includes it.
+        """Return when everything that was committed anywhere before the call, and that the process can know of, is
+        visible here, with a revision that includes it.
 
-        A store that is the only writer of its medium returns without suspending. Raises Unavailable."""
+        The process learns of commits elsewhere only between two iterations of its event loop, so the state at the
+        beginning of the present iteration is enough. A store that is the only writer of its medium returns without
+        suspending. Raises Unavailable."""
         ...
 
     async def wait_for_revision(self, revision: int) -> None:
