@@ -137,7 +137,7 @@ def _stopped(target: str) -> Injection:
 async def _no_quorum(place: Place) -> AsyncIterator[str]:
     stopped = [place.machines.process(ETCD, each) for each in place.random.sample(MACHINES, 2)]
     for process in stopped:
-        process.send(signal.SIGSTOP)
+        await process.suspend()
     try:
         yield " ".join(map(str, stopped))
     finally:

@@ -53,6 +53,14 @@ class Process:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
+    async def suspend(self) -> None:
+        """Suspend the process, and wait until it has stopped. One of its threads must run to receive the signal, and on a
+        busy machine the others work on until then."""
+        self.send(signal.SIGSTOP)
+        if self._process is not None:
+            with suppress(ChildProcessError):  # it has ended
+                await asyncio.to_thread(os.waitid, os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     async def end(self, number: signal.Signals = signal.SIGKILL, timeout: float = 20.0) -> None:
         """End the process by a signal, and hold it down until `start` is called."""
         self._wanted.clear()
