@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,10 @@ from setpoint.meta.json_codec import decode_json, encode_json
 from setpoint.wire.tls import TlsClient, Trust
 
 GROUP = "client.authentication.k8s.io"
+
+RunProgram = Callable[[Sequence[str], Mapping[str, str], bool], Awaitable[tuple[int, bytes]]]
+"""Runs a program with an environment, which may read from the terminal if the last argument is true, and returns its
+exit code and what it printed. It raises OSError if there is no such program."""
 
 
 class Credential:
@@ -31,7 +34,24 @@ class Credential:
         rejects it."""
 
 
-async def run_exec_plugin(plugin: ExecPlugin) -> Credential:
+async def run_program(command: Sequence[str], environment: Mapping[str, str], interactive: bool) -> tuple[int, bytes]:
+    """Run a program on the event loop: a RunProgram."""
+    import asyncio  # most commands of the command line do without an event loop
+    from asyncio.subprocess import DEVNULL, PIPE
+
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, stdin=None if interactive else DEVNULL, stdout=PIPE
+    )
+    try:
+        output, _ = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, output
+
+
+async def run_exec_plugin(plugin: ExecPlugin, run: RunProgram = run_program) -> Credential:
     """Run the program and return its credential. Raise KubeconfigError."""
     interactive = plugin.interactive_mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not interactive:
@@ -42,20 +62,12 @@ async def run_exec_plugin(plugin: ExecPlugin) -> Credential:
     exec_info = encode_json({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
     environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": exec_info}
     try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command, *plugin.args, env=environment, stdin=None if interactive else DEVNULL, stdout=PIPE
-        )
+        code, output = await run((plugin.command, *plugin.args), environment, interactive)
     except OSError as error:
         hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
         raise KubeconfigError(f"cannot run the credential plugin {plugin.command!r}: {error.strerror}{hint}") from None
-    try:
-        output, _ = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        raise KubeconfigError(f"the credential plugin {plugin.command!r} failed with exit code {process.returncode}")
+    if code:
+        raise KubeconfigError(f"the credential plugin {plugin.command!r} failed with exit code {code}")
     return _read_exec_credential(plugin, output)
 
 
@@ -93,9 +105,11 @@ def basic(username: str, password: str) -> str:
 
 
 class Authentication:
-    def __init__(self, access: Access, clock: Clock) -> None:
+    def __init__(self, access: Access, clock: Clock, run: RunProgram = run_program) -> None:
+        """Credential plugins are run by `run`."""
         self._access = access
         self._clock = clock
+        self._run = run
         self._tls: TlsClient | None = None
         self._token = access.token
         self._read_again = float("-inf")
@@ -160,7 +174,7 @@ class Authentication:
         if self._access.source is not None:
             return await self._access.source()
         assert self._access.exec is not None
-        return await run_exec_plugin(self._access.exec)
+        return await run_exec_plugin(self._access.exec, self._run)
 
 
 def _tls_client(access: Access, certificate: bytes | None, key: bytes | None, clock: Clock) -> TlsClient:

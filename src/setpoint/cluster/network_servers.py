@@ -13,8 +13,9 @@ from pathlib import Path
 
 from setpoint.apiserver.remote_servers import RemoteServer, RemoteServerError
 from setpoint.meta.clock import Clock
-from setpoint.wire.client_connection import ClientConnection, Exchange, IdleConnections, open_connection
+from setpoint.wire.client_connection import ClientConnection, open_connection
 from setpoint.wire.forwarding import BodyTooLong, send, streamed_response, upgrade_response, whole_response
+from setpoint.wire.http_exchange import Exchange, IdleConnections
 from setpoint.wire.message import HttpAnswer, Request, Response
 from setpoint.wire.tls import ServerCertificateError, TlsClient, Trust
 
@@ -53,7 +54,7 @@ class NetworkServers:
         """`certificate` returns the file with the front proxy's client certificate and key."""
         self._certificate = certificate
         self._tls = lru_cache(maxsize=_MAX_SERVERS)(partial(_tls_client, clock))
-        self._idle: OrderedDict[RemoteServer, IdleConnections] = OrderedDict()
+        self._idle: OrderedDict[RemoteServer, IdleConnections[ClientConnection]] = OrderedDict()
         """Pooled connections by server, the server that was used last at the end."""
 
     async def forward(self, server: RemoteServer, request: Request, timeout: float) -> HttpAnswer:

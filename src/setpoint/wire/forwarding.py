@@ -11,7 +11,8 @@ from contextlib import aclosing
 from typing import Final
 
 from setpoint.tasks import first_completed
-from setpoint.wire.client_connection import ClientConnection, Exchange, encode_request
+from setpoint.wire.client_connection import ClientConnection
+from setpoint.wire.http_exchange import Exchange, encode_request
 from setpoint.wire.message import RawConnection, Request, Response, StreamResponse, StreamWriter, UpgradeResponse
 from setpoint.wire.upgraded import bridge
 

@@ -7,11 +7,10 @@ client written in Go accepts: leaves with the subject of their authority, for ex
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,9 +20,18 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.x509.pem import blocks, peer_chain
 
 if TYPE_CHECKING:
+    import asyncio
+    import socket
+
     from setpoint.meta.x509.chains import CertificatePool
 
-P = TypeVar("P", bound=asyncio.BaseProtocol)
+# `asyncio` is imported where it is needed, because most commands of the command line do without an event loop.
+
+P = TypeVar("P", bound="asyncio.BaseProtocol")
+T = TypeVar("T")
+TlsState = ssl.SSLObject | ssl.SSLSocket
+Dialled = tuple[T, TlsState, Callable[[], None]]
+"""A connection after the handshake, its TLS state, and the function that closes it at once."""
 
 _MAX_RSA_BITS: Final = 8192
 _MAX_SENT = 32
@@ -108,7 +116,7 @@ class Trust:
         self._clock = clock
         self._roots = roots
 
-    def verify(self, connection: ssl.SSLObject, name: str, alternative: str = "") -> None:
+    def verify(self, connection: TlsState, name: str, alternative: str = "") -> None:
         """Raise ServerCertificateError unless the server at the other end has a certificate for `name`, or for
         `alternative` if there is one."""
         from setpoint.meta.x509.certificate import X509Error, parse
@@ -149,7 +157,7 @@ class Trust:
             return False
         return True
 
-    def is_stricter_than_openssl(self, connection: ssl.SSLObject) -> bool:
+    def is_stricter_than_openssl(self, connection: TlsState) -> bool:
         """Return whether `verify` may refuse a server that OpenSSL has accepted."""
         return self._has_strict_roots or any(map(_is_weak_in_openssl, peer_chain(connection)))
 
@@ -207,37 +215,68 @@ class TlsClient:
         """Connect to `host`, whose certificate must be valid for `name`, by default the host, or for `alternative`.
 
         Raises ServerCertificateError, ssl.SSLError, OSError."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
         name = name or host
+
+        async def dial(context: ssl.SSLContext) -> Dialled[tuple[asyncio.Transport, P]]:
+            made = await loop.create_connection(factory, host, port, ssl=context, server_hostname=name)
+            return made, made[0].get_extra_info("ssl_object"), made[0].abort
+
+        return await self._establish(dial, name, alternative)
+
+    async def connect_blocking(
+        self, connect: Callable[[], socket.socket], handshake: Callable[[ssl.SSLSocket], None], name: str
+    ) -> ssl.SSLSocket:
+        """Do the same without an event loop, on a socket that `connect` returns; `handshake` calls `do_handshake`."""
+        # As bytes, because Python loads the tables of IDNA for every text.
+        server_name = name.encode("ascii") if name.isascii() else name
+
+        async def dial(context: ssl.SSLContext) -> Dialled[ssl.SSLSocket]:
+            with connect() as sock:  # which is detached when it is wrapped
+                secured = context.wrap_socket(sock, server_hostname=server_name, do_handshake_on_connect=False)
+            try:
+                handshake(secured)
+            except BaseException:
+                secured.close()
+                raise
+            return secured, secured, secured.close
+
+        return await self._establish(dial, name)
+
+    async def _establish(
+        self, dial: Callable[[ssl.SSLContext], Awaitable[Dialled[T]]], name: str, alternative: str = ""
+    ) -> T:
+        """Return a connection that `dial` makes with a context."""
         if self._first is not None:
             try:
-                transport, protocol = await _dial(factory, host, port, name, self._first)
+                dialled = await dial(self._first)
             except ssl.SSLCertVerificationError:
                 pass
             else:
-                self._verify(transport, name, after_openssl=True)
-                return transport, protocol
-        transport, protocol = await _dial(factory, host, port, name, self._context)
-        self._verify(transport, name, alternative)
-        return transport, protocol
+                return self._verified(dialled, name, after_openssl=True)
+        return self._verified(await dial(self._context), name, alternative)
 
     async def open(self, host: str, port: int, name: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Do the same as `connect`, with streams as of `asyncio.open_connection`."""
+        import asyncio
+
         reader = asyncio.StreamReader()
         transport, protocol = await self.connect(lambda: asyncio.StreamReaderProtocol(reader), host, port, name)
         return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
-    def _verify(
-        self, transport: asyncio.Transport, name: str, alternative: str = "", *, after_openssl: bool = False
-    ) -> None:
+    def _verified(self, dialled: Dialled[T], name: str, alternative: str = "", *, after_openssl: bool = False) -> T:
+        connection, state, abort = dialled
         if self._trust is None:
-            return
-        connection = transport.get_extra_info("ssl_object")
+            return connection
         try:
-            if not after_openssl or self._trust.is_stricter_than_openssl(connection):
-                self._trust.verify(connection, name, alternative)
+            if not after_openssl or self._trust.is_stricter_than_openssl(state):
+                self._trust.verify(state, name, alternative)
         except BaseException:
-            transport.abort()
+            abort()
             raise
+        return connection
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
@@ -258,13 +297,6 @@ class TlsClient:
         elif self._certificate is not None:
             load_certificate(context, *self._certificate)
         return context
-
-
-async def _dial(
-    factory: Callable[[], P], host: str, port: int, name: str, context: ssl.SSLContext
-) -> tuple[asyncio.Transport, P]:
-    loop = asyncio.get_running_loop()
-    return await loop.create_connection(factory, host, port, ssl=context, server_hostname=name)
 
 
 @cache

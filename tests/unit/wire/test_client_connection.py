@@ -8,13 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from setpoint.wire.client_connection import (
-    ClientConnection,
-    IdleConnections,
-    ResponseLost,
-    encode_request,
-    open_connection,
-)
+from setpoint.wire.client_connection import ClientConnection, open_connection
+from setpoint.wire.http_exchange import IdleConnections, ResponseLost, encode_request
 
 
 @asynccontextmanager
@@ -99,7 +94,7 @@ async def test_a_truncated_response_is_an_error() -> None:
 
 async def test_only_reusable_connections_are_pooled() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-    idle = IdleConnections(1)
+    idle: IdleConnections[ClientConnection] = IdleConnections(1)
     async with served(answer) as first, served(answer) as second, served(answer.replace(b"1.1", b"1.0")) as closed:
         for connection in (first, second, closed):
             await whole(connection)

@@ -16,7 +16,8 @@ from urllib.parse import urljoin, urlsplit
 from setpoint.meta.clock import Clock
 from setpoint.meta.goformat import quote
 from setpoint.tasks import within
-from setpoint.wire.client_connection import ClientConnection, ResponseLost, encode_request, open_connection
+from setpoint.wire.client_connection import ClientConnection, open_connection
+from setpoint.wire.http_exchange import ResponseLost, encode_request
 from setpoint.wire.tls import TlsClient
 
 MAX_BODY: Final = 10 * 1024

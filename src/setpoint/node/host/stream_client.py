@@ -15,8 +15,9 @@ from setpoint.meta.clock import Clock
 from setpoint.node.kubelet_api.interface import StreamOptions
 from setpoint.node.kubelet_api.remote_streams import RESIZE, STATUS, STDERR, STDIN, STDOUT, Received
 from setpoint.tasks import within
-from setpoint.wire.client_connection import ClientConnection, encode_request, open_connection
+from setpoint.wire.client_connection import ClientConnection, open_connection
 from setpoint.wire.forwarding import truncated_response
+from setpoint.wire.http_exchange import encode_request
 from setpoint.wire.message import RawConnection
 from setpoint.wire.spdy import SpdyConnection, SpdyError, StreamAccepted, StreamData, StreamReset
 
