@@ -6,13 +6,14 @@ else receives a clock and ids as arguments.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+
+from setpoint.wire.time_limits import TimeLimits
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -24,7 +25,28 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        from asyncio import sleep  # most commands of the command line do without an event loop
+
+        await sleep(seconds)
+
+
+class BlockingClock(SystemClock):
+    """A clock for a program without an event loop: `sleep` blocks the thread."""
+
+    def __init__(self) -> None:
+        self.limits = TimeLimits(self.monotonic)
+        """The time limits of `sleep` and of all other blocking calls."""
+
+    async def sleep(self, seconds: float) -> None:
+        self._block(seconds)
+
+    def _block(self, seconds: float) -> None:
+        left = self.limits.remaining()
+        if left is None or seconds < left:
+            time.sleep(seconds)
+        else:
+            time.sleep(left)
+            raise self.limits.reached()
 
 
 class RandomIds:

@@ -136,3 +136,18 @@ HOST_ONLY = frozenset(
     )
 )
 """Commands that use the machine they run on, and are refused where they must not (`CommandIO.on_host`)."""
+
+SEQUENTIAL: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("create", "expose", "set", "explain", "edit", "delete", "autoscale", "rollout", "scale"), ()),
+    **dict.fromkeys(("certificate", "cluster-info", "top", "cordon", "uncordon", "taint", "diff", "apply"), ()),
+    **dict.fromkeys(("patch", "replace", "kustomize", "wait", "auth", "describe", "label", "annotate"), ()),
+    **dict.fromkeys(("api-resources", "api-versions", "config", "version", "__complete"), ()),
+    **dict.fromkeys(("status", "list", "loops", "history", "mark", "undo"), ()),
+    "get": ("watch", "watch_only"),
+    "events": ("watch",),
+    "logs": ("follow",),
+    "run": ("attach", "stdin", "tty", "rm"),
+    "why": ("otlp",),
+}
+"""Commands that do one thing at a time, and so need no event loop, except with one of these flags. They start no tasks
+and use no upgraded connections; they may watch and wait, one stream at a time (`cli.main`)."""

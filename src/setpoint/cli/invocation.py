@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from setpoint.client import Client
     from setpoint.client.kubeconfig import Access
     from setpoint.meta.clock import Clock
+    from setpoint.wire.time_limits import TimeLimits
 
 
 class CommandIO:
@@ -51,11 +52,15 @@ class CommandIO:
         self.stderr = stderr if stderr is not None else sys.stderr.buffer
         self.environment = environment
         self.home = home or Path(environment.get("HOME") or "/")
+        self.may_block = clock is None and connect is None
+        """Whether a command may run without an event loop: its clock and its connection are those of the machine."""
         if clock is None:
             from setpoint.system import SystemClock
 
             clock = SystemClock()
         self.clock = clock
+        self.limits: TimeLimits | None = None
+        """The time limits of blocking calls if the command runs without an event loop; None on an event loop."""
         self.connect = connect
         """Connects to the server of the flags, with a timeout in seconds for a response; None connects over the
         network."""
@@ -69,6 +74,16 @@ class CommandIO:
         """Whether commands may use the machine that they run on: its files, its programs and its network. If not,
         `files`, `access` and `connect` are given."""
         self._suffix = suffix
+
+    def blocking(self) -> CommandIO:
+        """Return the same for a command that waits in blocking calls, without an event loop."""
+        from setpoint.system import BlockingClock
+
+        same = CommandIO.__new__(CommandIO)
+        same.__dict__.update(self.__dict__)
+        same.clock = clock = BlockingClock()
+        same.limits = clock.limits
+        return same
 
     def suffix(self) -> str:
         """Return five random characters, for unique names."""
@@ -244,9 +259,15 @@ class Invocation:
 
     def _connect(self, access: Access, timeout: float) -> Client:
         from setpoint.cli.discovery_cache import cached_discovery
-        from setpoint.client.https import connect
 
-        client = connect(access, self.io.clock, user_agent="setpoint", timeout=timeout)
+        if self.io.limits is not None:
+            from setpoint.client import blocking  # each way to connect is imported only if it is used
+
+            client = blocking.connect(access, self.io.clock, self.io.limits, user_agent="setpoint", timeout=timeout)
+        else:
+            from setpoint.client import https
+
+            client = https.connect(access, self.io.clock, user_agent="setpoint", timeout=timeout)
         folder = Path(self.flags.cache_dir) if self.flags.cache_dir else self.io.home / ".kube" / "cache"
         client.discovery = cached_discovery(client, folder, access, self.io.clock)
         return client

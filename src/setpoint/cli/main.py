@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from setpoint.cli import connection
-from setpoint.cli.catalog import HOST_ONLY, ROOT
+from setpoint.cli.catalog import HOST_ONLY, ROOT, SEQUENTIAL
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import EXPECTED, Failed, error_text, exit_code
@@ -30,50 +29,81 @@ _VERSION = switch("version", help="Print the version of this program")
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
+T = TypeVar("T")
+
+
 def main(words: Sequence[str] | None = None) -> NoReturn:
     """Run the console script."""
     code = run(sys.argv[1:] if words is None else words, CommandIO())
-    if "asyncio" in sys.modules:
-        _exit_at_once(code)
+    _exit_at_once(code)
     sys.exit(code)
 
 
 def _exit_at_once(code: int) -> None:
     """End the process unless other threads run. At a usual exit the interpreter frees all objects one by one, which
     takes a tenth of the time of a short command."""
-    import logging  # both are loaded with asyncio
-    import threading
-
-    if threading.active_count() == 1:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            logging.shutdown()
-            os._exit(code)
+    if "threading" in sys.modules and sys.modules["threading"].active_count() > 1:
+        return
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if "logging" in sys.modules:
+            sys.modules["logging"].shutdown()
+        os._exit(code)
 
 
 def run(words: Sequence[str], io: CommandIO) -> int:
     """Run one command line and return the exit code."""
     with _reporting_errors(io) as outcome:
-        result = _start(list(words), io, outcome)
-        if inspect.isawaitable(result):
-            # Imported here because `--help` and the commands with their own event loop do not need it.
-            import asyncio
-
-            with asyncio.Runner() as runner:
-                result = runner.run(_finished(result))
-        outcome.code = result or 0
+        prepared = _prepare(list(words), io, outcome)
+        outcome.code = prepared if isinstance(prepared, int) else _run(*prepared)
     return outcome.code
 
 
 async def run_within(words: Sequence[str], io: CommandIO) -> int:
     """Do the same as `run`, on the running event loop."""
     with _reporting_errors(io) as outcome:
-        result = _start(list(words), io, outcome)
-        if inspect.isawaitable(result):
-            result = await result
-        outcome.code = result or 0
+        prepared = _prepare(list(words), io, outcome)
+        if isinstance(prepared, int):
+            outcome.code = prepared
+        else:
+            result = _begin(*prepared)
+            outcome.code = (result if isinstance(result, int) else await result) or 0
     return outcome.code
+
+
+def _run(command: Command, invocation: Invocation) -> int:
+    """Run a command to its end: without an event loop if it does one thing at a time, because `asyncio` takes longer to
+    import than such a command runs; otherwise on an event loop."""
+    blocking = invocation.io.may_block and _is_sequential(invocation)
+    if blocking:
+        invocation.io = invocation.io.blocking()
+    result = _begin(command, invocation)
+    if isinstance(result, int):
+        return result
+    if blocking:
+        return run_blocking(result) or 0
+    import asyncio
+
+    with asyncio.Runner() as runner:
+        return runner.run(result) or 0
+
+
+def _is_sequential(invocation: Invocation) -> bool:
+    _, name, *_ = *invocation.command.split(), ""
+    except_with = SEQUENTIAL.get(name)
+    return except_with is not None and not any(getattr(invocation.flags, flag) for flag in except_with)
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits in blocking calls alone, and so never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("a command that was declared sequential has waited for an event loop")
 
 
 class _Outcome:
@@ -132,13 +162,14 @@ def find_command(words: list[str], path: list[str]) -> tuple[Command, list[str]]
     return command, words
 
 
-def _start(words: list[str], io: CommandIO, outcome: _Outcome) -> int | Awaitable[int | None] | None:
+def _prepare(words: list[str], io: CommandIO, outcome: _Outcome) -> tuple[Command, Invocation] | int:
+    """Return the command of a line with its execution context, or the exit code if there is nothing to execute."""
     path = [PROGRAM]
     command, words = find_command(words, path)
     name = outcome.command = " ".join(path)
     outcome.fails_with = command.fails_with
     if command.raw:
-        return _begun(command, Invocation(io, Flags(()).parse(["--", *words]), name))
+        return command, Invocation(io, Flags(()).parse(["--", *words]), name)
     if command is ROOT and io.on_host and words and not words[0].startswith("-"):
         # Imported here because plugins are rare.
         from setpoint.cli.verbs.plugin import run_plugin
@@ -171,13 +202,13 @@ def _start(words: list[str], io: CommandIO, outcome: _Outcome) -> int | Awaitabl
     invocation = Invocation(io, line, name, local=command.local)
     if len(path) > 1 and path[1] in HOST_ONLY:
         invocation.require_host()
-    return _begun(command, invocation)
+    return command, invocation
 
 
-def _begun(command: Command, invocation: Invocation) -> int | Awaitable[int | None] | None:
+def _begin(command: Command, invocation: Invocation) -> int | Coroutine[Any, Any, int | None]:
     assert command.run is not None
     result = command.run(invocation)
-    return _closing(result, invocation) if inspect.isawaitable(result) else result
+    return (result or 0) if result is None or isinstance(result, int) else _closing(result, invocation)
 
 
 async def _closing(result: Awaitable[int | None], invocation: Invocation) -> int | None:
@@ -192,10 +223,6 @@ async def _closing(result: Awaitable[int | None], invocation: Invocation) -> int
     if invocation.warned and invocation.flags.warnings_as_errors:
         raise Failed("1 warning received" if invocation.warned == 1 else f"{invocation.warned} warnings received")
     return code
-
-
-async def _finished(result: Awaitable[int | None]) -> int | None:
-    return await result
 
 
 def close_names(command: Command, word: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, duration
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target, choose
+from setpoint.cli.waiting import TIMED_OUT, TimedOut, within
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import quote
@@ -72,16 +72,21 @@ async def pods_behind(invocation: Invocation, target: Target, doing: str, timeou
     watch = invocation.client.watch(
         PODS, target.namespace, label_selector=selector, resource_version=found.resource_version
     )
+
+    async def first() -> list[Obj]:
+        async for kind, pod in watch:
+            if kind in ("ADDED", "MODIFIED"):
+                return [pod]
+        return []
+
     try:
-        async with asyncio.timeout(timeout):
-            async for kind, pod in watch:
-                if kind in ("ADDED", "MODIFIED"):
-                    return [pod]
-    except TimeoutError:
+        if pods := await within(invocation.io, timeout, first()):
+            return pods
+    except TimedOut:
         pass
     finally:
         watch.close()
-    raise Failed("timed out waiting for the condition")
+    raise Failed(TIMED_OUT)
 
 
 def _best_first(pod: Obj) -> tuple[Any, ...]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from setpoint import tasks
 from setpoint.cli.failures import Failed
-from setpoint.cli.invocation import Invocation
+from setpoint.cli.invocation import CommandIO, Invocation
 from setpoint.cli.resources import Target
 from setpoint.client.transport import Unreachable
-from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Expired, NotFound
 from setpoint.meta.objects import Obj
 
@@ -25,10 +23,15 @@ class TimedOut(Exception):
     """The awaited state was not reached in time."""
 
 
-async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def within(io: CommandIO, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`. Raise TimedOut and cancel it if it takes longer."""
     try:
-        return await tasks.within(clock, seconds, work)
+        if io.limits is not None:
+            async with io.limits.within(seconds):
+                return await work
+        from setpoint import tasks  # most commands do without an event loop
+
+        return await tasks.within(io.clock, seconds, work)
     except TimeoutError:
         raise TimedOut(TIMED_OUT) from None
 
@@ -37,13 +40,13 @@ class Deadline:
     """One time limit for everything that a command waits for."""
 
     def __init__(self, invocation: Invocation, seconds: float) -> None:
-        self._clock = invocation.io.clock
-        self._end = self._clock.monotonic() + seconds
+        self._io = invocation.io
+        self._end = self._io.clock.monotonic() + seconds
 
     async def bound(self, target: Target, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` within the limit. Raise Failed, naming the target, when the time is over."""
         try:
-            return await within(self._clock, max(self._end - self._clock.monotonic(), 0.0), work)
+            return await within(self._io, max(self._end - self._io.clock.monotonic(), 0.0), work)
         except TimedOut:
             raise Failed(f"{TIMED_OUT} on {target.resource.plural}/{target.name}") from None
 

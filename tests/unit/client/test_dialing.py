@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any
 
 import pytest
+from blocking_in_thread import TRANSPORTS, Make
 
 from setpoint.client import Unreachable
 from setpoint.client.dialing import ATTEMPT_DELAY, first_connected, is_ip_address
-from setpoint.client.https import HttpsTransport
 from setpoint.client.kubeconfig import Access
-from setpoint.system import SystemClock
 from setpoint.testing.virtual_time import VirtualLoop
 from setpoint.wire.client_connection import ClientConnection
 
@@ -120,8 +119,8 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
     real = socket.getaddrinfo
 
-    def resolve(host: str, port: int, *args: Any, **options: Any) -> Sequence[Any]:
-        if host != "api.test":
+    def resolve(host: str | bytes, port: int, *args: Any, **options: Any) -> Sequence[Any]:
+        if host not in ("api.test", b"api.test"):
             return real(host, port, *args, **options)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
 
@@ -129,9 +128,10 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-async def test_every_address_of_a_name_is_tried(addresses: list[str]) -> None:
+@pytest.mark.parametrize("make", TRANSPORTS.values(), ids=TRANSPORTS)
+async def test_every_address_of_a_name_is_tried(make: Make, addresses: list[str]) -> None:
     third, port = await server("127.0.0.4", 0)
-    transport = HttpsTransport(Access(f"http://api.test:{port}"), SystemClock())
+    transport = make(Access(f"http://api.test:{port}"))
     try:
         assert (await transport.request("GET", "/", "", (), b"")).body == b"127.0.0.4"
         second, _ = await server("127.0.0.3", port)

@@ -1,4 +1,5 @@
-"""The network transport: unusual cases with a scripted peer, common ones with a real server."""
+"""The network transports, on an event loop and in blocking calls: unusual cases with a scripted peer, common ones with a
+real server."""
 
 from __future__ import annotations
 
@@ -10,17 +11,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from blocking_in_thread import TRANSPORTS, Make
 from server_process import ServerProcess, server_process
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.cluster_choice import find_access
-from setpoint.client.https import HttpsTransport, connect
 from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
+from setpoint.client.transport import Transport
 from setpoint.meta.errors import Expired, NotFound, TooManyRequests, Unauthorized
 from setpoint.meta.objects import Obj
 from setpoint.system import SystemClock
-from setpoint.wire.client_connection import encode_request
+from setpoint.wire.http_exchange import encode_request
 
 CONFIG_MAPS = builtin("configmaps")
 Script = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -56,15 +58,18 @@ def ok(body: bytes, *headers: str) -> bytes:
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode() + body
 
 
-def transport(url: str, **options: float) -> HttpsTransport:
-    return HttpsTransport(Access(url), SystemClock(), **options)  # type: ignore[arg-type]
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> Make:
+    """Makes a transport to a URL."""
+    make = TRANSPORTS[request.param]
+    return lambda url, **options: make(Access(url), **options)
 
 
-async def get(over: HttpsTransport, path: str = "/x") -> bytes:
+async def get(over: Transport, path: str = "/x") -> bytes:
     return (await over.request("GET", path, "", [], b"")).body
 
 
-async def test_a_connection_is_reused() -> None:
+async def test_a_connection_is_reused(transport: Make) -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(ok(str(writer.get_extra_info("peername")[1]).encode()))
 
@@ -75,7 +80,7 @@ async def test_a_connection_is_reused() -> None:
         await over.close()
 
 
-async def test_a_closed_pooled_connection_is_replaced_for_reads_but_not_for_writes() -> None:
+async def test_a_closed_pooled_connection_is_replaced_for_reads_but_not_for_writes(transport: Make) -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         count[0] += 1
         if count[0] in (2, 4):
@@ -92,7 +97,7 @@ async def test_a_closed_pooled_connection_is_replaced_for_reads_but_not_for_writ
         await over.close()
 
 
-async def test_chunked_and_gzipped_bodies_and_bodies_that_end_with_the_connection() -> None:
+async def test_chunked_and_gzipped_bodies_and_bodies_that_end_with_the_connection(transport: Make) -> None:
     packed = gzip.compress(b"z" * 100_000)
 
     async def script(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -124,7 +129,7 @@ async def test_chunked_and_gzipped_bodies_and_bodies_that_end_with_the_connectio
         (b"", "before its answer was complete"),
     ],
 )
-async def test_a_malformed_response_gives_a_clear_error(answer: bytes, says: str) -> None:
+async def test_a_malformed_response_gives_a_clear_error(answer: bytes, says: str, transport: Make) -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         writer.close()
@@ -134,7 +139,7 @@ async def test_a_malformed_response_gives_a_clear_error(answer: bytes, says: str
             await get(transport(url))
 
 
-async def test_a_silent_server_times_out() -> None:
+async def test_a_silent_server_times_out(transport: Make) -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         pass
 
@@ -143,14 +148,103 @@ async def test_a_silent_server_times_out() -> None:
             await get(transport(url, timeout=0.05))
 
 
-async def test_an_unreachable_server_gives_a_clear_error() -> None:
+async def test_a_response_must_be_complete_within_the_timeout(transport: Make) -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+
+    async with peer(script) as (url, _):
+        with pytest.raises(Unreachable, match="did not answer within"):
+            await get(transport(url, timeout=0.05))
+        # For a stream, the timeout is that of its head.
+        stream = await transport(url, timeout=0.05).stream("GET", "/x", "", [], b"")
+        assert (stream.status, await anext(stream)) == (200, b"abc")
+        stream.close()
+
+
+async def test_a_server_that_does_not_answer_the_handshake(transport: Make) -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        pass
+
+    async with peer(script) as (url, _):
+        over = transport(url.replace("http:", "https:"), connect_timeout=0.05)
+        with pytest.raises(Unreachable, match=r"could not be reached within 0\.05 seconds"):
+            await get(over)
+        over = transport(url.replace("http:", "https:"), timeout=0.05)
+        with pytest.raises(Unreachable, match=r"did not answer within 0\.05 seconds"):
+            await get(over)
+
+
+async def test_a_server_that_speaks_no_tls(transport: Make) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(Unreachable, match=f"no TLS with the server at {url}: "):
+        await get(transport(url))
+    server.close()
+
+
+async def test_a_long_response_is_read_completely(transport: Make) -> None:
+    body = bytes(range(256)) * 80_000
+
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok(body))
+
+    async with peer(script) as (url, _):
+        over = transport(url)
+        assert await get(over) == body
+        assert await get(over) == body
+        await over.close()
+
+
+async def test_a_server_may_refuse_a_large_body_before_it_has_read_it(transport: Make) -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig")
+        await writer.drain()
+        writer.close()  # the connection is reset, because the body was not read
+
+    async with peer(script) as (url, _):
+        reply = await transport(url).request("POST", "/x", "", [], b"x" * 20_000_000)
+        assert (reply.status, reply.body) == (413, b"big")
+
+
+async def test_a_connection_is_used_again_after_a_stream_that_was_read_to_its_end(transport: Make) -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok(str(writer.get_extra_info("peername")[1]).encode()))
+
+    async with peer(script) as (url, _):
+        over = transport(url)
+        stream = await over.stream("GET", "/x", "", [], b"")
+        first = b"".join([chunk async for chunk in stream])
+        assert await get(over) == first
+        unread = await over.stream("GET", "/x", "", [], b"")
+        unread.close()
+        assert await get(over) != first
+        await over.close()
+
+
+async def test_the_response_to_head_has_no_body(transport: Make) -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+
+    async with peer(script) as (url, _):
+        over = transport(url)
+        for _ in range(2):
+            reply = await over.request("HEAD", "/x", "", [], b"")
+            assert (reply.status, reply.body) == (200, b"")
+        await over.close()
+
+
+async def test_an_unreachable_server_gives_a_clear_error(transport: Make) -> None:
     async with peer(lambda *_: asyncio.sleep(0)) as (url, _):
         pass
     with pytest.raises(Unreachable, match="refused"):
         await get(transport(url))
 
 
-async def test_a_stream_has_backpressure() -> None:
+async def test_a_stream_has_backpressure(transport: Make) -> None:
     block = b"x" * 65536
     sent = [0]
 
@@ -175,7 +269,7 @@ async def test_a_stream_has_backpressure() -> None:
         assert size == 2000 * 65536
 
 
-async def test_retry_after_is_honoured() -> None:
+async def test_retry_after_is_honoured(transport: Make) -> None:
     refusal = json.dumps({"kind": "Status", "reason": "TooManyRequests", "message": "later", "code": 429}).encode()
 
     async def script(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -204,7 +298,7 @@ async def test_retry_after_is_honoured() -> None:
         await client.close()
 
 
-async def test_plain_text_errors_become_api_errors() -> None:
+async def test_plain_text_errors_become_api_errors(transport: Make) -> None:
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n")
 
@@ -213,7 +307,7 @@ async def test_plain_text_errors_become_api_errors() -> None:
             await Client(transport(url), SystemClock()).get(CONFIG_MAPS, "a", "default")
 
 
-async def test_watch_events_may_arrive_in_fragments() -> None:
+async def test_watch_events_may_arrive_in_fragments(transport: Make) -> None:
     event = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"%d"}}}\n'
 
     async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
@@ -250,9 +344,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield running
 
 
+@pytest.fixture(params=TRANSPORTS)
+def make(request: pytest.FixtureRequest) -> Make:
+    return TRANSPORTS[request.param]
+
+
 @asynccontextmanager
-async def connected(kubeconfig: Path) -> AsyncIterator[Client]:
-    client = connect(find_access(str(kubeconfig)), SystemClock(), user_agent="tests")
+async def connected(kubeconfig: Path, make: Make = TRANSPORTS["event loop"]) -> AsyncIterator[Client]:
+    access = find_access(str(kubeconfig))
+    client = Client(make(access), SystemClock(), user_agent="tests", default_namespace=access.namespace)
     try:
         async with asyncio.timeout(20):
             yield client
@@ -264,27 +364,25 @@ def config_map(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v" * 2000}}
 
 
-async def test_authentication_by_client_certificate(server: ServerProcess) -> None:
-    async with connected(server.kubeconfig) as client:
-        made = await client.create(config_map("by-certificate"))
-        assert await client.get(CONFIG_MAPS, "by-certificate") == made
+async def test_authentication_by_client_certificate(server: ServerProcess, make: Make) -> None:
+    async with connected(server.kubeconfig, make) as client:
+        made = await client.create({**config_map(""), "metadata": {"generateName": "by-certificate-"}})
+        assert await client.get(CONFIG_MAPS, made["metadata"]["name"]) == made
 
 
-async def test_authentication_by_token(server: ServerProcess) -> None:
-    async with connected(server.kubeconfig_with_token("admin-token")) as client:
+async def test_authentication_by_token(server: ServerProcess, make: Make) -> None:
+    async with connected(server.kubeconfig_with_token("admin-token"), make) as client:
         await client.list(CONFIG_MAPS)
-    async with connected(server.kubeconfig_with_token("wrong")) as client:
+    async with connected(server.kubeconfig_with_token("wrong"), make) as client:
         with pytest.raises(Unauthorized):
             await client.list(CONFIG_MAPS)
 
 
-async def test_a_certificate_of_an_unknown_authority_is_rejected(server: ServerProcess) -> None:
-    client = Client(HttpsTransport(Access(server.url, token="admin-token"), SystemClock()), SystemClock())
+async def test_a_certificate_of_an_unknown_authority_is_rejected(server: ServerProcess, make: Make) -> None:
+    client = Client(make(Access(server.url, token="admin-token")), SystemClock())
     with pytest.raises(Unreachable, match=r"is not trusted: .*signed by unknown authority"):
         await client.list(CONFIG_MAPS)
-    careless = Client(
-        HttpsTransport(Access(server.url, token="admin-token", insecure=True), SystemClock()), SystemClock()
-    )
+    careless = Client(make(Access(server.url, token="admin-token", insecure=True)), SystemClock())
     await careless.list(CONFIG_MAPS)
     await careless.close()
 
@@ -316,7 +414,7 @@ async def test_custom_kinds_are_found_by_discovery(server: ServerProcess) -> Non
             await client.get(("nowhere.io/v1", "Thing"), "a")
 
 
-async def test_invalid_unicode_is_sent_as_go_sends_it() -> None:
+async def test_invalid_unicode_is_sent_as_go_sends_it(transport: Make) -> None:
     sent: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,15 +6,18 @@ import json
 import stat
 import sys
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from setpoint.client.authentication import Authentication, run_exec_plugin
+from setpoint.client.authentication import Authentication, RunProgram, run_exec_plugin, run_program
+from setpoint.client.blocking import BlockingTransport
 from setpoint.client.cluster_choice import find_access
 from setpoint.client.kubeconfig import Access, ExecPlugin, Kubeconfig, KubeconfigError, in_cluster
 from setpoint.meta.objects import Obj
+from setpoint.wire.time_limits import TimeLimits
 
 
 def write(path: Path, *, cluster: Obj | None = None, user: Obj | None = None, context: Obj | None = None) -> Path:
@@ -203,10 +206,25 @@ def credential(**status: str) -> str:
     return f"echo '{json.dumps(body)}'"
 
 
-async def test_a_credential_plugin_runs_again_when_its_credential_expires(tmp_path: Path) -> None:
+async def run_blocking_program(
+    command: Sequence[str], environment: Mapping[str, str], interactive: bool
+) -> tuple[int, bytes]:
+    """As the blocking transport runs programs."""
+    limits = TimeLimits(Clock().monotonic)
+    transport = BlockingTransport(Access("https://x"), Clock(), limits)
+    return await transport._run_program(command, environment, interactive)
+
+
+@pytest.fixture(params=[run_program, run_blocking_program], ids=["event loop", "blocking"])
+def run(request: pytest.FixtureRequest) -> RunProgram:
+    found: RunProgram = request.param
+    return found
+
+
+async def test_a_credential_plugin_runs_again_when_its_credential_expires(tmp_path: Path, run: RunProgram) -> None:
     answer = credential(token="t", expirationTimestamp="2030-01-01T00:10:00Z")
     clock = Clock()
-    authentication = Authentication(Access("https://x", exec=plugin(tmp_path / "p", answer)), clock)
+    authentication = Authentication(Access("https://x", exec=plugin(tmp_path / "p", answer)), clock, run)
     for _ in range(3):
         assert await authentication.headers() == [("authorization", "Bearer t")]
     assert (tmp_path / "p.runs").read_text().count("run") == 1
@@ -218,10 +236,11 @@ async def test_a_credential_plugin_runs_again_when_its_credential_expires(tmp_pa
     assert (tmp_path / "p.runs").read_text().count("run") == 3
 
 
-async def test_a_credential_plugin_gets_the_cluster_and_its_environment(tmp_path: Path) -> None:
+async def test_a_credential_plugin_gets_the_cluster_and_its_environment(tmp_path: Path, run: RunProgram) -> None:
     told = tmp_path / "told"
     answer = f'printf %s "$KUBERNETES_EXEC_INFO" > {told}; echo "$EXTRA" >> {told}.env; {credential(token="t")}'
-    await run_exec_plugin(plugin(tmp_path / "p", answer, cluster={"server": "https://x"}, env={"EXTRA": "yes"}))
+    asked = plugin(tmp_path / "p", answer, cluster={"server": "https://x"}, env={"EXTRA": "yes"})
+    await run_exec_plugin(asked, run)
     info = json.loads(told.read_text())
     assert info["spec"] == {"interactive": False, "cluster": {"server": "https://x"}}
     assert (tmp_path / "told.env").read_text() == "yes\n"
@@ -237,14 +256,16 @@ async def test_a_credential_plugin_gets_the_cluster_and_its_environment(tmp_path
         (credential(token="t").replace("/v1", "/v1beta1"), "returned the apiVersion"),
     ],
 )
-async def test_a_failed_credential_plugin_is_named_in_the_error(tmp_path: Path, answer: str, says: str) -> None:
+async def test_a_failed_credential_plugin_is_named_in_the_error(
+    tmp_path: Path, run: RunProgram, answer: str, says: str
+) -> None:
     with pytest.raises(KubeconfigError, match=says):
-        await run_exec_plugin(plugin(tmp_path / "p", answer))
+        await run_exec_plugin(plugin(tmp_path / "p", answer), run)
 
 
-async def test_the_install_hint_of_a_missing_plugin_is_shown() -> None:
+async def test_the_install_hint_of_a_missing_plugin_is_shown(run: RunProgram) -> None:
     missing = ExecPlugin(
         "client.authentication.k8s.io/v1", "/nowhere/p", install_hint="install it", interactive_mode="Never"
     )
     with pytest.raises(KubeconfigError, match=r"cannot run the credential plugin.*install it"):
-        await run_exec_plugin(missing)
+        await run_exec_plugin(missing, run)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from blocking_in_thread import TRANSPORTS, Make
 from certificate_chains import CASES, LEAF, ROOT, Case, but, key_pem, pem
 
 from setpoint.apiserver.remote_servers import RemoteServer, RemoteServerError
@@ -75,8 +76,15 @@ async def as_aggregated_server(case: Case, port: int, roots: bytes) -> str:
 
 
 async def as_api_server(case: Case, port: int, roots: bytes) -> str:
-    access = Access(f"https://127.0.0.1:{port}", ca=roots, tls_server_name=case.host)
-    transport = HttpsTransport(access, SystemClock())
+    return await _as_api_server(case, port, roots, TRANSPORTS["event loop"])
+
+
+async def as_api_server_of_commands(case: Case, port: int, roots: bytes) -> str:
+    return await _as_api_server(case, port, roots, TRANSPORTS["blocking"])
+
+
+async def _as_api_server(case: Case, port: int, roots: bytes, make: Make) -> str:
+    transport = make(Access(f"https://127.0.0.1:{port}", ca=roots, tls_server_name=case.host))
     try:
         await transport.request("GET", "/x", "", [], b"")
     except Unreachable as problem:
@@ -96,7 +104,7 @@ async def as_kubelet(case: Case, port: int, roots: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("use", [as_webhook, as_api_server])
+@pytest.mark.parametrize("use", [as_webhook, as_api_server, as_api_server_of_commands])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_every_chain_is_verified_for_every_client(case: Case, use: Use) -> None:
     async with serving(case) as (port, roots, received):
@@ -174,7 +182,8 @@ def test_no_other_module_connects_with_tls() -> None:
         for path in source.rglob("*.py")
         if "ssl" in (text := path.read_text())
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Attribute) and node.attr in ("PROTOCOL_TLS_CLIENT", "create_default_context")
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("PROTOCOL_TLS_CLIENT", "create_default_context", "wrap_socket")
     ]
     assert set(offenders) == {"wire/tls.py"}
 

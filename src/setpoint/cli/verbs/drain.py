@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import NamedTuple
 
@@ -254,6 +253,8 @@ class _Removal:
                 await self._evict(pod)
             except Failed as error:
                 errors.append(str(error))
+
+        import asyncio  # cordon and uncordon do without an event loop
 
         async with asyncio.TaskGroup() as group:
             for pod in pods:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -53,6 +52,8 @@ async def run(invocation: Invocation) -> None:
                 f"you are attempting to follow {len(logs)} log streams, but maximum allowed concurrency is "
                 f"{flags.max_log_requests}, use --max-log-requests to increase the limit"
             )
+        import asyncio  # only several logs at once need it
+
         async with asyncio.TaskGroup() as tasks:
             for log in logs:
                 tasks.create_task(_print_log(invocation, log, query))

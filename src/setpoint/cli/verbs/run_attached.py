@@ -39,9 +39,7 @@ async def _until(invocation: Invocation, target: Target, enough: Any) -> Obj:
         return bool(enough(pod))
 
     try:
-        found = await within(
-            invocation.io.clock, invocation.flags.pod_running_timeout, follow(invocation, target, seen)
-        )
+        found = await within(invocation.io, invocation.flags.pod_running_timeout, follow(invocation, target, seen))
     except TimedOut:
         raise Failed(TIMED_OUT) from None
     assert found is not None

@@ -70,7 +70,7 @@ async def _created(invocation: Invocation, chosen: Chosen, seconds: float) -> li
             await invocation.io.clock.sleep(_POLL)
 
     try:
-        return await within(invocation.io.clock, seconds, check())
+        return await within(invocation.io, seconds, check())
     except TimedOut:
         raise Failed(TIMED_OUT) from None
 

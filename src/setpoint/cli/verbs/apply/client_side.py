@@ -129,7 +129,7 @@ async def _recreated(session: Session, target: Target, current: Obj, modified: O
             await invocation.io.clock.sleep(_PAUSE)
 
     try:
-        await within(invocation.io.clock, invocation.flags.timeout or FOREVER, gone())
+        await within(invocation.io, invocation.flags.timeout or FOREVER, gone())
     except TimedOut:
         raise Failed(TIMED_OUT) from None
     try:

@@ -63,7 +63,7 @@ async def _report(invocation: Invocation, target: Target) -> None:
         return through or not invocation.flags.watch
 
     try:
-        await within(invocation.io.clock, invocation.flags.timeout or FOREVER, follow(invocation, target, report))
+        await within(invocation.io, invocation.flags.timeout or FOREVER, follow(invocation, target, report))
     except TimedOut as error:
         raise Failed(str(error)) from None
 
