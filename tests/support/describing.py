@@ -13,7 +13,7 @@ import asyncio
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,7 @@ class Comparison:
         return result.out if result.code == 0 else result.err
 
     async def _ours(self, one: Named, view: View) -> str:
-        ctx = replace(self._look, **view.options)
+        ctx = self._look._replace(**view.options)
         try:
             return await describe(await self._client.get(one.resource, one.name, one.namespace), one.resource, ctx)
         except ApiError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -39,44 +38,87 @@ class ListType(Enum):
     MAP = "map"  # structs, identified by `list_keys`
 
 
-@dataclass(slots=True, eq=False)
+# Type and Field are not dataclasses, because those would take a part of the time of short commands.
+
+
 class Type:
-    shape: Shape
-    name: str = ""
-    """Definition name of a STRUCT, e.g. `io.k8s.api.core.v1.PodSpec`; empty when anonymous."""
-    go: str = ""
-    """The type as the reference names it in decoding errors: `int32`, `map[string]string`, `v1.PodSpec`."""
-    fields: dict[str, Field] = field(default_factory=dict)
-    """Fields of a STRUCT, in the order in which they are written."""
-    item: Type | None = None
-    """Type of the elements of a LIST or MAP."""
-    list_type: ListType = ListType.ATOMIC
-    list_keys: tuple[str, ...] = ()
-    atomic: bool = False
-    """Whether apply owns and replaces a STRUCT or MAP as a whole."""
-    preserve_unknown: bool = False
-    """Whether unknown fields of this STRUCT are preserved (custom resources)."""
-    nullable: bool = False
-    """Whether an explicit null is preserved (custom resources)."""
-    default: Any = None
-    """Value that replaces null in an element of a LIST or MAP of a custom resource."""
-    compiled: dict[str, Any] = field(default_factory=dict)
-    """Functions compiled from this Type, by the name of the compiler."""
+    __slots__ = (
+        "atomic",
+        "compiled",
+        "default",
+        "fields",
+        "go",
+        "item",
+        "list_keys",
+        "list_type",
+        "name",
+        "nullable",
+        "preserve_unknown",
+        "shape",
+    )
+
+    def __init__(
+        self,
+        shape: Shape,
+        name: str = "",
+        go: str = "",
+        fields: dict[str, Field] | None = None,
+        item: Type | None = None,
+        list_type: ListType = ListType.ATOMIC,
+        list_keys: tuple[str, ...] = (),
+        atomic: bool = False,
+        preserve_unknown: bool = False,
+        nullable: bool = False,
+        default: Any = None,
+    ) -> None:
+        self.shape = shape
+        self.name = name
+        """Definition name of a STRUCT, e.g. `io.k8s.api.core.v1.PodSpec`; empty when anonymous."""
+        self.go = go
+        """The type as the reference names it in decoding errors: `int32`, `map[string]string`, `v1.PodSpec`."""
+        self.fields = {} if fields is None else fields
+        """Fields of a STRUCT, in the order in which they are written."""
+        self.item = item
+        """Type of the elements of a LIST or MAP."""
+        self.list_type = list_type
+        self.list_keys = list_keys
+        self.atomic = atomic
+        """Whether apply owns and replaces a STRUCT or MAP as a whole."""
+        self.preserve_unknown = preserve_unknown
+        """Whether unknown fields of this STRUCT are preserved (custom resources)."""
+        self.nullable = nullable
+        """Whether an explicit null is preserved (custom resources)."""
+        self.default = default
+        """Value that replaces null in an element of a LIST or MAP of a custom resource."""
+        self.compiled: dict[str, Any] = {}
+        """Functions compiled from this Type, by the name of the compiler."""
 
 
-@dataclass(slots=True, eq=False)
 class Field:
-    name: str
-    type: Type
-    presence: Presence = Presence.OMIT
-    required: bool = False
-    patch_strategy: frozenset[str] = frozenset()
-    """Strategy for strategic merge patches: `merge`, `replace`, `retainKeys`."""
-    merge_key: str = ""
-    default: Any = None
-    """Default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""
-    embedded: str = ""
-    """Embedded Go struct of the field, as decoding errors name it: `VolumeSource`."""
+    __slots__ = ("default", "embedded", "merge_key", "name", "patch_strategy", "presence", "required", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Type,
+        presence: Presence = Presence.OMIT,
+        required: bool = False,
+        patch_strategy: frozenset[str] = frozenset(),
+        merge_key: str = "",
+        default: Any = None,
+        embedded: str = "",
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.presence = presence
+        self.required = required
+        self.patch_strategy = patch_strategy
+        """Strategy for strategic merge patches: `merge`, `replace`, `retainKeys`."""
+        self.merge_key = merge_key
+        self.default = default
+        """Default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""
+        self.embedded = embedded
+        """Embedded Go struct of the field, as decoding errors name it: `VolumeSource`."""
 
 
 _OWNERSHIP = "managedFields"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.cli.escaping import escaped
 from setpoint.cli.tabwriter import align
@@ -109,8 +108,7 @@ class _Nested(Writer):
 NEWEST = 37
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeContext:
+class DescribeContext(NamedTuple):
     reader: Reader
     clock: Clock
     show_events: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from setpoint.cli.describe.context import DescribeContext, Writer, meta
 from setpoint.cli.printing.go_sort import sort
@@ -16,8 +16,7 @@ EVENTS: ResourceRef = builtin("events")
 _NEVER = "0001-01-01T00:00:00Z"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     name: str
     namespace: str
     kind: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 
 from setpoint.cli.describe.context import DescribeContext, Writer, meta, spec, status
@@ -113,7 +112,7 @@ async def node(obj: Obj, ctx: DescribeContext) -> str:
         # Controllers record events about a node with its uid, kubelets with its name.
         reference = reference_to(obj, "Node")
         events = await visible_events(ctx, reference)
-        events += await visible_events(ctx, replace(reference, uid=name))
+        events += await visible_events(ctx, reference._replace(uid=name))
         write_found_events(w, ctx, events)
     return w.text()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from setpoint.cli.describe.containers import resolve_in, write_containers, write_resources
@@ -97,7 +96,7 @@ async def pod(obj: Obj, ctx: DescribeContext) -> str:
     if ctx.show_events:
         # Kubelets record events about a static Pod with another uid, and about any Pod with different kinds.
         about = reference_to(obj, "")
-        about = replace(about, uid=(meta(obj).get("annotations") or {}).get(MIRROR, about.uid))
+        about = about._replace(uid=(meta(obj).get("annotations") or {}).get(MIRROR, about.uid))
         write_found_events(w, ctx, await visible_events(ctx, about))
     return w.text()
 

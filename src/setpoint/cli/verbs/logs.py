@@ -15,7 +15,6 @@ from setpoint.client.failures import failure
 from setpoint.client.resources import path_of, query_of
 from setpoint.client.transport import Reply
 from setpoint.meta.errors import ApiError
-from setpoint.meta.times import TimeError, canonical_time
 
 _USAGE = (
     "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\n"
@@ -77,6 +76,8 @@ def _query(invocation: Invocation) -> dict[str, Any]:
         raise Failed("--tail must be greater than or equal to -1")
     since_time = ""
     if flags.since_time:
+        from setpoint.meta.times import TimeError, canonical_time  # few command lines have a time
+
         try:
             since_time = canonical_time(flags.since_time) or ""
         except TimeError as error:

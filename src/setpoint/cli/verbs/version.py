@@ -10,7 +10,6 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.meta.body import dump_yaml
 from setpoint.meta.goformat import quote
 
 
@@ -35,7 +34,9 @@ async def run(invocation: Invocation) -> None:
 def _report(invocation: Invocation, found: dict[str, Any]) -> None:
     """Print the versions; without a server, that of this program."""
     if invocation.flags.output == "yaml":
-        invocation.print(dump_yaml(found).decode(), end="")
+        from setpoint.meta.yaml_write import write  # rarely needed
+
+        invocation.print(write(found).decode(), end="")
     elif invocation.flags.output == "json":
         import json
 

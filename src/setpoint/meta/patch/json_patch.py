@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import orjson
-
 from setpoint.meta.goformat import kind_of, quote
 from setpoint.meta.patch.errors import PatchTooLarge, PatchUndecodable, PatchUnprocessable
 from setpoint.meta.patch.strategic_diff import same
@@ -59,6 +57,8 @@ def unknown_operation_fields(operations: list[Any]) -> list[str]:
 
 def apply_json_patch(doc: Any, patch: bytes | list[Any]) -> Any:
     """Return the patched document. Raises PatchUndecodable, PatchTooLarge or PatchUnprocessable."""
+    import orjson  # slow to load; clients that send other patches do not need it
+
     if isinstance(patch, bytes):
         try:
             operations = decode_json_patch(orjson.loads(patch))
@@ -178,6 +178,8 @@ class _Run:
                 f"copy operation does not apply: doc is missing destination path: {path}: missing value"
             )
         if value is not None:
+            import orjson  # as in `apply_json_patch`
+
             encoded = orjson.dumps(value)
             self._copied += len(encoded)
             if self._copied > MAX_COPIED_BYTES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,7 +94,7 @@ async def test_a_statefulset_in_current_and_older_versions(
         "Events:            <none>\n"
     )
     found = await local_server.client.get(("apps/v1", "StatefulSet"), "db", "default")
-    older = await describe(found, builtin("statefulsets", "apps"), replace(ctx, minor=36))
+    older = await describe(found, builtin("statefulsets", "apps"), ctx._replace(minor=36))
     assert "Retention" not in older
     assert "Pods Status:        0 Running" in older
 
@@ -177,7 +176,7 @@ async def test_a_service_account(described: Described, ctx: DescribeContext) -> 
         "                     b (not found)\n"
         "Mountable secrets:   <none>\n"
         "Tokens:              <none>\n"
-    ) in await described(account, replace(ctx, minor=34))
+    ) in await described(account, ctx._replace(minor=34))
 
 
 async def test_rules_of_a_resource_are_joined_in_one_line(described: Described) -> None:

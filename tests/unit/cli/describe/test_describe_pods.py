@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,7 +129,7 @@ async def test_a_scheduling_group(ctx: DescribeContext) -> None:
     pod = {**BARE, "metadata": {**BARE["metadata"], "uid": "u"}}
     pod["spec"] = {**BARE["spec"], "schedulingGroup": {"podGroupName": "pg"}}
     assert "SchedulingGroup:\n  PodGroupName:  pg\n" in await describe(pod, builtin("pods"), ctx)
-    assert "SchedulingGroup" not in await describe(pod, builtin("pods"), replace(ctx, minor=35))
+    assert "SchedulingGroup" not in await describe(pod, builtin("pods"), ctx._replace(minor=35))
 
 
 def event(name: str, uid: str, **more: Any) -> dict[str, Any]:
@@ -196,6 +195,6 @@ async def test_events_of_older_servers(described: Described, ctx: DescribeContex
         "ports": [{"containerPort": 80, "name": "http"}],
         "livenessProbe": {"exec": {"command": ["a"]}},
     }
-    text = await described({**BARE, "spec": {"containers": [container]}}, replace(ctx, minor=minor))
+    text = await described({**BARE, "spec": {"containers": [container]}}, ctx._replace(minor=minor))
     assert ("80/TCP (http)" in text) == (minor == 37)
     assert ("#success=1 #failure=3" in text) == (minor == 33)
