@@ -290,7 +290,7 @@ def test_the_events_of_a_yaml_document_are_not_collected(monkeypatch: pytest.Mon
         return emit(events, **options)
 
     monkeypatch.setattr(yaml, "emit", recorded)
-    assert dump_yaml({"a": [1]}) == b"a:\n- 1\n"
+    assert dump_yaml({"a": ["\t"]}) == b'a:\n- "\\t"\n'
     assert iter(given[0]) is given[0]
 
 
