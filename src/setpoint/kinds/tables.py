@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from setpoint.meta.json_codec import decode_json
 from setpoint.meta.schema import Field, ListType, Presence, Shape, Type
 
 _SCALARS = {
@@ -46,7 +45,7 @@ A Type is added when it is complete with everything that it refers to, because t
 def _data() -> tuple[dict[str, str], dict[str, bytes]]:
     """Return the definition by kind, and the unparsed line of each definition."""
     kinds, *lines = Path(__file__).with_name("data").joinpath("fields.jsonl").read_bytes().splitlines()
-    return orjson.loads(kinds), {line[2 : line.index(b'"', 2)].decode(): line for line in lines}
+    return decode_json(kinds), {line[2 : line.index(b'"', 2)].decode(): line for line in lines}
 
 
 def definition_for(group: str, version: str, kind: str) -> str:
@@ -85,7 +84,7 @@ def _struct(made: _Types, definition: str, atomic: bool, nullable: bool, granula
         whole = not granular and (atomic or plain.atomic)
         variant = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=whole, nullable=nullable)
         return made.setdefault(key, variant)
-    _, rows, *flags = orjson.loads(_data()[1][definition])
+    _, rows, *flags = decode_json(_data()[1][definition])
     struct = made[key] = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))
     for name, text, presence, *rest in rows:
         struct.fields[name] = _field(made, name, text, presence, rest[0] if rest else {})
