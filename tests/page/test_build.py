@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from page_cluster import STATIC, page_files
+from page_sources import PAGE, node
 
-PAGE = Path(__file__).parents[2] / "page"
 FORBIDDEN = re.compile(
     r"dangerouslySetInnerHTML|\.innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\(|new Function\(|new Worker\("
 )
@@ -20,13 +18,6 @@ MAX_FIRST, MAX_ALL = 80 * 1024, 260 * 1024
 """Bytes, compressed."""
 OWN_URLS = re.compile(rb"https?://(?!www\.w3\.org/|127\.0\.0\.1|localhost)[a-z0-9.-]+\.[a-z]{2,}", re.IGNORECASE)
 """Addresses in the built files that are not names of XML namespaces."""
-
-
-def node(*command: str) -> None:
-    if shutil.which("node") is None or not (PAGE / "node_modules").is_dir():
-        pytest.skip("node is missing, or `npm ci --ignore-scripts` was not run in page/")
-    done = subprocess.run(["node", *command], cwd=PAGE, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def contents(directory: Path) -> dict[str, bytes]:

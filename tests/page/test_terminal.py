@@ -19,6 +19,15 @@ name: settings
 """
 
 
+HELD_MESSAGES = """
+// Messages of the tab stay in the tab while window.__held is a list.
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (data) {
+  window.__held ? window.__held.push(() => send.call(this, data)) : send.call(this, data);
+};
+"""
+
+
 @pytest.fixture
 def typist(page: GuardedPage) -> Iterator[Typist]:
     page.go("#/objects/namespaces")
@@ -84,6 +93,30 @@ def test_a_watch_is_interrupted(typist: Typist, cluster: PageCluster) -> None:
     typist.until("^C")
     typist.until_prompt()
     assert typist.line("kubectl get pods -w | head -1").startswith("NAME")
+
+
+def test_a_line_that_is_typed_while_the_prompt_returns_is_not_mixed_with_the_next(
+    new_context: Callable[..., GuardedContext],
+) -> None:
+    page = new_context().new_page()
+    page.page.add_init_script(HELD_MESSAGES)
+    typist = Typist(page.enter()).open()
+    page.keyboard.type("clear\n")
+    typist.until_prompt()
+    page.keyboard.type("sleep 1\n")
+    page.evaluate("window.__held = []")
+    page.keyboard.type("echo typed\n")  # on its way when the command ends
+    page.until(
+        "[...document.querySelectorAll('.terminal-screen .xterm-rows > div')]"
+        ".filter((row) => row.textContent.replaceAll('\\xa0', ' ').startsWith('~ $')).length > 1"
+    )
+    page.keyboard.type("for i in 1 2; do echo $i; done")
+    page.evaluate("window.__held.splice(0).forEach((deliver) => deliver()); window.__held = null")
+    page.press("Enter")
+    typist.until("\n1\n2\n~ $")
+    lines = [row for row in typist.shown().split("\n") if row.startswith("~ $")]
+    assert lines == ["~ $ sleep 1", "~ $ echo typed", "~ $ for i in 1 2; do echo $i; done", "~ $"]
+    assert "\ntyped\n" in typist.shown()
 
 
 def test_nano_saves_a_file_that_is_applied(typist: Typist) -> None:

@@ -148,7 +148,7 @@ async def typed(tab: PageTab, line: str, most: float = 2.0) -> str:
     tab.send(1, "say", data={"line": line})
     shown = ""
     while True:
-        interrupt = asyncio.get_running_loop().call_later(most, lambda: tab.send(1, "say", data={"interrupt": True}))
+        interrupt = asyncio.get_running_loop().call_later(most, lambda: tab.send(1, "say", data={"input": "\x03"}))
         last, read = await tab.until(1, "prompt", "edit")
         interrupt.cancel()
         shown += "".join(str(each.get("output", "")) for each in read)

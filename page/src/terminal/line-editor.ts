@@ -20,8 +20,9 @@ export interface LineHandlers {
   interrupt(): void;
   /** Ctrl-D on an empty line. */
   end(): void;
-  complete(line: string): Promise<Completions | null>;
-  /** Keys behind the one that ended the line. */
+  /** The completions of a line; null if there are none here. */
+  complete(line: string): Promise<Completions | null> | null;
+  /** Keys behind the one that ended the line, typed while a completion was awaited. */
   rest(keys: string): void;
 }
 
@@ -69,6 +70,11 @@ const KEYS: Record<string, string> = {
 const SEQUENCE = /^(?:\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|\x1b[bf\x7f]|\x1b)/;
 const COLUMN_GAP = 2;
 
+/** The first key of what was typed: a character, or the sequence of a key. */
+export function firstKey(data: string): string {
+  return SEQUENCE.exec(data)?.[0] ?? String.fromCodePoint(data.codePointAt(0) ?? 0);
+}
+
 export class LineEditor {
   private text = "";
   /** The position of the cursor, in UTF-16 units. */
@@ -85,7 +91,8 @@ export class LineEditor {
   /** Whether to show the rest of an earlier line behind the cursor. Confusing when it is read aloud. */
   suggests = true;
   /** Keys that came while a completion was awaited. */
-  private waiting: string[] | null = null;
+  private waiting: string | null = null;
+  private pressed = "";
 
   constructor(
     private readonly screen: Terminal,
@@ -101,10 +108,16 @@ export class LineEditor {
     return this.text;
   }
 
+  /** The keys that made the line, as they were typed; empty after the end of the line. */
+  get typed(): string {
+    return this.pressed;
+  }
+
   /** Show a prompt and let the user type. An empty prompt: input for a command that runs. */
   begin(prompt: string): void {
     this.prompt = prompt;
     this.text = "";
+    this.pressed = "";
     this.at = 0;
     this.rowsAbove = 0;
     this.historyAt = -1;
@@ -132,27 +145,24 @@ export class LineEditor {
     this.draw();
   }
 
-  keys(data: string): void {
-    if (this.waiting) {
-      this.waiting.push(data);
-      return;
-    }
+  /** Take what was typed, up to the key that ends the line; return the keys behind it. */
+  keys(data: string): string {
     let rest = data;
-    while (rest && this.active) {
-      const sequence = SEQUENCE.exec(rest)?.[0];
-      const one = sequence ?? String.fromCodePoint(rest.codePointAt(0) ?? 0);
+    while (rest && (this.active || this.waiting)) {
+      if (this.waiting) {
+        this.waiting += rest;
+        return "";
+      }
+      const one = firstKey(rest);
       rest = rest.slice(one.length);
       const key = KEYS[one];
+      this.pressed += one;
       if (key !== "tab") this.tabs = 0;
       if (this.searching !== null && this.searchKey(key, one)) continue;
       if (key) this.press(key);
-      else if (!sequence && one >= " ") this.insert(one);
-      if (this.waiting && rest) {
-        (this.waiting as string[]).push(rest);
-        return;
-      }
+      else if (one >= " ") this.insert(one);
     }
-    if (rest) this.handlers.rest(rest);
+    return rest;
   }
 
   // -- keys ---------------------------------------------------------------------------------------------------------
@@ -221,12 +231,16 @@ export class LineEditor {
         this.draw();
         break;
       case "interrupt":
-        this.finish("^C");
+        if (this.prompt) this.finish("^C");
+        else this.stop(); // the command that is interrupted shows it
         this.handlers.interrupt();
         break;
       case "eof":
         if (this.text) this.remove(this.at, this.after(this.at));
-        else this.handlers.end();
+        else {
+          this.pressed = "";
+          this.handlers.end();
+        }
         break;
       case "tab":
         void this.complete();
@@ -244,6 +258,7 @@ export class LineEditor {
     this.at = this.text.length;
     this.searching = null;
     this.active = false;
+    this.pressed = "";
     this.draw();
     this.screen.write(`${mark}\r\n`);
   }
@@ -350,12 +365,15 @@ export class LineEditor {
     this.tabs += 1;
     const before = this.text.slice(0, this.at);
     const list = this.tabs > 1;
-    this.waiting = [];
-    const found = await this.handlers.complete(before);
+    const asked = this.handlers.complete(before);
+    if (!asked) return;
+    this.waiting = "";
+    const found = await asked;
     const typed = this.waiting;
     this.waiting = null;
     if (found && this.active && this.text.slice(0, this.at) === before) this.apply(found, list);
-    for (const keys of typed) this.keys(keys);
+    const rest = this.keys(typed);
+    if (rest) this.handlers.rest(rest);
   }
 
   private apply(found: Completions, list: boolean): void {

@@ -1,6 +1,7 @@
 /** Shows a long text page by page in a terminal, as `less` does. */
 import type { Terminal } from "@xterm/xterm";
 import { terminal as words } from "../words/terminal";
+import { firstKey } from "./line-editor";
 import { characterWidth } from "./width";
 
 export class Pager {
@@ -11,17 +12,32 @@ export class Pager {
     private readonly screen: Terminal,
     private readonly name: string,
     text: string,
-    private readonly done: () => void,
   ) {
     this.lines = wrapped(text, screen.cols);
-    if (this.lines.length < screen.rows) {
-      screen.write(`${text.replaceAll("\n", "\r\n")}${text.endsWith("\n") ? "" : "\r\n"}`, () => this.done());
-      return;
-    }
-    this.draw();
+    if (this.fits) screen.write(`${text.replaceAll("\n", "\r\n")}${text.endsWith("\n") ? "" : "\r\n"}`);
+    else this.draw();
   }
 
-  keys(data: string): void {
+  /** Whether the whole text is on the screen, so that there is nothing to turn. */
+  get fits(): boolean {
+    return this.lines.length < this.screen.rows;
+  }
+
+  /** Take keys up to the one that ends the pager. Returns the keys behind it, and null while the pager goes on. */
+  keys(data: string): string | null {
+    for (let rest = data; rest; ) {
+      const key = firstKey(rest);
+      rest = rest.slice(key.length);
+      if (key === "q" || key === "Q" || key === "\x03" || key === "\x1b") {
+        this.screen.write("\r\x1b[J");
+        return rest;
+      }
+      this.turn(key);
+    }
+    return null;
+  }
+
+  private turn(key: string): void {
     const page = this.screen.rows - 1;
     const steps: Record<string, number> = {
       " ": page,
@@ -39,11 +55,7 @@ export class Pager {
       G: this.lines.length,
       "\x1b[F": this.lines.length,
     };
-    if (data === "q" || data === "Q" || data === "\x03" || data === "\x1b") {
-      this.screen.write("\r\x1b[J", () => this.done());
-      return;
-    }
-    const step = steps[data];
+    const step = steps[key];
     if (step === undefined) return;
     this.top = Math.max(0, Math.min(this.top + step, this.lines.length - page));
     this.draw();

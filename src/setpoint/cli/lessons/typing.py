@@ -59,7 +59,7 @@ class TypedTerminal:
 
     async def type(self, line: str, longest: float = _LONGEST) -> Typed:
         """Run a line and return its exit code and output. A line that watches, or takes longer than `longest` seconds,
-        is interrupted with Ctrl-C."""
+        is interrupted with Ctrl-C, and a shell in a Pod ended with Ctrl-D."""
         watches = any(word in ("--watch", "-w", "--follow") for word in line.split())
         self._conversation.to_terminal.put_nowait({"line": line})
         async with child_tasks(self._interrupt(_WATCH if watches else longest)):
@@ -84,7 +84,7 @@ class TypedTerminal:
 
     async def _interrupt(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
-        self._conversation.to_terminal.put_nowait({"interrupt": True})
+        self._conversation.to_terminal.put_nowait({"input": "\x03\x04"})
 
 
 @asynccontextmanager

@@ -12,7 +12,8 @@ from typing import BinaryIO, Final
 from setpoint import __version__
 from setpoint.cli.files import CommandFiles
 from setpoint.cli.invocation import CommandIO
-from setpoint.cli.page_terminal.screen import Keyboard, Output, Screen
+from setpoint.cli.page_terminal.keyboard import Keyboard
+from setpoint.cli.page_terminal.screen import Output, Screen
 from setpoint.cli.page_terminal.shell import TerminalShell
 from setpoint.client import Client
 from setpoint.client.kubeconfig import Access, KubeconfigError

@@ -2,9 +2,7 @@
 
 tab -> server
 {"line": "kubectl get pods"}            run a line; it is answered by `more` or, when it has ended, by `prompt`
-{"input": "y\\n"}                        what is typed while a line runs
-{"end": true}                           Ctrl-D: the end of the input
-{"interrupt": true}                     Ctrl-C
+{"input": "y\\n"}                        what is typed while a line runs; Ctrl-C is \\x03 and Ctrl-D is \\x04
 {"size": [columns, rows]}
 {"complete": "kubectl get po", "id": 3}
 {"edited": 1, "saved": true}            the editor was closed
@@ -12,9 +10,9 @@ tab -> server
 
 server -> tab
 {"output": "..."}                       text with colours, cursor movements and erasing alone
-{"prompt": "~", "status": 0, "unread": "", "history": [...]}    the next line can be typed; `unread` was typed and not
-                                        read by the last one; the history is in the first message
-{"unread": "ls\\n"}                      input that arrived when the line had ended: it belongs to the next one
+{"prompt": "~", "status": 0, "read": 2, "history": [...]}    the next line can be typed; the last one has read so many
+                                        characters of its input; the history is in the first message
+{"read": 20000}                         a line that runs has read so many characters of its input
 {"more": true}                          the line is not complete: the tab sends it again with the next one
 {"busy": true}                          a line was sent while another one runs
 {"raw": true}                           every key is sent as input, and not echoed, until {"raw": false}
@@ -23,6 +21,11 @@ server -> tab
 {"page": {"name": "", "text": "..."}}   show a long text
 {"open": {"view": "learn", "lesson": ""}}
 {"exit": 0}                             the shell has ended, and the conversation with it
+
+The tab keeps what is typed until it is read (`keyboard.py` counts), and sends at most `WINDOW` characters more than it
+knows to be read. Input that arrives when no line runs is dropped: it was sent before the tab knew that the line had
+ended, and the tab takes everything behind the position in `prompt` for the next line. Thus the order of what is typed
+does not depend on what crosses what.
 """
 
 from __future__ import annotations
@@ -35,13 +38,14 @@ from typing import Any, Final
 from setpoint.cli.page_terminal.commands import Commands
 from setpoint.cli.page_terminal.completion import complete
 from setpoint.cli.page_terminal.disk import DiskFiles
+from setpoint.cli.page_terminal.keyboard import Keyboard
 from setpoint.cli.page_terminal.programs import TerminalPrograms, shown_directory
-from setpoint.cli.page_terminal.screen import Keyboard, Output, Screen
+from setpoint.cli.page_terminal.screen import Output, Screen
 from setpoint.cli.page_terminal.shell import INTERRUPTED, ShellLimits, TerminalShell
 from setpoint.meta.errors import BadRequest, TooManyRequests
-from setpoint.node.runtime.shell.session import Exit, StdinBuffer
+from setpoint.node.runtime.shell.session import Exit
 from setpoint.node.runtime.shell.syntax import is_incomplete
-from setpoint.tasks import TaskRegistry, child_tasks
+from setpoint.tasks import Flag, TaskRegistry, child_tasks
 from setpoint.web.feed import Args, Conversation, PageContext
 from setpoint.web.workspace import HOME, workspace_of
 
@@ -83,7 +87,7 @@ class _Terminal:
         self._clock = context.clock
         self._workspace = workspace_of(context)
         self._screen = screen
-        self._keyboard = Keyboard(screen, StdinBuffer(closed=False))
+        self._keyboard = Keyboard(screen)
         files = self._workspace.files
         shell = TerminalShell(files, HOME, context.clock, self._keyboard.buffer, screen.write, limits)
         self._shell = shell
@@ -94,8 +98,8 @@ class _Terminal:
         )
         shell.install(programs.all())
         self._tasks = TaskRegistry()
-        self._line: asyncio.Task[None] | None = None
-        """The line that runs; None between two lines."""
+        self._interrupt: Flag | None = None
+        """Interrupts the line that runs; None between two lines."""
         self._completing: asyncio.Task[None] | None = None
         self._edits = 0
         self._closed: dict[int, asyncio.Future[bool]] = {}
@@ -107,7 +111,7 @@ class _Terminal:
         history = [each.text for each in self._workspace.typed]
         self._tasks.start(self._commands.find_address())
         directory = shown_directory(self._shell.session.directory)
-        self._screen.message(prompt=directory, status=0, unread="", history=history)
+        self._screen.message(prompt=directory, status=0, read=0, history=history)
         try:
             async with child_tasks(self._receive(conversation), self._exited.wait()) as tasks:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -129,17 +133,10 @@ class _Terminal:
             case {"line": str(text)}:
                 self._start(text)
             case {"input": str(text)}:
-                if self._line is None:
-                    self._screen.message(unread=text)
-                    return
-                self._keyboard.typed(text)
-                self._shell.notify()
-            case {"end": True}:
-                self._keyboard.end_input()
-                self._shell.notify()
-            case {"interrupt": True}:
-                if self._line is not None:
-                    self._line.cancel()
+                if self._interrupt is not None:
+                    if self._keyboard.typed(text):
+                        self._interrupt.set()
+                    self._shell.notify()
             case {"size": size}:
                 self._screen.resize(*_size(size))
             case {"complete": str(text), "id": int(number)}:
@@ -160,31 +157,34 @@ class _Terminal:
     def _start(self, text: str) -> None:
         if len(text) > _MAX_LINE:
             raise BadRequest(f"a line has at most {_MAX_LINE} characters")
-        if self._line is not None:
+        if self._interrupt is not None:
             self._screen.message(busy=True)
         elif is_incomplete(text):
             self._screen.message(more=True)
         else:
             self._workspace.add_line(self._clock.now().timestamp(), text)
             self._keyboard.begin()
-            self._line = self._tasks.start(self._run_line(text))
+            self._interrupt = Flag()
+            self._tasks.start(self._run_line(text, self._interrupt))
 
-    async def _run_line(self, text: str) -> None:
+    async def _run_line(self, text: str, interrupt: Flag) -> None:
         try:
-            status = await self._shell.run(text)
-        except asyncio.CancelledError:
+            async with child_tasks(self._shell.run(text)) as (running,), child_tasks(interrupt.wait()) as (waiting,):
+                await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._interrupt = None
+        if running.cancelled():
             self._screen.discard()
-            self._keyboard.begin()
             self._screen.write("\x1b[0m^C\n")
             status = self._shell.session.status = INTERRUPTED
-        except Exit as end:
+        elif isinstance(end := running.exception(), Exit):
             self._screen.message(exit=end.code)
             self._exited.set()
             return
-        finally:
-            self._line = None
-        unread, self._keyboard.buffer.text = self._keyboard.buffer.text, ""
-        self._screen.message(prompt=shown_directory(self._shell.session.directory), status=status, unread=unread)
+        else:
+            status = running.result()
+        directory = shown_directory(self._shell.session.directory)
+        self._screen.message(prompt=directory, status=status, read=self._keyboard.position)
 
     async def _complete(self, text: str, number: int) -> None:
         nowhere = Output(lambda _: None, None)

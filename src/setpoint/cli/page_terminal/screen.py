@@ -1,18 +1,17 @@
-"""The two directions of a terminal in the page: bounded output, and the keyboard."""
+"""The output of a terminal in the page, which is bounded."""
 
 from __future__ import annotations
 
 import asyncio
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from setpoint.cli.virtual_terminal import VirtualTerminal
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import TooManyRequests
-from setpoint.node.runtime.shell.session import StdinBuffer
 from setpoint.view.terminal_text import TerminalFilter
 from setpoint.web.feed import Conversation
 
@@ -20,8 +19,6 @@ _RATE: Final = 256 * 1024
 """Characters of output that are sent each second, and that wait to be sent; what is beyond is left out."""
 _PIECE: Final = 16 * 1024
 _MAX_MESSAGES: Final = 20_000
-_MAX_INPUT: Final = 64 * 1024
-"""Characters of typed input that wait to be read."""
 _MESSAGE = Mapping[str, Any]
 
 
@@ -143,60 +140,3 @@ class Output(VirtualTerminal):
 
     def size(self) -> tuple[int, int]:
         return (self._screen.columns, self._screen.rows) if self._screen is not None else (80, 24)
-
-
-class Keyboard(VirtualTerminal):
-    """The standard input of a command that is not redirected: what the user types."""
-
-    def __init__(self, screen: Screen, buffer: StdinBuffer) -> None:
-        super().__init__()
-        self._screen = screen
-        self.buffer = buffer
-        """Input that no command has read; the programs of the shell read it too."""
-        self._arrived = asyncio.Event()
-
-    def begin(self) -> None:
-        """Forget the input of an earlier command."""
-        self.buffer.text, self.buffer.closed = "", False
-
-    def typed(self, text: str) -> None:
-        self.buffer.text = (self.buffer.text + text)[:_MAX_INPUT]
-        self._arrived.set()
-
-    def end_input(self) -> None:
-        self.buffer.closed = True
-        self._arrived.set()
-
-    async def line(self) -> bytes:
-        while "\n" not in self.buffer.text and not self.buffer.closed:
-            await self._wait()
-        line, newline, self.buffer.text = self.buffer.text.partition("\n")
-        return (line + newline).encode("utf-8", "surrogateescape")
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        while True:
-            if self.buffer.text:
-                text, self.buffer.text = self.buffer.text, ""
-                yield text.encode("utf-8", "surrogateescape")
-            elif self.buffer.closed:
-                return
-            else:
-                await self._wait()
-
-    @contextmanager
-    def raw(self) -> Iterator[None]:
-        self._screen.message(raw=True)
-        try:
-            yield
-        finally:
-            self._screen.message(raw=False)
-
-    def size(self) -> tuple[int, int]:
-        return self._screen.columns, self._screen.rows
-
-    def on_resize(self, notice: Callable[[], None]) -> AbstractContextManager[None]:
-        return self._screen.on_resize(notice)
-
-    async def _wait(self) -> None:
-        self._arrived.clear()
-        await self._arrived.wait()

@@ -102,7 +102,7 @@ async def test_no_command_uses_the_machine(cluster: VirtualCluster, tmp_path: Pa
                     at = terminal.start(f"{line} {arguments.format(place=tmp_path)}".strip())
                     await cluster.sleep(2)
                     if not any("prompt" in each for each in terminal.sent[at:]):
-                        terminal.conversation.say({"interrupt": True})
+                        terminal.conversation.say({"input": "\x03"})
                         await terminal.until(at, "prompt")
                     assert seen == [], (path, arguments)
                     assert "leaked" not in terminal.shown_since(at), (path, arguments)
@@ -122,7 +122,7 @@ async def test_no_command_uses_the_machine(cluster: VirtualCluster, tmp_path: Pa
                     at = terminal.start(f"setpoint {command} {arguments.format(place=tmp_path)}")
                     await cluster.sleep(2)
                     if not any("prompt" in each for each in terminal.sent[at:]):
-                        terminal.conversation.say({"interrupt": True})
+                        terminal.conversation.say({"input": "\x03"})
                         await terminal.until(at, "prompt")
                     assert seen == [], (command, arguments)
         assert not await cluster.find(("v1", "ConfigMap"), "leaked")
@@ -144,7 +144,7 @@ async def test_no_program_of_the_shell_uses_the_machine(cluster: VirtualCluster,
                     at = terminal.start(f"{name} {arguments} < /dev/null")
                     await cluster.sleep(1)
                     if not any("prompt" in each for each in terminal.sent[at:]):
-                        terminal.conversation.say({"interrupt": True})
+                        terminal.conversation.say({"input": "\x03"})
                         await terminal.until(at, "prompt")
                     assert "content of the machine" not in terminal.shown_since(at)
             await terminal(f"echo overwritten > {tmp_path}/file; rm -rf {tmp_path} /; /bin/ls; sh -c 'cat /etc/passwd'")

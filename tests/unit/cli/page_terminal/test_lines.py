@@ -153,7 +153,7 @@ async def test_a_watch_ends_with_the_reader_of_its_pipe_or_with_ctrl_c(cluster: 
         await cluster.client.delete(("apps/v1", "Deployment"), "web", "default")
         await cluster.sleep(5)
         assert terminal.shown_since(at).count("pod/web-") > 3
-        terminal.conversation.say({"interrupt": True})
+        terminal.conversation.say({"input": "\x03"})
         assert (await terminal.until(at, "prompt"))["status"] == 130
         assert terminal.shown_since(at).endswith("^C\n")
         assert await terminal("echo still here") == "still here\n"
@@ -173,13 +173,13 @@ async def test_input_is_typed_while_a_command_runs(cluster: VirtualCluster) -> N
         at = terminal.start("cat > typed.txt")
         terminal.conversation.say({"input": "one\n"})
         terminal.conversation.say({"input": "two\n"})
-        terminal.conversation.say({"end": True})
+        terminal.conversation.say({"input": "\x04"})
         await terminal.until(at, "prompt")
         assert terminal.workspace.file_texts()["typed.txt"] == "one\ntwo\n"
 
         at = terminal.start("kubectl apply -f -")
         terminal.conversation.say({"input": MANIFEST})
-        terminal.conversation.say({"end": True})
+        terminal.conversation.say({"input": "\x04"})
         await terminal.until(at, "prompt")
         assert terminal.shown_since(at) == "configmap/settings created\n"
 
@@ -199,16 +199,6 @@ async def test_control_sequences_of_one_line_do_not_reach_the_next(cluster: Virt
         assert await terminal("printf 'a\\033]52;c;never ended'") == "a"
         assert await terminal("echo b") == "b\n"
         assert await terminal("printf '\\033[31mred\\033]0;t\\007\\033[2J\\n'") == "\x1b[31mred\x1b[2J\n"
-
-
-@virtual(nodes=0, controllers=[])
-async def test_input_that_no_command_reads_belongs_to_the_next_line(cluster: VirtualCluster) -> None:
-    async with page_terminal(cluster.client, cluster.clock) as terminal:
-        at = terminal.start("sleep 5")
-        terminal.conversation.say({"input": "echo ahead\n"})
-        assert (await terminal.until(at, "prompt"))["unread"] == "echo ahead\n"
-        terminal.conversation.say({"input": "late\n"})
-        assert await terminal.until(len(terminal.sent), "unread") == {"unread": "late\n"}
 
 
 @virtual(nodes=1)
@@ -235,7 +225,7 @@ async def test_files_are_edited_in_the_page(cluster: VirtualCluster) -> None:
 
         at = terminal.start("kubectl edit configmap settings")
         edit = (await terminal.until(at, "edit"))["edit"]
-        terminal.conversation.say({"interrupt": True})
+        terminal.conversation.say({"input": "\x03"})
         assert (await terminal.until(at, "prompt"))["status"] == 130
         assert {"edit": {"id": edit["id"], "path": ""}} in terminal.sent[at:]
 
@@ -284,7 +274,7 @@ async def test_long_output_is_left_out_or_read_in_pages(cluster: VirtualCluster)
 
         at = terminal.start("seq 100000")
         await terminal.until(at, "output")
-        terminal.conversation.say({"interrupt": True})
+        terminal.conversation.say({"input": "\x03"})
         await terminal.until(at, "prompt")
         assert await terminal("echo next") == "next\n"
 
@@ -323,7 +313,7 @@ async def test_a_command_is_repeated_every_few_seconds(cluster: VirtualCluster) 
         await cluster.sleep(11)
         shown = terminal.shown_since(at)
         assert shown.count("Every 5s: kubectl get nodes") == 3 and shown.count("node-1") == 3
-        terminal.conversation.say({"interrupt": True})
+        terminal.conversation.say({"input": "\x03"})
         await terminal.until(at, "prompt")
 
 
