@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from browser import GuardedPage
+from collections.abc import Callable
+from typing import Any
+
+from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
 from playwright.sync_api import expect
 
-CRONTAB = {
+CRONTAB: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "crontabs.stable.example.com"},
@@ -95,13 +98,53 @@ def test_everything_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None
 def test_custom_kinds_appear_with_their_columns(cluster: PageCluster, page: GuardedPage) -> None:
     page.go("#/objects/pods?ns=default")
     cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRONTAB)
-    page.get_by_role("navigation", name="Kinds").get_by_role("link", name="CronTab").click(timeout=60_000)
+    page.get_by_role("navigation", name="Kinds").get_by_role("link", name="CronTab").click()
     page.until_text("There are no CronTabs in namespace default")
     made = {"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "nightly"}}
     cluster.create(
         "/apis/stable.example.com/v1/namespaces/default/crontabs", {**made, "spec": {"cronSpec": "0 3 * * *"}}
     )
     page.get_by_role("row", name="nightly").get_by_text("0 3 * * *").wait_for()
+
+
+COUNTS_STAY = """
+// The counts of the objects arrive once, and never again: as if the server took very long to count them.
+const send = WebSocket.prototype.send;
+let channel = 0;
+WebSocket.prototype.send = function (data) {
+  const message = JSON.parse(data);
+  if (message.op === "open" && message.feed === "kinds" && message.args.counts) channel = message.id;
+  send.call(this, data);
+};
+let counted = false;
+const data = Object.getOwnPropertyDescriptor(MessageEvent.prototype, "data").get;
+Object.defineProperty(MessageEvent.prototype, "data", {
+  get() {
+    const text = data.call(this);
+    const message = typeof text === "string" ? JSON.parse(text) : {};
+    if (message.type !== "update" || message.id !== channel) return text;
+    if (counted) return JSON.stringify({ ...message, set: {}, removed: [] });
+    counted = message.synced;
+    return text;
+  },
+});
+window.__counted = () => counted;
+"""
+
+
+def test_a_new_kind_does_not_wait_until_objects_are_counted(
+    cluster: PageCluster, new_context: Callable[..., GuardedContext]
+) -> None:
+    page = new_context().new_page()
+    page.page.add_init_script(COUNTS_STAY)
+    page.enter(then="#/objects/pods?ns=default")
+    page.until("window.__counted()")
+    names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"}
+    spec = {**CRONTAB["spec"], "group": "new.example.com", "names": names}
+    definition = {**CRONTAB, "metadata": {"name": "gadgets.new.example.com"}, "spec": spec}
+    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    page.get_by_role("navigation", name="Kinds").get_by_role("link", name="Gadget").click()
+    page.until_text("There are no Gadgets in namespace default")
 
 
 def test_a_long_list_keeps_only_visible_rows_and_sorts_and_filters(cluster: PageCluster, page: GuardedPage) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +27,24 @@ def node(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def bundle(script: Path, target: Path) -> Path:
-    """Make one file of a script and all that it imports from the page."""
+@contextmanager
+def page_code(script: Path, directory: Path) -> Iterator[Callable[[str, Any], Any]]:
+    """Run a script that uses the page's code while the block runs, and yield a function that tells it what happens: it
+    sends the name of an event and its data, and returns the answer. `directory` is for the bundled script."""
+    target = directory / script.name
     node(
         "node_modules/rolldown/bin/cli.mjs", str(script), "--file", str(target), "--platform", "node", "--format", "esm"
     )
-    return target
+    with subprocess.Popen(["node", target], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None and stdout is not None
+
+        def happens(event: str, data: Any = None) -> Any:
+            stdin.write(json.dumps([event, data]) + "\n")
+            stdin.flush()
+            return json.loads(stdout.readline())
+
+        try:
+            yield happens
+        finally:
+            process.kill()

@@ -20,12 +20,12 @@ export function useCounts(): void {
 }
 
 export function KindsFeed() {
-  // Without counts it is there at once, and views need not wait.
-  const plain = useFeed<Kind>("kinds", {}, settledCluster.value);
+  // Counting takes long where there are many kinds or the server is busy: a new kind does not wait for it.
+  const known = useFeed<Kind>("kinds", {}, settledCluster.value);
   const counts = useFeed<Kind>("kinds", counted.value > 0 ? { namespace: namespace.value, counts: true } : null, settledCluster.value);
-  const feed = counts.synced && !counts.error ? counts : plain;
   useEffect(() => {
-    if (feed.synced && feed.items.size > 0) kinds.value = [...feed.items.values()];
-  }, [feed.revision, feed.items]);
+    if (!known.synced || known.items.size === 0) return;
+    kinds.value = [...known.items].map(([key, kind]) => ({ ...kind, count: counts.items.get(key)?.count ?? null }));
+  }, [known.revision, known.items, counts.revision, counts.items]);
   return null;
 }

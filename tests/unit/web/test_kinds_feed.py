@@ -8,7 +8,10 @@ import pytest
 from feed_state import FeedState
 from local_server import LocalServer
 
-from setpoint.client import Impersonation
+from setpoint.client import Client, Impersonation
+from setpoint.client.discovery import Discovery
+from setpoint.kinds.catalog import Resource
+from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest
 from setpoint.tasks import child_tasks
 from setpoint.web.feed import PageContext
@@ -70,6 +73,33 @@ async def test_counts_the_objects_of_each_kind_and_finds_custom_ones(local_serve
         await client.create(CRONTAB)
         await settled(local_server, 1)
         assert state.items["apiextensions.k8s.io.customresourcedefinitions"]["count"] == 1
+
+
+class SlowDiscovery(Discovery):
+    """Discovery of a server that is busy."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        super().__init__(client.sender.document)
+        self._clock = clock
+        self.added: tuple[Resource, ...] = ()
+
+    async def resources(self, *, fresh: bool = False) -> tuple[Resource, ...]:
+        await self._clock.sleep(2.0)
+        return *await super().resources(fresh=fresh), *self.added
+
+
+async def test_a_busy_server_is_asked_for_new_kinds_soon_again(local_server: LocalServer) -> None:
+    client, clock, state = local_server.client, local_server.clock, FeedState()
+    client.discovery = discovery = SlowDiscovery(client, clock)
+    async with child_tasks(kinds.run(PageContext(client, clock, "", "admin", ""), {}, state)):
+        await settled(local_server, 2)
+        assert state.is_synced
+        discovery.added = (
+            Resource("stable.example.com", "v1", "CronTab", "crontabs", "crontab", True, verbs=("list",)),
+        )
+        await settled(local_server, 5)
+        await settled(local_server, 2)
+        assert "stable.example.com.crontabs" in state.items
 
 
 async def test_a_kind_that_the_user_may_not_list_has_no_count(local_server: LocalServer) -> None:

@@ -6,7 +6,8 @@ key of an item is the resource as `pods` or `apps.deployments`:
     {"group": "apps", "version": "v1", "resource": "deployments", "kind": "Deployment", "singular": "deployment",
      "shortNames": ["deploy"], "categories": ["all"], "namespaced": true, "verbs": [...], "count": 3}
 
-`count` is null if it is not known, because nothing is counted or the user may not list the objects.
+`count` is null if it is not known, because nothing is counted or the user may not list the objects. Counting needs a
+request for each kind, so a tab that wants to know new kinds soon opens the feed without counts too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Final
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import path_of, path_segment
 from setpoint.kinds.catalog import Resource
-from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, TooManyRequests
 from setpoint.tasks import run_all
 from setpoint.web.feed import Args, FeedOutput, Item, PageContext, text_argument
@@ -25,6 +25,8 @@ _INTERVAL: Final = 1.0
 """Seconds between two reads at least."""
 _REST: Final = 30
 """The pause after a read, as a multiple of the time that it took, so that a slow server is not burdened."""
+_LONGEST_PAUSE, _LONGEST_PAUSE_OF_COUNTS = 5.0, 60.0
+"""Seconds between two reads at most: a new kind is known soon also if the server is busy."""
 _AT_ONCE: Final = 4
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
@@ -56,11 +58,9 @@ async def run(ctx: PageContext, args: Args, output: FeedOutput) -> None:
             output.synced()
             if "/at/" in ctx.cluster:  # the past does not change
                 return
-        await _pause(ctx.clock, began)
-
-
-async def _pause(clock: Clock, began: float) -> None:
-    await clock.sleep(max(_INTERVAL, _REST * (clock.monotonic() - began)))
+        took = ctx.clock.monotonic() - began
+        longest = _LONGEST_PAUSE_OF_COUNTS if counts else _LONGEST_PAUSE
+        await ctx.clock.sleep(min(max(_INTERVAL, _REST * took), longest))
 
 
 async def _read(client: Client, namespace: str, counts: bool) -> dict[str, Item]:

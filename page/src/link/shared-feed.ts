@@ -1,0 +1,177 @@
+/**
+ * Feeds as state. Components that follow the same feed share one channel, which lingers for a while after the last of
+ * them: views change often.
+ */
+import { signal } from "@preact/signals";
+import { open } from "./link";
+import type { Status } from "./protocol";
+
+const LOG_LENGTH = 2_000;
+const LINGER = 2_000;
+/** Items above which components render ten times a second at most. */
+const MANY = 500;
+const FIRST_PAUSE = 1_000;
+const LONGEST_PAUSE = 30_000;
+/** Complete feeds of past moments that are kept: the past does not change. */
+const KEYFRAMES = 64;
+
+/** The state of a feed, which components share. */
+export class SharedFeed {
+  readonly revision = signal(0);
+  items = new Map<string, unknown>();
+  log: unknown[] = [];
+  skipped = 0;
+  synced = false;
+  error: Status | null = null;
+  /** The number of components that hold the feed. */
+  users = 0;
+  private fresh: { items: Map<string, unknown>; log: unknown[] } | null = null;
+  private frame = 0;
+  private timer = 0;
+  private channel: { close(): void };
+  private failures = 0;
+  private retry = 0;
+  readonly isPast: boolean;
+
+  constructor(
+    readonly key: string,
+    private readonly name: string,
+    private readonly prefix: string,
+    private readonly args: object,
+  ) {
+    this.isPast = prefix.includes("/at/");
+    this.channel = this.begin();
+  }
+
+  private begin(): { close(): void } {
+    return open(
+      this.name,
+      this.prefix,
+      this.args,
+      {
+        opened: (again) => {
+          // The old state stays visible until the new one is complete.
+          this.fresh = again || this.synced ? { items: new Map(), log: [] } : null;
+        },
+        update: (update) => {
+          const items = this.fresh?.items ?? this.items;
+          for (const key of update.removed ?? []) items.delete(key);
+          for (const [key, item] of Object.entries(update.set ?? {})) items.set(key, item);
+          const log = this.fresh?.log ?? this.log;
+          if (update.log) {
+            log.push(...update.log);
+            if (log.length > LOG_LENGTH) log.splice(0, log.length - LOG_LENGTH);
+          }
+          this.skipped += update.skipped ?? 0;
+          if (update.synced) this.finish();
+          this.changed();
+        },
+        end: (error) => {
+          if (error && isTransient(error)) {
+            this.fresh = null;
+            const pause = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(this.failures, 5));
+            this.failures += 1;
+            this.retry = window.setTimeout(() => (this.channel = this.begin()), pause);
+          } else {
+            this.finish();
+          }
+          this.synced = true;
+          this.error = error;
+          this.changed();
+        },
+      },
+      true,
+    );
+  }
+
+  private finish(): void {
+    this.synced = true;
+    this.failures = 0;
+    this.error = null;
+    if (!this.fresh) return;
+    this.items = this.fresh.items;
+    this.log = this.fresh.log;
+    this.fresh = null;
+  }
+
+  /** Tell components once per frame, or ten times a second if there are many items. A hidden tab has no frames, so a timer stands in. */
+  private changed(): void {
+    if (this.frame || this.timer) return;
+    const many = this.synced && this.items.size > MANY;
+    const tell = () => {
+      cancelAnimationFrame(this.frame);
+      window.clearTimeout(this.timer);
+      this.frame = this.timer = 0;
+      this.revision.value += 1;
+    };
+    if (!many) this.frame = requestAnimationFrame(tell);
+    this.timer = window.setTimeout(tell, many ? 100 : 250);
+  }
+
+  /** Begin anew after an error, for all components that hold the feed. What is there stays until it is replaced. */
+  restart(): void {
+    window.clearTimeout(this.retry);
+    this.channel.close();
+    this.error = null;
+    this.synced = this.items.size > 0 || this.log.length > 0;
+    this.channel = this.begin();
+    this.changed();
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.frame);
+    window.clearTimeout(this.timer);
+    window.clearTimeout(this.retry);
+    this.channel.close();
+  }
+}
+
+/** Whether a feed that ended with this error is worth another attempt: the server is overloaded, away, or restarts. */
+function isTransient(error: Status): boolean {
+  const code = error.code ?? 0;
+  return code === 0 || code === 429 || (code >= 500 && code !== 501);
+}
+
+/** The feeds that are held or linger. One that is not here any more receives nothing. */
+const feeds = new Map<string, SharedFeed>();
+
+export function feedKey(name: string, prefix: string, args: object): string {
+  return JSON.stringify([name, prefix, args]);
+}
+
+/** The feed of this name, which begins if it is not there. Whoever uses it holds it soon. */
+export function acquire(name: string, prefix: string, args: object): SharedFeed {
+  const key = feedKey(name, prefix, args);
+  let feed = feeds.get(key);
+  if (!feed) feeds.set(key, (feed = new SharedFeed(key, name, prefix, args)));
+  else if (feed.error) feed.restart();
+  return feed;
+}
+
+/** Hold a feed until it is released. False: it ended after it was acquired, and must be acquired again. */
+export function hold(feed: SharedFeed): boolean {
+  if (feeds.get(feed.key) !== feed) return false;
+  feed.users += 1;
+  return true;
+}
+
+export function release(feed: SharedFeed): void {
+  feed.users -= 1;
+  const end = () => {
+    if (feed.users > 0 || feeds.get(feed.key) !== feed) return;
+    feed.close();
+    feeds.delete(feed.key);
+    if (feed.isPast && feed.synced && !feed.error) keep(feed);
+  };
+  // While the moment is dragged, each is needed for less than a tenth of a second.
+  window.setTimeout(end, feed.isPast ? 0 : LINGER);
+}
+
+/** Keep a complete feed of a past moment, without its channel; the least recently used are dropped. */
+function keep(feed: SharedFeed): void {
+  feeds.set(feed.key, feed);
+  let kept = 0;
+  for (const [key, one] of [...feeds].toReversed()) {
+    if (one.users === 0 && one.isPast && ++kept > KEYFRAMES) feeds.delete(key);
+  }
+}
