@@ -33,7 +33,7 @@ from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 from setpoint.reconcile.events import EventRecorder
 from setpoint.store.history import History
-from setpoint.store.packed_values import PackedKeyValue
+from setpoint.store.interface import KeyValue
 
 NOT_DATA = (
     type,
@@ -125,24 +125,29 @@ def account_for(every: list[object]) -> Account:
 def count_history(account: Account, history: History) -> None:
     state, log = history.state, history._log
     for kv in state.values():
-        account.add(f"store: current bytes of {resource_of(kv.key)}", (kv.value,))
+        count_value(account, "store: current", kv)
     account.add("store: keys and KeyValues", [state, *state, *state.values()])
-    for event in log:
-        for past in (event.before, event.now):
-            if isinstance(past, PackedKeyValue):
-                account.add(f"history: compressed bytes of {resource_of(past.key)}", (past.data,))
-                account.add("history: bases", (past.base,))
-            elif past is not None:
-                account.add(f"history: bytes of {resource_of(past.key)}", (past.value,))
-    account.add("history: events", [log, *log, *(each for event in log for each in (event.now, event.before))])
+    past = [each for event in log for each in (event.before, event.now) if each is not None]
+    for kv in past:
+        count_value(account, "history:", kv)
+    account.add("history: events", [log, *log, *past])
     account.walk("history: causes", history._causes)
     account.walk("history: indexes", history._index, history._keys, history._key_indexes, history._packer)
+
+
+def count_value(account: Account, owner: str, kv: KeyValue) -> None:
+    if kv.compressed is None:
+        account.add(f"{owner} bytes of {resource_of(kv.key)}", (kv.value,))
+    else:
+        account.add(f"{owner} compressed bytes of {resource_of(kv.key)}", (kv.compressed,))
+        account.add("store: bases of compressed bytes", (kv.base,))
 
 
 def count_caches(account: Account, caches: list[ResourceCache]) -> None:
     entries = [(resource_of(cache.prefix), entry) for cache in caches for entry in cache._entries.values()]
     account.add("watch cache: dicts and entries", [cache._entries for cache in caches])
     account.add("watch cache: dicts and entries", [entry for _, entry in entries])
+    account.add("watch cache: bytes", [entry.value_in_memory for _, entry in entries])
     account.walk("watch cache: order of keys", *[cache._keys for cache in caches])
     for resource, entry in entries:
         account.walk(f"watch cache: decoded {resource}", entry._obj, entry.whole)

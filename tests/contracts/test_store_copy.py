@@ -234,7 +234,7 @@ async def test_a_copy_that_differs_is_not_finished(
     real = state_transfer.ContentDigest.add
 
     def damage(self: state_transfer.ContentDigest, items: Iterable[KeyValue]) -> None:
-        real(self, (item._replace(value=item.value + b" ") for item in items if not damage.called))  # type: ignore[attr-defined]
+        real(self, (item.with_value(item.value + b" ") for item in items if not damage.called))  # type: ignore[attr-defined]
         damage.called = True  # type: ignore[attr-defined]
 
     damage.called = False  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from setpoint.apiserver import shared_entries
-from setpoint.apiserver.watch_cache import Entry, Expected
+from setpoint.apiserver.cache_entry import Entry, Expected
 
 _SHARED_ENTRY: Any = shared_entries._SharedEntry
 

@@ -16,6 +16,7 @@ from urllib.parse import quote as percent
 import orjson
 
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.discovery import AGGREGATED, RemoteVersion
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.remote_servers import (
@@ -25,7 +26,7 @@ from setpoint.apiserver.remote_servers import (
     resolve_service,
 )
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.apiserver.watch_cache import Change, Watch
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.objects import Obj

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import orjson
 
-from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.protobuf_numbers import protobuf_fields
 from setpoint.meta import chunked_json
@@ -26,6 +26,34 @@ _PIECE = (BLOCK + LARGE) // 2
 sizes of items may vary by a third."""
 
 
+class _Values(Sequence[bytes]):
+    """The bytes of entries, of which some must be decompressed. This is done when an item is used, which a long list
+    does in the steps in which it is sent."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        found = self._entries[index]
+        return found.value if isinstance(found, Entry) else [entry.value for entry in found]
+
+    @property
+    def size(self) -> int:
+        """Length of all items in bytes."""
+        return sum(entry.size for entry in self._entries)
+
+
 class ListBody(SizedBody):
     __slots__ = ("_group", "_head", "_items", "_tail")
 
@@ -34,7 +62,7 @@ class ListBody(SizedBody):
         self._head = head
         self._items = items
         self._tail = tail
-        inner = sum(map(len, items))
+        inner = items.size if isinstance(items, _Values) else sum(map(len, items))
         count = len(items)
         self.size = len(head) + inner + max(0, count - 1) + len(tail)
         """Length in bytes."""
@@ -137,8 +165,10 @@ class Encoding:
         """Return the object as a list item."""
         return entry.value
 
-    def items(self, entries: Iterable[Entry]) -> list[bytes]:
-        return [entry.value for entry in entries]
+    def items(self, entries: Sequence[Entry]) -> Sequence[bytes]:
+        """Return the objects as the items of a list."""
+        found = [entry.value_in_memory for entry in entries]
+        return cast("list[bytes]", found) if all(found) else _Values(entries)
 
     def single(self, entry: Entry) -> bytes:
         return self._head + self.item(entry)[1:]
@@ -193,7 +223,7 @@ class Encoding:
 
     def entry(self, key: str, obj: Obj, revision: int) -> Entry:
         """Return an entry that is not stored: the answer to a dry run, or a bookmark."""
-        return Entry(key, orjson.dumps(obj), revision)
+        return Entry.unstored(key, orjson.dumps(obj), revision)
 
     def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
         """Return an object in another version of the kind, with its type; None if there is no such version.
@@ -292,7 +322,7 @@ class ConvertedEncoding(Encoding):
         value: bytes = entry.derive(self.form + "#bytes", lambda e: orjson.dumps(self.obj(e)))
         return value
 
-    def items(self, entries: Iterable[Entry]) -> list[bytes]:
+    def items(self, entries: Sequence[Entry]) -> Sequence[bytes]:
         return [self.item(entry) for entry in entries]
 
     def obj(self, entry: Entry) -> Obj:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.error_responses import store_error
 from setpoint.apiserver.filters.authorize import Decision
 from setpoint.apiserver.handlers.delete import respond_deleted
@@ -26,7 +27,6 @@ from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.request_context import RequestContext, Target
 from setpoint.apiserver.version import VERSION
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.apiserver.write_path import Change, WritePath
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.decode import decode

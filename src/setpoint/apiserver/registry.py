@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.admission.plugin import Chain
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.encoding import Encoding
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.shared_watches import SharedWatches
 from setpoint.apiserver.transactions import Transactions
-from setpoint.apiserver.watch_cache import Entry, ResourceCache
+from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.apiserver.worker import Worker
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import Resource
@@ -128,7 +129,7 @@ class Registry:
 
     async def live(self, entry: Entry, worker: Worker) -> Obj:
         """Return the decoded object; a large one is decoded on a worker thread."""
-        size = len(entry.value)
+        size = entry.size
         if size > chunked_json.LARGE:
             return await worker.run(size, self.encoding.live, entry)
         return self.encoding.live(entry)

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import orjson
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.encoding import ListBody
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.protobuf_numbers import has_protobuf_form, protobuf_fields
 from setpoint.kinds.strategy import Column
@@ -90,7 +90,7 @@ async def encode_ahead(ctx: RequestContext, registry: Registry, entries: Sequenc
     for entry in entries:
         if encoding.knows_protobuf(entry):
             continue
-        size = len(entry.value)
+        size = entry.size
         await ctx.worker.run(size, encoding.protobuf, entry)
         pending += min(size, LARGE)
         if pending >= LARGE:
@@ -367,7 +367,7 @@ async def _map_in_steps(
     slicer = registry.env.slicer
     found: list[R] = []
     for number, entry in enumerate(entries):
-        size = len(entry.value)
+        size = entry.size
         found.append(function(entry) if size < LARGE_ENTRY else await ctx.worker.run(size, function, entry))
         if not number % _ROWS and slicer.over_budget():
             await slicer.wait(_ROWS_COST)

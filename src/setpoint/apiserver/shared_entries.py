@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from setpoint.apiserver.watch_cache import Entry, entry_of
+from setpoint.apiserver.cache_entry import Entry, entry_of
 from setpoint.meta.objects import Obj
 from setpoint.store.interface import KeyValue
 
@@ -18,7 +18,7 @@ class _SharedEntry(Entry):
 
     def __init__(self, shared: Entry) -> None:
         self._shared = shared
-        super().__init__(shared.key, shared.value, shared.revision)
+        super().__init__(shared.stored)
 
     @property
     def obj(self) -> Obj:

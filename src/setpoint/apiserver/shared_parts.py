@@ -7,23 +7,13 @@ not modify cached objects, and the replacement is the same JSON with its members
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 
-if TYPE_CHECKING:
-    from setpoint.apiserver.watch_cache import ResourceCache
-
 _MAX_SIBLINGS = 256
-SHARE_INTERVAL = 5.0
-"""Seconds between two rounds; an object that changes often is not processed for each of its versions."""
-_STEP = 32
-"""Number of objects that are processed in one iteration of the event loop: about a millisecond."""
-_PAUSE = 0.005
 _ABSENT = object()
 
 
@@ -93,14 +83,3 @@ def _is_same_text(mine: Any, theirs: Any) -> bool:
         return orjson.dumps(mine) == orjson.dumps(theirs)
     except TypeError:  # such as a large integer
         return False
-
-
-async def share_forever(
-    caches: Callable[[], Iterable[ResourceCache]], clock: Clock, interval: float = SHARE_INTERVAL
-) -> None:
-    """Share equal parts of the objects that were written since the last round, until cancelled, in short steps."""
-    while True:
-        await clock.sleep(interval)
-        for cache in caches():
-            while not cache.share_parts(_STEP):
-                await clock.sleep(_PAUSE)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.apiserver.cache_entry import Entry
+from setpoint.apiserver.watch_cache import Change, ResourceCache, Watch
 from setpoint.wire.broadcast import Broadcast, Receiver
 from setpoint.wire.loop_slices import LoopSlicer
 from setpoint.wire.message import encode_chunk

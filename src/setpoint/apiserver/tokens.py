@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, CREDENTIAL, TokenRefused, Verified
 from setpoint.apiserver.filters.impersonate import service_account
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.decode_report import describe

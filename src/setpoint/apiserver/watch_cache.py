@@ -2,151 +2,26 @@
 
 The cache follows the store. Each change is decoded at most once and encoded once for each form that a watch has, and
 all watches of that form send the same bytes. Reads are served from the cache, without a read of the store.
-
-Entries are shared by all readers; `Entry.obj` must not be changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
-from setpoint.apiserver.corrupt_objects import CorruptObject, corruption
+from setpoint.apiserver.cache_entry import Entry, Expected, FieldsOf, entry_of, readable_entry_of
+from setpoint.apiserver.corrupt_objects import corruption
 from setpoint.apiserver.shared_parts import Siblings
-from setpoint.meta import chunked_json
-from setpoint.meta.objects import Obj
 from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 from setpoint.store.key_order import KeyOrder, prefix_end
 
-FieldsOf = Callable[["Entry"], dict[str, str]]
-
-_VERSION = b'"resourceVersion":"'
-_EVENTS_PREFIX = "core/events/"
-"""Prefix of the keys under which Events are stored."""
-_WRONG_EVENT = b',"apiVersion":"v1","involvedObject":'
-_RIGHT_EVENT = b',"involvedObject":'
 _MAX_REPLAYED = 2_048
 """Maximum number of replayed changes that are shared by concurrent replays."""
-_MAX_UNSHARED = 16_384
-"""Maximum number of written objects that wait for `share_parts`; further ones do not share parts."""
-_MIN_SHARING = 1_536
-"""Size in bytes from which an object shares parts. Smaller ones, such as most Events and Leases, are written often and
-have few parts that would take less memory."""
-
-
-class Entry:
-    """An object at one revision."""
-
-    __slots__ = ("_fields", "_obj", "derived", "key", "revision", "value", "whole")
-
-    def __init__(self, key: str, value: bytes, revision: int) -> None:
-        self.key = key
-        self.value = value
-        self.revision = revision
-        self._obj: Obj | None = None
-        self._fields: tuple[FieldsOf, dict[str, str]] | None = None
-        """Selectable fields of one version of the kind, with the function that computed them."""
-        self.derived: dict[str, Any] | None = None
-        """Cached results of `derive`, by key; None if there are none."""
-        self.whole: Obj | None = None
-        """`obj` with kind and apiVersion, shared with clients in the process; None until it is first needed."""
-
-    @property
-    def obj(self) -> Obj:
-        """The object, decoded on first use. It is shared and must not be changed."""
-        if self._obj is None:
-            self._obj = chunked_json.read(self.value)
-        return self._obj
-
-    def adopt(self, expected: Expected) -> None:
-        """Take the decoded object from the write that stored this entry, if it is that write."""
-        if expected.is_stored_as(self):
-            if expected.shares:
-                self._obj = expected.decoded(self)
-            if expected.final_as:
-                self.derive(expected.final_as, lambda entry: entry.value)
-
-    def share_parts(self, siblings: Siblings) -> None:
-        """Replace parts of the decoded object by equal ones of its siblings."""
-        if self._obj is None:
-            return
-        before, whole = {**self._obj}, self.whole
-        siblings.share(self.key, self._obj)
-        if whole is not None:
-            for name, part in self._obj.items():
-                if part is not before[name] and whole.get(name) is before[name]:
-                    whole[name] = part
-
-    def derive(self, key: str, make: Callable[[Entry], Any]) -> Any:
-        """Return what `make` computes from this entry, such as another version of it; the result is cached."""
-        if self.derived is None:
-            self.derived = {}
-        if key not in self.derived:
-            self.derived[key] = make(self)
-        return self.derived[key]
-
-    def has_derived(self, key: str) -> bool:
-        """Return whether the result of `derive` for this key is cached."""
-        return self.derived is not None and key in self.derived
-
-    def fields(self, fields_of: FieldsOf) -> dict[str, str]:
-        known = self._fields
-        if known is None or known[0] != fields_of:
-            known = self._fields = (fields_of, fields_of(self))
-        return known[1]
-
-    def at_revision(self, revision: int) -> Entry:
-        """Return the object with another resourceVersion, for a DELETED event."""
-        start = self.value.index(_VERSION) + len(_VERSION)
-        end = self.value.index(b'"', start)
-        return Entry(self.key, b"%b%d%b" % (self.value[:start], revision, self.value[end:]), revision)
-
-
-class CorruptEntry(Entry):
-    """The entry of an object that cannot be decrypted; access to its value raises CorruptObject."""
-
-    __slots__ = ("why",)
-
-    def __init__(self, key: str, revision: int, why: str) -> None:
-        self.key = key
-        self.revision = revision
-        self.why = why
-
-    @property
-    def value(self) -> bytes:  # type: ignore[override]
-        raise CorruptObject.at(self.key, self.why)
-
-    @property
-    def obj(self) -> Obj:
-        raise CorruptObject.at(self.key, self.why)
-
-
-class Expected(NamedTuple):
-    """An object that is being written: decoded and encoded, without its revision."""
-
-    form: Obj
-    value: bytes
-    stamp: int
-    shares: bool = True
-    """Whether readers may share `form`, because nothing changes it any more."""
-    final_as: str = ""
-    """Key under which an entry caches these bytes as those of a response; empty if they differ."""
-
-    def is_stored_as(self, entry: Entry) -> bool:
-        stamp, stored = self.stamp, entry.value
-        rest = stamp + len(str(entry.revision))
-        return stored[:stamp] == self.value[:stamp] and stored[rest:] == self.value[stamp:]
-
-    def decoded(self, entry: Entry) -> Obj:
-        """Return the decoded object of the entry."""
-        meta: Obj = {}
-        for name, value in self.form["metadata"].items():
-            meta[name] = value
-            if name == "uid":
-                meta["resourceVersion"] = str(entry.revision)
-        return {**self.form, "metadata": meta}
+_MAX_WRITTEN = 16_384
+"""Maximum number of written objects that wait for `settle`; further ones do not share parts."""
 
 
 class Change:
@@ -274,7 +149,8 @@ class ResourceCache:
     def __init__(
         self, prefix: str, store: Store, namespaced: bool, first_entry: Callable[[KeyValue], Entry] | None = None
     ) -> None:
-        """`first_entry` makes the entries of the objects that exist at the start; by default it shares nothing."""
+        """`first_entry` makes the entries of the objects that exist at the start; by default they share nothing with
+        other caches."""
         self.prefix = prefix
         self.namespaced = namespaced
         self.revision = 0
@@ -284,16 +160,17 @@ class ResourceCache:
         self.first_revision = 0
         """Earliest revision at which a watch can start, because the resource did not exist before; 0 means any."""
         self._store = store
-        self._first_entry = first_entry or entry_of
+        self._siblings = Siblings()
+        self._first_entry = first_entry or partial(entry_of, siblings=self._siblings)
         self._entries: dict[str, Entry] = {}
         self._keys = KeyOrder()
         self._watches: dict[str, dict[Watch, None]] = {}
         """Watches by namespace, in the order of their start, which makes the order of events deterministic."""
         self._subscription: Subscription | None = None
         self._expected: dict[str, Expected] = {}
-        self._siblings = Siblings()
-        self._unshared: dict[str, None] = {}
-        """The keys of objects that have not shared parts since they were written."""
+        self._written: dict[str, None] = {}
+        """The keys of objects that were written and not processed by `settle` since, in the order of their last
+        writes."""
         self._replaying = 0
         self._replayed: dict[tuple[int, str], Change] = {}
         """The latest replayed changes by revision and key, shared while several watches replay."""
@@ -307,6 +184,8 @@ class ResourceCache:
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
         self._entries = {kv.key: self._first_entry(kv) for kv in page.items}
+        for entry in self._entries.values():
+            entry.release()
         self.corrupt = {kv.key: why for kv in page.items if (why := corruption(kv))}
         self._keys = KeyOrder(self._entries)
         self.revision = self.changed = page.revision
@@ -352,10 +231,10 @@ class ResourceCache:
         below, entries = self._below(namespace), self._entries
         return (entries[key] for key in self._keys.each(below, prefix_end(below)))
 
-    def values(self, namespace: str = "") -> list[bytes]:
-        """Return the bytes of all objects in the order of their keys; the hot path of LIST."""
+    def listed(self, namespace: str = "") -> list[Entry]:
+        """Return the same as `scan` as a list; the hot path of LIST."""
         below, entries = self._below(namespace), self._entries
-        return [entries[key].value for key in self._keys.between(below, prefix_end(below))[0]]
+        return [entries[key] for key in self._keys.between(below, prefix_end(below))[0]]
 
     def _below(self, namespace: str) -> str:
         """Return the prefix of the keys in a namespace; an empty namespace means all."""
@@ -372,15 +251,31 @@ class ResourceCache:
         if expected is not None and expected.value is value:
             del self._expected[key]
 
-    def share_parts(self, limit: int) -> bool:
-        """Let at most `limit` of the objects that were written share equal parts; return whether none is left."""
-        for _ in range(min(limit, len(self._unshared))):
-            key = next(iter(self._unshared))
-            del self._unshared[key]
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def settle(self, until: int, limit: int) -> bool:
+        """Reduce the memory of at most `limit` objects that were not written after the revision `until`: let them share
+        equal parts, and release their bytes. Return whether none is left."""
+        for _ in range(limit):
+            key = next(iter(self._written), None)
+            if key is None:
+                return True
             entry = self._entries.get(key)
             if entry is not None:
+                if entry.revision > until:
+                    return True
                 entry.share_parts(self._siblings)
-        return not self._unshared
+                entry.release()
+            del self._written[key]
+        return False
+
+    def release(self, start: str, limit: int) -> str:
+        """Release the bytes of `limit` objects that were read, from the key `start` on; return the key with which to
+        continue, or "" if none is left."""
+        keys, total = self._keys.between(max(start, self.prefix), None, limit)
+        for key in keys:
+            self._entries[key].release()
+        return keys[-1] + "\0" if len(keys) < total else ""
 
     # -- watches --------------------------------------------------------------------------------------------------
 
@@ -442,12 +337,13 @@ class ResourceCache:
             before = self._entries.get(event.key)
             now = None
             if event.now is not None:
-                now = _entry(event.now)
+                now = readable_entry_of(event.now)
                 expected = self._expected.get(event.key)
                 if expected is not None:
                     now.adopt(expected)
-                    if len(now.value) >= _MIN_SHARING and len(self._unshared) < _MAX_UNSHARED:
-                        self._unshared[event.key] = None
+                self._written.pop(event.key, None)
+                if len(self._written) < _MAX_WRITTEN:
+                    self._written[event.key] = None
                 if before is None:
                     self._keys.add(event.key)
                 self._entries[event.key] = now
@@ -470,25 +366,6 @@ class ResourceCache:
                 for watch in tuple(watches):
                     if not watch.name or watch.name == name:
                         watch.accept(change)
-
-
-def _repaired_event(value: bytes) -> bytes:
-    """Return a stored Event without an apiVersion.
-
-    Earlier versions stored one with Events that were written as events.k8s.io/v1, and clients drop list items that have
-    an apiVersion and no kind. Strings within the object escape their quotes and cannot match."""
-    return value.replace(_WRONG_EVENT, _RIGHT_EVENT, 1) if _WRONG_EVENT in value else value
-
-
-def _entry(kv: KeyValue) -> Entry:
-    value = _repaired_event(kv.value) if kv.key.startswith(_EVENTS_PREFIX) else kv.value
-    return Entry(kv.key, value, kv.mod_revision)
-
-
-def entry_of(kv: KeyValue) -> Entry:
-    """Return the entry of a stored value, which may be corrupt."""
-    why = corruption(kv)
-    return CorruptEntry(kv.key, kv.mod_revision, why) if why else _entry(kv)
 
 
 def _change(event: Event) -> Change:

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import orjson
 
 from setpoint.apiserver.admission.plugin import Attributes, SubresourceView
+from setpoint.apiserver.cache_entry import CorruptEntry, Entry, Expected, entry_of
 from setpoint.apiserver.corrupt_objects import CorruptObject, not_corrupt
 from setpoint.apiserver.deletion import check_preconditions, lost_last_finalizer, mark_deleted
 from setpoint.apiserver.encoding import stamp_offset
@@ -38,7 +39,6 @@ from setpoint.apiserver.preparation import (
 )
 from setpoint.apiserver.registry import Registry, uid_conflict
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, entry_of
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta import chunked_json
 from setpoint.meta.apply import retain_times
@@ -222,7 +222,7 @@ class WritePath:
                 live = await self._registry.live(entry, ctx.worker)
             except CorruptObject as error:
                 raise error.for_writers() from None
-            ctx.size = max(ctx.size, len(entry.value))
+            ctx.size = max(ctx.size, entry.size)
             ctx.hold(live)
             # 2. change
             obj = await change(live)
@@ -346,7 +346,7 @@ class WritePath:
             if encoding.remote:
                 await encoding.ready((entry,))
             live = await registry.live(entry, ctx.worker)
-            ctx.size = max(ctx.size, len(entry.value))
+            ctx.size = max(ctx.size, entry.size)
             check_preconditions(self._resource, live, options)
             # 3. admit
             if admit:
@@ -471,7 +471,7 @@ class WritePath:
         entry = cache.get(key)
         shares_with_writer = shareable and not watched and isinstance(ctx.request, ObjectRequest)
         if shares_with_writer or entry is None or entry.revision != revision:
-            entry = Entry(key, stored.value, revision)
+            entry = Entry(stored)
             entry.adopt(Expected(form, value, stamp, shareable, encoding.final_as))
         if encoding.remote:
             await encoding.ready((entry,))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from setpoint.apiserver.admission.plugin import Chain
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
 from setpoint.apiserver.filters.node_authorizer import NodeAuthorizer, NodeRelations
 from setpoint.apiserver.filters.rbac import GROUP, Policy, RbacAuthorizer
@@ -30,7 +31,6 @@ from setpoint.apiserver.handlers.service_account_tokens import CONFIGURATION, KE
 from setpoint.apiserver.remote_servers import RemoteServers
 from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens, SigningKey, TokenKeys
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.cluster.authentication import wire_authentication
 from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig, ConfigError, open_error
 from setpoint.cluster.file_watcher import FileWatcher

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.bootstrap import bootstrap
+from setpoint.apiserver.cache_upkeep import settle_forever
 from setpoint.apiserver.corrupt_objects import summary
 from setpoint.apiserver.filters.authenticate import (
     Authenticator,
@@ -32,7 +33,6 @@ from setpoint.apiserver.history.when import MARKS
 from setpoint.apiserver.metrics_api import retire_metrics
 from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.shared_parts import share_forever
 from setpoint.apiserver.upkeep.identity import server_id
 from setpoint.apiserver.upkeep.running import replica_upkeep, upkeep
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
@@ -314,11 +314,11 @@ async def _serving(
             if role is None:
                 compaction = partial(compact_forever, store, clock, config.compaction_interval)
                 maintenance.append(tasks.create_task(supervise("compaction", compaction)))
-            sharing = partial(share_forever, lambda: [*resources.caches.values()], clock)
-            maintenance.append(tasks.create_task(supervise("sharing of parts of objects", sharing)))
+            settling = partial(settle_forever, lambda: [*resources.caches.values()], clock)
+            maintenance.append(tasks.create_task(supervise("memory of the watch caches", settling)))
             if isinstance(backend, InMemoryReads):
                 packing = partial(pack_forever, backend, clock)
-                maintenance.append(tasks.create_task(supervise("compression of the history", packing)))
+                maintenance.append(tasks.create_task(supervise("compression of values", packing)))
             if isinstance(backend, SqliteStore):
                 check = partial(check_forever, backend, clock)
                 maintenance.append(tasks.create_task(supervise("check of the data files", check)))

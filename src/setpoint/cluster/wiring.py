@@ -16,6 +16,7 @@ from setpoint.apiserver.allocation.cluster_ips import ClusterIps
 from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.custom import definitions
 from setpoint.apiserver.diagnostics import Flagz, Statusz
@@ -49,7 +50,6 @@ from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.routing import Handler
 from setpoint.apiserver.server import ApiServer, PathHandler, ServerParts
 from setpoint.apiserver.upkeep.server_objects import token_usage
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.apiserver.watchers import Watchers
 from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.apiserver.why import WHY_PATH

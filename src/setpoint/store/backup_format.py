@@ -65,9 +65,9 @@ class Encoder:
     def records(self, items: Iterable[KeyValue]) -> Iterator[bytes]:
         """Yield the bytes of records in slices; a large value is divided."""
         parts, size = list[bytes](), 0
-        for name, value, created, modified in items:
-            key = name.encode()
-            parts += (_RECORD.pack(len(key), len(value), created, modified), key)
+        for item in items:
+            key, value = item.key.encode(), item.value
+            parts += (_RECORD.pack(len(key), len(value), item.create_revision, item.mod_revision), key)
             self._count += 1
             for at in range(0, len(value), _SLICE):
                 part = value[at : at + _SLICE]

@@ -376,19 +376,20 @@ class EncryptedStore:
         transformer = self.transformers.for_key(stored.key)
         if transformer is None:
             return stored
-        if self._pending_puts and (put := self._pending_puts.get(stored.value)) is not None:
-            return stored._replace(value=_stamped(put, stored.mod_revision))
+        data = stored.value
+        if self._pending_puts and (put := self._pending_puts.get(data)) is not None:
+            return stored.with_value(_stamped(put, stored.mod_revision))
         try:
-            value, _ = transformer.decrypt(stored.value, stored.key.encode())
+            value, _ = transformer.decrypt(data, stored.key.encode())
         except DecryptionError as error:
-            return stored._replace(value=Unreadable(stored.value, str(error)))
-        if value is stored.value:
+            return stored.with_value(Unreadable(data, str(error)))
+        if value is data:
             return stored  # stored as plain text, so it is stamped already
         try:
-            return stored._replace(value=without_stamp_prefix(value, stored.mod_revision))
+            return stored.with_value(without_stamp_prefix(value, stored.mod_revision))
         except ValueError:
             # An unauthenticated cipher may decrypt damaged data to arbitrary bytes.
-            return stored._replace(value=Unreadable(stored.value, "the decrypted data is malformed"))
+            return stored.with_value(Unreadable(data, "the decrypted data is malformed"))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -413,7 +414,7 @@ class EncryptedStore:
         if not plain:
             return revision, answers
         return revision, [
-            item._replace(value=_stamped(plain[at], item.mod_revision)) if item is not None and at in plain else item
+            item.with_value(_stamped(plain[at], item.mod_revision)) if item is not None and at in plain else item
             for at, item in enumerate(answers)
         ]
 

@@ -3,8 +3,7 @@
 The past is stored as a log of events, not as states: the value of a key at revision R is the `before` of its first
 event after R, or its current value if there is no such event. The log is indexed by resource (the first two segments of
 a key): the cost of a read of the past depends on the number of later changes to that resource only. The state, the log
-and every subscriber share the same KeyValue (and the same bytes). `pack` compresses values of the log that are no
-longer current; every read returns them uncompressed.
+and every subscriber share the same KeyValue (and the same bytes), so that `pack` compresses a value for all of them.
 """
 
 from __future__ import annotations
@@ -19,21 +18,12 @@ from typing import SupportsBytes
 from setpoint.store.cause_log import CauseLog
 from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page, Replay
 from setpoint.store.key_order import KeyOrder, prefix_end
-from setpoint.store.packed_values import (
-    LoggedEvent,
-    PackedEvent,
-    PackedKeyValue,
-    Packer,
-    unpacked,
-    unpacked_event,
-)
+from setpoint.store.packed_values import Packer
 
 _revision_of_event = attrgetter("revision")
 
 
 _MAX_CHANGES_SINCE = 8
-_MAX_SEARCHED = 1_024
-"""Number of events of a transaction among which one is searched for; the values of others are not compressed."""
 
 
 class _ChangesSince:
@@ -44,13 +34,13 @@ class _ChangesSince:
     def __init__(self, revision: int) -> None:
         self.scanned_through = revision
         """Revision up to which the log was scanned: `values` holds every key that changed until then."""
-        self.values: dict[str, KeyValue | PackedKeyValue | None] = {}
+        self.values: dict[str, KeyValue | None] = {}
         self.created = KeyOrder()
         """The keys that exist now and did not exist then."""
         self.deleted = KeyOrder()
         """The keys that existed then and do not exist now."""
 
-    def scan(self, events: Iterable[LoggedEvent]) -> None:
+    def scan(self, events: Iterable[Event]) -> None:
         """Add events that follow those scanned before."""
         values = self.values
         if not values:
@@ -95,6 +85,7 @@ class History:
         "_packed_ahead",
         "_packed_through",
         "_packer",
+        "_unpacked_base",
         "compacted",
         "revision",
         "state",
@@ -108,17 +99,19 @@ class History:
         # Revisions up to this one cannot be read, even while their events are still being dropped from the log.
         self.compacted = compacted
         self._keys = KeyOrder(self.state)  # always exactly the keys of `state`
-        self._log: list[LoggedEvent] = []  # complete after `compacted`, ordered by revision
+        self._log: list[Event] = []  # complete after `compacted`, ordered by revision
         # The events of the log, by the `_resource_of` their keys and in the same order. No list is empty.
-        self._index: dict[str, list[LoggedEvent]] = {}
+        self._index: dict[str, list[Event]] = {}
         self._causes = CauseLog()  # covers the range of revisions of the log
         # Caches the values for lists of the past, by prefix and revision, in LRU order.
         self._changes_since: dict[tuple[str, int], _ChangesSince] = {}
         # By resource; only for the resources of which single keys were asked for. Writes do not update it.
         self._key_indexes: dict[str, _KeyIndex] = {}
         self._packer = Packer()
-        # The values are packed that were replaced up to this revision, and by so many events of the one after it.
+        # The values are packed that were written up to this revision, and by so many events of the one after it,
+        # except for these values of the base; the last one is next.
         self._packed_through, self._packed_ahead = compacted, 0
+        self._unpacked_base = [*self.state.values()]
 
     def fork(self) -> History:
         """Return an independent copy. The two share every value: only the containers are copied."""
@@ -130,6 +123,7 @@ class History:
         other._index = {resource: events.copy() for resource, events in self._index.items()}
         other._packer = self._packer.copy()
         other._packed_through, other._packed_ahead = self._packed_through, self._packed_ahead
+        other._unpacked_base = self._unpacked_base.copy()
         return other
 
     def apply(self, events: Sequence[Event], cause: SupportsBytes) -> None:
@@ -162,7 +156,7 @@ class History:
         events = self._index.get(_resource_of(key), ())
         for index in range(_index_after(events, revision), len(events)):
             if events[index].key == key:
-                return unpacked(events[index].before)
+                return events[index].before
         return self.state.get(key)
 
     def page(self, prefix: str, start: str, limit: int, revision: int) -> Page:
@@ -184,7 +178,7 @@ class History:
             if deleted:
                 # Of the deleted keys too, the first ones are enough.
                 keys = sorted(keys + changes.deleted.between(begin, following or end, limit)[0])
-            entries = (unpacked(values[key]) if key in values else state[key] for key in keys)
+            entries = (values[key] if key in values else state[key] for key in keys)
             items += [each for each in entries if each is not None]
             if not following or len(items) >= limit:
                 break
@@ -222,7 +216,7 @@ class History:
         if after >= self.revision:
             return []
         events, exclusive = self._indexed(prefix)
-        return [*map(unpacked_event, _with_prefix(prefix, events[_index_after(events, after) :], exclusive))]
+        return [*_with_prefix(prefix, events[_index_after(events, after) :], exclusive)]
 
     def replay(self, prefix: str, after: int, limit: int) -> Replay:
         """Return the next events under `prefix`, after scanning about `limit` events. It never splits a transaction."""
@@ -232,7 +226,7 @@ class History:
         start = _index_after(events, after)
         end = _whole_transactions(events, start, limit)
         reached = events[end - 1].revision if end < len(events) else max(after, self.revision)
-        return Replay([*map(unpacked_event, _with_prefix(prefix, events[start:end], exclusive))], reached)
+        return Replay(_with_prefix(prefix, events[start:end], exclusive), reached)
 
     def causes(self, after: int, limit: int) -> list[Cause]:
         if after < self.compacted:
@@ -272,8 +266,7 @@ class History:
         if start >= end:
             return []
         events = self._index[resource]
-        places = (_find(events, each, key, len(events)) for each in reversed(revisions[start:end]))
-        return [unpacked_event(events[place]) for place in places]
+        return [_find(events, each, key) for each in reversed(revisions[start:end])]
 
     def _is_historical(self, revision: int) -> bool:
         """Return whether the state at `revision` is another than the current one, which is always readable. Raises
@@ -288,7 +281,7 @@ class History:
             raise Compacted(revision, self.compacted + 1)
         return True
 
-    def _indexed(self, prefix: str) -> tuple[Sequence[LoggedEvent], bool]:
+    def _indexed(self, prefix: str) -> tuple[Sequence[Event], bool]:
         """Return the shortest list that contains every event under `prefix`, and whether it contains no others."""
         if not prefix:
             return self._log, True
@@ -312,49 +305,30 @@ class History:
         else:
             reached = events[-1].revision
         causes = [*takewhile(lambda each: each.revision <= reached, self._causes.after(after))]
-        return [*map(unpacked_event, events)], causes, reached
+        return events, causes, reached
 
     # -- packing ------------------------------------------------------------------------------------------------------
 
     def pack(self, until: int, limit: int) -> bool:
-        """Compress the values that at most `limit` further events up to the revision `until` have replaced; return
-        whether nothing is left to compress.
+        """Compress at most `limit` further values that were written up to the revision `until`; return whether none is
+        left.
 
         No read returns anything else afterwards; one of a compressed value takes a few microseconds longer."""
+        for _ in range(min(limit, len(self._unpacked_base))):
+            entry = self._unpacked_base.pop()
+            self._packer.pack(_resource_of(entry.key), entry)
+            limit -= 1
         log = self._log
         until = max(until, self._packed_through)
         last = _index_after(log, until)
         start = min(_index_after(log, self._packed_through) + self._packed_ahead, last)
         end = min(start + limit, last)
-        for place in range(start, end):
-            self._pack_replaced(place)
+        for event in log[start:end]:
+            if event.now is not None:
+                self._packer.pack(_resource_of(event.key), event.now)
         self._packed_through = until if end == last else log[end].revision - 1
         self._packed_ahead = end - _index_after(log, self._packed_through)
-        return end == last
-
-    def _pack_replaced(self, place: int) -> None:
-        """Compress the value that an event has replaced, in this event and in the one that has written it."""
-        event = self._log[place]
-        before = event.before
-        if not isinstance(before, KeyValue):
-            return
-        log, index, written = self._log, self._index[_resource_of(event.key)], before.mod_revision
-        places = [(log, place), (index, _find(index, event.revision, event.key))]
-        sources = []
-        if written >= log[0].revision and written > self.compacted:
-            sources = [(events, _find(events, written, event.key)) for events in (log, index)]
-        if any(found < 0 for _, found in places + sources):
-            return
-        packed = self._packer.pack(_resource_of(event.key), before)
-        if packed is None:
-            return
-        changed = PackedEvent(event.revision, event.key, event.now, packed)
-        for events, found in places:
-            events[found] = changed
-        if sources:
-            changed = PackedEvent(written, event.key, packed, index[sources[1][1]].before)
-            for events, found in sources:
-                events[found] = changed
+        return end == last and not self._unpacked_base
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 
@@ -364,7 +338,7 @@ class History:
             raise FutureRevision(revision, self.revision)
         return revision > self.compacted
 
-    def compacted_events(self, limit: int) -> Sequence[LoggedEvent]:
+    def compacted_events(self, limit: int) -> Sequence[Event]:
         """Return the next events to drop, at most `limit`; empty when everything compacted has been dropped."""
         return self._log[: min(limit, _index_after(self._log, self.compacted))]
 
@@ -389,24 +363,20 @@ def _resource_of(key: str) -> str:
     return key[: key.find("/", first) + 1 or first]
 
 
-def _index_after(events: Sequence[LoggedEvent], revision: int) -> int:
+def _index_after(events: Sequence[Event], revision: int) -> int:
     """Return the index of the first event after `revision`."""
     return bisect_right(events, revision, key=_revision_of_event)
 
 
-def _find(events: Sequence[LoggedEvent], revision: int, key: str, limit: int = _MAX_SEARCHED) -> int:
-    """Return the index of the event of a key at a revision, or -1 if it is not among the first `limit` of it."""
-    start = _index_after(events, revision - 1)
-    for place in range(start, min(start + limit, len(events))):
-        event = events[place]
-        if event.revision != revision:
-            return -1
-        if event.key == key:
-            return place
-    return -1
+def _find(events: Sequence[Event], revision: int, key: str) -> Event:
+    """Return the event of a key at a revision, which must be among the events."""
+    place = _index_after(events, revision - 1)
+    while events[place].key != key:
+        place += 1
+    return events[place]
 
 
-def _whole_transactions(events: Sequence[LoggedEvent], start: int, limit: int) -> int:
+def _whole_transactions(events: Sequence[Event], start: int, limit: int) -> int:
     """Return the index after about `limit` events from `start` on, so that no transaction is split."""
     end = start + limit
     while 0 < end < len(events) and events[end].revision == events[end - 1].revision:
@@ -423,6 +393,6 @@ def _drop_until(by_key: dict[str, list[int]], keys: Iterable[str], revision: int
                 del by_key[key]
 
 
-def _with_prefix(prefix: str, events: Sequence[LoggedEvent], exclusive: bool) -> Sequence[LoggedEvent]:
+def _with_prefix(prefix: str, events: Sequence[Event], exclusive: bool) -> Sequence[Event]:
     """Return the events of keys under `prefix`; `exclusive` says that all events are."""
     return events if exclusive else [event for event in events if event.key.startswith(prefix)]

@@ -23,8 +23,8 @@ _SCANNED = 2_000
 """Number of events that a list of the past scans in one iteration of the event loop."""
 _ARCHIVE_BATCH = 250
 """Number of events that are handed over to an archive at once: about a millisecond if they are compressed."""
-_PACK_BATCH = 32
-"""Number of events whose past values are compressed in one iteration of the event loop: about a millisecond."""
+_PACK_BATCH = 64
+"""Number of values that are compressed in one iteration of the event loop: about a millisecond."""
 _LIMITS = Limits(MAX_OPS, 1 << 30)
 
 
@@ -154,7 +154,7 @@ class InMemoryReads:
             after = reached
 
     def pack(self, until: int) -> bool:
-        """Compress a few past values that were replaced up to the revision `until`; return whether none is left.
+        """Compress a few values that were written up to the revision `until`; return whether none is left.
 
         No read returns anything else afterwards."""
         return self._history.pack(until, _PACK_BATCH)

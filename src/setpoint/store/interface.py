@@ -33,6 +33,7 @@ values.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, SupportsBytes
 
@@ -94,11 +95,79 @@ class Unreadable(bytes):
         return instance
 
 
-class KeyValue(NamedTuple):
-    key: str
-    value: bytes
-    create_revision: int
-    mod_revision: int
+class _Compressed(bytes):
+    """A value as a raw deflate stream, followed by its length in bytes (`_LENGTH` bytes, little-endian)."""
+
+    __slots__ = ()
+
+
+_LENGTH = 4
+
+
+class KeyValue:
+    """A key with its value, and the revisions at which it was created and last written. Its content does not change.
+
+    A store may keep the value in compressed form (`compress`): reads of `value` then take a few microseconds longer,
+    and return an equal object each time."""
+
+    __slots__ = ("_base", "_value", "create_revision", "key", "mod_revision")
+
+    def __init__(self, key: str, value: bytes, create_revision: int, mod_revision: int) -> None:
+        self.key = key
+        self._value = value
+        self._base = b""
+        """The dictionary with which the value is compressed."""
+        self.create_revision = create_revision
+        self.mod_revision = mod_revision
+
+    @property
+    def value(self) -> bytes:
+        value = self._value
+        if type(value) is _Compressed:
+            return zlib.decompressobj(-zlib.MAX_WBITS, self._base).decompress(value)
+        return value
+
+    @property
+    def size(self) -> int:
+        """The length of the value in bytes."""
+        value = self._value
+        return int.from_bytes(value[-_LENGTH:], "little") if type(value) is _Compressed else len(value)
+
+    @property
+    def compressed(self) -> bytes | None:
+        """The bytes that are kept instead of the value; None if the value itself is kept."""
+        return self._value if type(self._value) is _Compressed else None
+
+    @property
+    def base(self) -> bytes:
+        """The bytes that are needed to restore a compressed value; several entries share them."""
+        return self._base
+
+    def compress(self, stream: bytes, base: bytes) -> None:
+        """Keep the value as a raw deflate stream that was made with `base` as the dictionary."""
+        length = len(self._value).to_bytes(_LENGTH, "little")
+        # Other threads may read the value meanwhile: the base must be there when the compressed value is.
+        self._base = base
+        self._value = _Compressed(stream + length)
+
+    def with_value(self, value: bytes) -> KeyValue:
+        """Return this entry with another value."""
+        return KeyValue(self.key, value, self.create_revision, self.mod_revision)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KeyValue):
+            return NotImplemented
+        return self is other or (
+            (self.key, self.create_revision, self.mod_revision)
+            == (other.key, other.create_revision, other.mod_revision)
+            and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.mod_revision))
+
+    def __repr__(self) -> str:
+        return f"KeyValue({self.key!r}, {self.value!r}, {self.create_revision}, {self.mod_revision})"
 
 
 class Put(NamedTuple):

@@ -1,4 +1,4 @@
-"""Periodic maintenance of a store: compaction and compression of its history, and checks of its files."""
+"""Periodic maintenance of a store: compaction of its history, compression of its values, and checks of its files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 CHECK_INTERVAL = 3.0
 """Seconds between checks. Writes between a loss and the check that finds it are acknowledged and lost."""
-PACK_INTERVAL = 5.0
-"""Seconds for which past values stay uncompressed at least: watches that are resumed read them."""
+PACK_INTERVAL = 1.0
+"""Seconds for which values stay uncompressed at least: most reads are reads of what was just written."""
 _PACK_PAUSE = 0.005
 """Seconds between two steps of compression, which take about a millisecond each."""
 
@@ -42,8 +42,8 @@ async def compact_forever(store: Store, clock: Clock, interval: float = 300.0) -
 
 
 async def pack_forever(store: InMemoryReads, clock: Clock, interval: float = PACK_INTERVAL) -> None:
-    """Compress every `interval` seconds the past values that were replaced before the previous interval, until
-    cancelled. The work is done in short steps, between which requests are served."""
+    """Compress every `interval` seconds the values that were written before the previous interval, until cancelled.
+    The work is done in short steps, between which requests are served."""
     seen = store.revision
     while True:
         await clock.sleep(interval)

@@ -94,7 +94,7 @@ class MemoryStore(InMemoryReads):
 
     def size(self) -> int:
         """Return the bytes of the current keys and values."""
-        return sum(len(each.key) + len(each.value) for each in self._history.state.values())
+        return sum(len(each.key) + each.size for each in self._history.state.values())
 
     async def close(self) -> None:
         self._fail("the store is closed")

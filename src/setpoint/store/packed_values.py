@@ -1,16 +1,15 @@
-"""Compressed values of past revisions in the in-memory history.
+"""Compression of values in memory.
 
 Objects of one resource resemble each other, and so do the versions of one object. A value is compressed with another
-past value of its resource as the dictionary, its *base*, which stays uncompressed. So a value of 3 KiB takes about 100
-bytes, and is read with one decompression of a few microseconds, however many versions the history has.
+value of its resource as the dictionary, its *base*, which stays uncompressed. So a value of 5 KiB takes about 300
+bytes, and is read with one decompression of a few microseconds, however many versions there are.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
 
-from setpoint.store.interface import Event, KeyValue
+from setpoint.store.interface import KeyValue
 
 _MIN_SIZE, _MAX_SIZE = 256, 24 << 10
 """Bytes of the values that are compressed. Smaller ones do not gain; a larger one would block the event loop, and zlib
@@ -24,42 +23,6 @@ _WINDOW_MARGIN = 1024
 """Bytes by which the window is larger than the base: an equal text need not be at the same offset."""
 _MEMORY_LEVEL = 6
 _MAX_BASES = 512
-
-
-class PackedKeyValue(NamedTuple):
-    """A KeyValue whose value is compressed."""
-
-    key: str
-    data: bytes
-    base: bytes
-    create_revision: int
-    mod_revision: int
-
-    def unpacked(self) -> KeyValue:
-        value = zlib.decompressobj(-_MAX_WINDOW, self.base).decompress(self.data)
-        return KeyValue(self.key, value, self.create_revision, self.mod_revision)
-
-
-class PackedEvent(NamedTuple):
-    """An Event of which at least one value is compressed."""
-
-    revision: int
-    key: str
-    now: KeyValue | PackedKeyValue | None
-    before: KeyValue | PackedKeyValue | None
-
-
-LoggedEvent = Event | PackedEvent
-
-
-def unpacked(stored: KeyValue | PackedKeyValue | None) -> KeyValue | None:
-    return stored.unpacked() if isinstance(stored, PackedKeyValue) else stored
-
-
-def unpacked_event(event: LoggedEvent) -> Event:
-    if isinstance(event, Event):
-        return event
-    return Event(event.revision, event.key, unpacked(event.now), unpacked(event.before))
 
 
 class Packer:
@@ -77,23 +40,27 @@ class Packer:
         other._bases = self._bases.copy()
         return other
 
-    def pack(self, resource: str, entry: KeyValue) -> PackedKeyValue | None:
-        """Return the entry in compressed form, or None if it is to be kept as it is."""
+    def pack(self, resource: str, entry: KeyValue) -> None:
+        """Compress the value of an entry, unless it is to be kept as it is."""
+        if entry.compressed is not None or not _MIN_SIZE <= entry.size <= _MAX_SIZE:
+            return
         value = entry.value
-        if not _MIN_SIZE <= len(value) <= _MAX_SIZE or type(value) is not bytes:
-            return None
+        if type(value) is not bytes:
+            return
         group = entry.key[: entry.key.rfind("-") + 1] or entry.key
         base = self._bases.get(group) or self._bases.get(resource)
+        if base is value:
+            return
         if base is not None:
-            data = _compressed(value, base)
-            if len(data) * _MIN_RATIO <= len(value):
-                return PackedKeyValue(entry.key, data, base, entry.create_revision, entry.mod_revision)
+            stream = _compressed(value, base)
+            if len(stream) * _MIN_RATIO <= len(value):
+                entry.compress(stream, base)
+                return
         for name in (resource, group):
             self._bases.pop(name, None)
             self._bases[name] = value
         while len(self._bases) > _MAX_BASES:
             del self._bases[next(iter(self._bases))]
-        return None
 
 
 def _compressed(value: bytes, base: bytes) -> bytes:

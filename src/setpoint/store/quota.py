@@ -52,7 +52,7 @@ class StoreUsage:
         self._size = self._objects = 0
         self._by_prefix = dict.fromkeys(quota.by_prefix, 0)
         for entry in entries:
-            self._size += len(entry.key) + len(entry.value)
+            self._size += len(entry.key) + entry.size
             self._count(entry.key, 1)
 
     def _count(self, key: str, difference: int) -> None:
@@ -99,4 +99,4 @@ class StoreUsage:
 
 
 def _size(entry: KeyValue | None) -> int:
-    return 0 if entry is None else len(entry.key) + len(entry.value)
+    return 0 if entry is None else len(entry.key) + entry.size

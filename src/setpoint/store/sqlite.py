@@ -21,7 +21,6 @@ from setpoint.store.durable_revision import DataLoss
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, StoreError
-from setpoint.store.packed_values import LoggedEvent
 from setpoint.store.sqlite_file import ObsoleteRow, SqliteFile
 from setpoint.store.sqlite_writer import MaintenanceTask, PendingTransaction, Writer
 from setpoint.store.transaction import plan
@@ -238,7 +237,7 @@ class SqliteStore(InMemoryReads):
         self._writer.join()
 
 
-def _obsolete_rows(event: LoggedEvent) -> Iterator[ObsoleteRow]:
+def _obsolete_rows(event: Event) -> Iterator[ObsoleteRow]:
     """Yield the rows that are unused once the event is compacted.
 
     The rows of one event must be deleted in one step: without the row of its deletion, an old value would come back."""

@@ -281,9 +281,10 @@ def insert_state(connection: sqlite3.Connection, items: Iterable[KeyValue], row_
 
     `row_counts` holds the last row index of each revision, from call to call."""
     connection.execute("BEGIN IMMEDIATE")
-    for key, value, created, revision in items:
+    for item in items:
+        key, value, revision = item.key, item.value, item.mod_revision
         index = row_counts[revision] = row_counts.get(revision, -1) + 1
-        row = (revision * MAX_OPS + index, key, created, _checksum(key, value), None, value)
+        row = (revision * MAX_OPS + index, key, item.create_revision, _checksum(key, value), None, value)
         connection.execute(_INSERT[1], row)
     connection.execute("COMMIT")
 

@@ -135,7 +135,7 @@ class Writer:
             item = backlog.popleft()
             work.append(item)
             if isinstance(item, PendingTransaction):
-                size += sum(len(event.now.value) for event in item.events if event.now is not None)
+                size += sum(event.now.size for event in item.events if event.now is not None)
         return work
 
     def _post(self, callback: Callable[..., None], *args: Any) -> None:

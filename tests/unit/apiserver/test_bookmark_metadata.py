@@ -7,10 +7,10 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import partial
-from setpoint.apiserver.watch_cache import Entry
 
 
 class Loaded(Exception):
@@ -26,7 +26,7 @@ class UnusedKind:
 
 
 def rendered(metadata: dict[str, Any]) -> Any:
-    entry = Entry("core/limitranges/x", orjson.dumps({"metadata": metadata}), 7)
+    entry = Entry.unstored("core/limitranges/x", orjson.dumps({"metadata": metadata}), 7)
     return partial(cast("Registry", UnusedKind()), entry, cast("Form", FORM))["metadata"]
 
 

@@ -4,61 +4,18 @@ from __future__ import annotations
 
 import random
 from copy import deepcopy
-from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 import pytest
+from watch_caches import cache_of, write
 
-from setpoint.apiserver.shared_parts import Siblings, share_forever
-from setpoint.apiserver.watch_cache import Expected, ResourceCache
-from setpoint.meta.objects import Obj
-from setpoint.store.interface import Put
-from setpoint.store.memory import MemoryStore
-
-STAMP = b'{"metadata":{"name":"%b","uid":"u","resourceVersion":"'
-
-
-def pod(name: str, node: str) -> Obj:
-    return {
-        "metadata": {"name": name, "uid": "u", "labels": {"app": "web"}},
-        "spec": {
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "registry.example/app:1",
-                    "env": [{"name": f"V{number}", "value": str(number)} for number in range(50)],
-                }
-            ],
-            "nodeName": node,
-        },
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    }
-
-
-async def write(cache: ResourceCache, store: MemoryStore, obj: Obj) -> None:
-    """Write an object as the server does, which announces the decoded form to the cache."""
-    name = obj["metadata"]["name"]
-    stored = {**obj, "metadata": {"name": name, "uid": "u", "resourceVersion": "", **obj["metadata"]}}
-    value, stamp = orjson.dumps(stored), len(STAMP % name.encode())
-    key = f"core/pods/default/{name}"
-    cache.expect(key, Expected(obj, value, stamp))
-    await store.txn([Put(key, value, stamp=stamp)])
-
-
-async def cache_of(count: int) -> tuple[ResourceCache, MemoryStore]:
-    store = MemoryStore()
-    cache = ResourceCache("core/pods/", store, namespaced=True)
-    await cache.start()
-    for number in range(count):
-        await write(cache, store, pod(f"web-7f-{number:03}", f"node-{number}"))
-    return cache, store
+from setpoint.apiserver.shared_parts import Siblings
 
 
 async def test_equal_parts_of_siblings_are_one_object() -> None:
     cache, _ = await cache_of(3)
     before = [deepcopy(entry.obj) for entry in cache.scan()]
-    assert cache.share_parts(100)
+    assert cache.settle(10**6, 100)
     first, second, third = (entry.obj for entry in cache.scan())
     for other in (second, third):
         assert other["spec"]["containers"] is first["spec"]["containers"]
@@ -72,7 +29,7 @@ async def test_small_objects_do_not_share_parts() -> None:
     cache, store = await cache_of(0)
     for name in ("one", "two"):
         await write(cache, store, {"metadata": {"name": name, "uid": "u"}, "spec": {"renewTime": "now"}})
-    assert cache.share_parts(1)
+    assert cache.settle(10**6, 3)
     first, second = (entry.obj for entry in cache.scan())
     assert second["spec"] is not first["spec"]
 
@@ -81,7 +38,7 @@ async def test_the_form_for_clients_in_the_process_shares_the_same_parts() -> No
     cache, _ = await cache_of(2)
     for entry in cache.scan():
         entry.whole = {"kind": "Pod", "apiVersion": "v1", **entry.obj}
-    cache.share_parts(100)
+    cache.settle(10**6, 100)
     first, second = (entry.whole for entry in cache.scan())
     assert first is not None
     assert second is not None
@@ -94,17 +51,8 @@ async def test_a_form_with_parts_of_its_own_keeps_them() -> None:
     entry = [*cache.scan()][1]
     own = deepcopy(entry.obj["status"])
     entry.whole = {"kind": "Pod", "apiVersion": "v1", **entry.obj, "status": own}
-    cache.share_parts(100)
+    cache.settle(10**6, 100)
     assert entry.whole["status"] is own, "it may have been converted"
-
-
-async def test_a_step_is_bounded_and_deleted_objects_are_skipped() -> None:
-    cache, store = await cache_of(10)
-    await store.txn([Put("core/pods/default/other", b"{}")])
-    assert not cache.share_parts(4)
-    assert not cache.share_parts(4)
-    assert cache.share_parts(4)
-    assert cache.share_parts(4), "nothing is left"
 
 
 def random_json(rng: random.Random, depth: int) -> Any:
@@ -146,36 +94,3 @@ def test_the_number_of_siblings_is_bounded() -> None:
     for number in range(2_000):
         siblings.share(f"core/pods/default/set{number}-a", {"metadata": {}})
     assert len(siblings._latest) <= 256
-
-
-class StopTest(Exception): ...
-
-
-class Ticks:
-    """A clock that ends the test after one round."""
-
-    def __init__(self) -> None:
-        self.rounds = self.pauses = 0
-
-    def now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        if seconds < 1:
-            self.pauses += 1
-            return
-        self.rounds += 1
-        if self.rounds > 1:
-            raise StopTest
-
-
-async def test_a_round_processes_everything_with_pauses() -> None:
-    cache, _ = await cache_of(100)
-    clock = Ticks()
-    with pytest.raises(StopTest):
-        await share_forever(lambda: [cache], clock)
-    assert clock.pauses == 3
-    assert len({id(entry.obj["status"]) for entry in cache.scan()}) == 1

@@ -174,3 +174,17 @@ async def test_which_resources_are_encrypted(resource: tuple[str, str], key: str
 def test_identity_does_not_read_encrypted_values() -> None:
     with pytest.raises(DecryptionError, match="identity transformer tried to read encrypted data"):
         Identity().decrypt(b"k8s:enc:aesgcm:v1:one:xxx", b"")
+
+
+async def test_plain_text_that_the_backend_has_compressed_is_read_as_it_was_written() -> None:
+    below = MemoryStore()
+    keys = [f"{_SECRET}-{number}" for number in range(3)]
+    values = [_VALUE.replace(b"swordfish", b"%d" % number + bytes(range(97, 123)) * 20) for number in range(3)]
+    await below.txn([Put(key, value) for key, value in zip(keys, values, strict=True)])
+    while not below.pack(below.revision):
+        pass
+    stored = [await below.get(key) for key in keys]
+    assert sum(each is not None and each.compressed is not None for each in stored) == 2
+    store = _store(below, _gcm("one"), Identity())
+    assert await store.unreadable() == []
+    assert [each.value for each in (await store.list("")).items] == values

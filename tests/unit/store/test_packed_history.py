@@ -1,11 +1,14 @@
-"""Compressed past values: every read of the past returns what was written, and memory is saved."""
+"""Compressed values: every read returns what was written, and memory is saved."""
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,6 @@ from setpoint.store.history import History
 from setpoint.store.interface import Delete, Event, KeyValue, Op, Put, Sink
 from setpoint.store.maintenance import pack_forever
 from setpoint.store.memory import MemoryStore
-from setpoint.store.packed_values import PackedEvent, PackedKeyValue
 
 KEYS = [*(f"core/pods/default/web-{number}" for number in range(6)), "core/nodes/a", "core/nodes/b", "single"]
 TEMPLATE = b"".join(b'{"name":"field-%d","image":"registry.example/app:%d"},' % (each, each * 7) for each in range(60))
@@ -110,30 +112,75 @@ async def test_an_archive_receives_the_values_that_were_written() -> None:
     assert len(causes) == len({event.revision for event in log})
 
 
-def logged(store: MemoryStore) -> list[Event | PackedEvent]:
+def logged(store: MemoryStore) -> list[Event]:
     return store.copy_of_history()._log
 
 
-async def test_past_values_shrink_and_current_ones_do_not_change() -> None:
+async def test_values_shrink_and_reads_do_not_change() -> None:
     store = MemoryStore()
     for number in range(50):
         for version in range(3):
             await store.txn([Put(f"core/pods/default/web-{number}", TEMPLATE + b"%d %d" % (number, version))])
-    current = {key: id(entry.value) for key, entry in store.entries().items()}
+    written = [event.now for event in logged(store) if event.now is not None]
+    values, size = [entry.value for entry in written], store.size()
     while not store.pack(store.revision):
         pass
-    past = {id(event.before): event.before for event in logged(store) if event.before is not None}
-    packed = [entry for entry in past.values() if isinstance(entry, PackedKeyValue)]
-    assert len(packed) == len(past) - 1 == 99, "one value is the base of the others"
-    assert max(len(entry.data) for entry in packed) < len(TEMPLATE) / 20
+    packed = [entry for entry in written if entry.compressed is not None]
+    assert len(packed) == len(written) - 1 == 149, "one value is the base of the others"
+    assert max(len(entry.compressed or b"") for entry in packed) < len(TEMPLATE) / 20
     assert len({id(entry.base) for entry in packed}) == 1
-    raw = [event.now for event in logged(store) if isinstance(event.now, KeyValue)]
-    assert len(raw) == 51, "the current values and the base"
-    assert {key: id(entry.value) for key, entry in store.entries().items()} == current
+    assert [entry.value for entry in written] == values
+    assert [entry.size for entry in written] == [*map(len, values)]
+    assert store.size() == size
+    assert [event.now for event in logged(store)] == written, "the state, the log and the readers share the entries"
+
+
+def test_the_first_state_is_compressed_in_bounded_steps() -> None:
+    base = [KeyValue(f"core/pods/x/{number}", TEMPLATE + b"%d" % number, 7, 7) for number in range(100)]
+    history = History(base, compacted=7)
+    steps = [0]
+    while not history.pack(7, 32):
+        steps.append(sum(entry.compressed is not None for entry in base))
+    assert max(b - a for a, b in pairwise(steps)) == 32
+    assert sum(entry.compressed is not None for entry in base) == 99
+    assert [entry.value for entry in base] == [TEMPLATE + b"%d" % number for number in range(100)]
+
+
+def test_an_entry_is_equal_whether_it_is_compressed_or_not() -> None:
+    plain, packed = (KeyValue("core/pods/x/a-1", TEMPLATE + b"1", 3, 5) for _ in range(2))
+    history = History([packed, KeyValue("core/pods/x/a-0", TEMPLATE, 2, 2)])
+    assert history.pack(0, 10)
+    assert packed.compressed is not None
+    assert plain == packed and hash(plain) == hash(packed)
+    assert packed != plain.with_value(TEMPLATE)
+    assert repr(packed) == repr(plain)
+
+
+def test_a_value_can_be_read_at_any_moment_of_its_compression() -> None:
+    """The thread that writes the archive reads values while they are compressed."""
+    entry, read = KeyValue("core/pods/x/a-1", TEMPLATE + b"1", 3, 5), list[bytes]()
+    history = History([entry, KeyValue("core/pods/x/a-0", TEMPLATE, 2, 2)])
+
+    def trace(frame: FrameType, _: str, __: Any) -> Any:
+        if frame.f_code is not KeyValue.compress.__code__:
+            return trace if not read else None
+        sys.settrace(None)
+        read.append(entry.value)
+        sys.settrace(trace)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        history.pack(0, 10)
+    finally:
+        sys.settrace(before)
+    assert len(read) > 3, "each line was traced"
+    assert {*read} == {TEMPLATE + b"1"}
 
 
 def packed_by(history: History) -> int:
-    return sum(isinstance(event.before, PackedKeyValue) for event in history._log)
+    return sum(event.now is not None and event.now.compressed is not None for event in history._log)
 
 
 def test_a_step_is_bounded_also_in_a_large_transaction() -> None:
@@ -150,7 +197,7 @@ def test_a_step_is_bounded_also_in_a_large_transaction() -> None:
     while not history.pack(3, 32):
         steps.append(packed_by(history))
     assert max(b - a for a, b in pairwise(steps)) == 32
-    assert packed_by(history) == 2 * 1_024 - 1, "the others would have to be searched for in long lists"
+    assert packed_by(history) == 3 * 5_000 - 1
     assert history.get(keys[0], 1) == KeyValue(keys[0], TEMPLATE + b"1", 1, 1)
     assert history.get(keys[-1], 2) == KeyValue(keys[-1], TEMPLATE + b"2", 1, 2)
 
@@ -189,6 +236,7 @@ async def test_values_of_the_last_interval_stay_uncompressed() -> None:
     clock = Ticks(store, 4)
     with pytest.raises(StopTest):
         await pack_forever(store, clock, interval=5)
-    packed = [event.revision for event in logged(store) if isinstance(event.before, PackedKeyValue)]
-    assert packed == [*range(3, 301)], "the first value is the base; the last interval is not compressed"
-    assert clock.pauses >= 6, "there are pauses between the steps"
+    written = [event.now for event in logged(store) if event.now is not None]
+    packed = [entry.mod_revision for entry in written if entry.compressed is not None]
+    assert packed == [*range(2, 301)], "the first value is the base; the last interval is not compressed"
+    assert clock.pauses >= 3, "there are pauses between the steps"

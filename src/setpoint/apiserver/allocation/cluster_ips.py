@@ -9,11 +9,11 @@ from typing import Protocol
 
 import orjson
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.encoding import stamp_offset
 from setpoint.apiserver.preparation import fill_system_fields, stored_form
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.core.addresses import parse_sloppy
 from setpoint.meta.apply import WrittenVersion
 from setpoint.meta.apply import update as own_fields

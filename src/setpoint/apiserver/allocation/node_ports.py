@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 
 from setpoint.apiserver.allocation.cluster_ips import AllocationError, Bands, RangeFull, port_bands
-from setpoint.apiserver.watch_cache import Entry, ResourceCache
+from setpoint.apiserver.cache_entry import Entry
+from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.core.service_validation import (
     has_node_ports,
     needs_health_check_port,

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.health import CUSTOM_CONTROLLERS
 from setpoint.apiserver.internal_writes import update
 from setpoint.apiserver.openapi.service import OpenApi
@@ -22,7 +23,6 @@ from setpoint.apiserver.remote_servers import RemoteServers
 from setpoint.apiserver.request_context import Target
 from setpoint.apiserver.transactions import fenced_by
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.apiserver.worker import EXPRESSIONS, LARGE
 from setpoint.apiserver.write_hooks import Hooks
@@ -168,7 +168,7 @@ class Definitions(Hooks):
         if meta.get("deletionTimestamp") and CLEANUP in (meta.get("finalizers") or ()):
             await self._serve(obj)
             return await self._removal.proceed(obj, lambda: self._loop.due(name))
-        size = len(entry.value) * EXPRESSIONS
+        size = entry.size * EXPRESSIONS
         if await self._update_names(name, obj) or await self._update_conditions(name, obj, size):
             return None  # the write makes the key due again
         await self._serve(obj)

@@ -12,10 +12,10 @@ from functools import partial
 
 import orjson
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.resource import CustomResource
 from setpoint.apiserver.encoding import Converted, Converter, Encoding, LargeBody, ListBody, NotConverted, Texts
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.meta import chunked_json
 from setpoint.meta.chunked_json import equal
 from setpoint.meta.decode import decode
@@ -29,8 +29,8 @@ _TYPE_META = ("apiVersion", "kind")
 
 def _stored_version(entry: Entry) -> str:
     """Return the apiVersion in which the object was stored."""
-    end = entry.value.index(b'"', len(_HEAD))
-    return entry.value[len(_HEAD) : end].decode()
+    value = entry.value
+    return value[len(_HEAD) : value.index(b'"', len(_HEAD))].decode()
 
 
 class CustomEncoding(Encoding):
@@ -60,7 +60,7 @@ class CustomEncoding(Encoding):
         value: bytes = entry.derive(self._sent, self._send)
         return value
 
-    def items(self, entries: Iterable[Entry]) -> list[bytes]:
+    def items(self, entries: Sequence[Entry]) -> Sequence[bytes]:
         name, send = self._sent, self._send
         return [
             known[name] if (known := entry.derived) is not None and name in known else entry.derive(name, send)
@@ -94,9 +94,10 @@ class CustomEncoding(Encoding):
         if entry.has_derived(self.form):
             return orjson.dumps(self._with_kind(self.obj(entry)))
         # A list needs only bytes: the decoded object is not retained.
-        stored = chunked_json.read(entry.value)
+        value = entry.value
+        stored = chunked_json.read(value)
         whole = self._with_kind(self._read_converted(stored, self._conversion.convert))
-        return entry.value if whole == stored else orjson.dumps(whole)
+        return value if whole == stored else orjson.dumps(whole)
 
     def _read(self, entry: Entry) -> Obj:
         if entry.has_derived(self._sent):
@@ -178,7 +179,7 @@ class CustomEncoding(Encoding):
     # -- writing --------------------------------------------------------------------------------------------------
 
     def entry(self, key: str, obj: Obj, revision: int) -> Entry:
-        entry = Entry(key, orjson.dumps(self._with_kind(obj)), revision)
+        entry = Entry.unstored(key, orjson.dumps(self._with_kind(obj)), revision)
         entry.derive(self._sent, lambda e: e.value)
         return entry
 

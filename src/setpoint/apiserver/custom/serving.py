@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.encoding import CustomEncoding
 from setpoint.apiserver.custom.resource import CustomResource, CustomScaling, DefinitionState, resources_of
@@ -21,7 +22,7 @@ from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.options import DeleteOptions
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.apiserver.watch_cache import Change, ResourceCache, Watch
 from setpoint.apiserver.worker import EXPRESSIONS, LARGE
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.apiserver.write_path import WritePath

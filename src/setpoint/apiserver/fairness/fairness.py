@@ -61,7 +61,7 @@ def estimated_seats(ctx: RequestContext, access: Access, max_seats: int, caches:
         count = int(limit)
     if cache is None or count <= _SMALL_LIST:
         return 1
-    sizes = [len(entry.value) for entry in islice(cache.scan(), _SAMPLED_OBJECTS)]
+    sizes = [entry.size for entry in islice(cache.scan(), _SAMPLED_OBJECTS)]
     response_bytes = min(count * sum(sizes) // len(sizes), _MAX_BYTES_IN_MEMORY)
     return max(1, min(-(-response_bytes // _BYTES_PER_SEAT), max_seats or _MAX_SEATS, _MAX_SEATS))
 

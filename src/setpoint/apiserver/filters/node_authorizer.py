@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.filters.authorize import Access, Decision, Rules, Ruling
 from setpoint.apiserver.filters.rbac import covers_request, permits
-from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.apiserver.watch_cache import Change, ResourceCache, Watch
 from setpoint.kinds.bootstrap.cluster_roles import CLUSTER_ROLES
 from setpoint.kinds.core.references import config_map_names, secret_names, volume_secrets
 from setpoint.kinds.strategy import UserInfo

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.filters.authorize import Access, Decision, Rule, Rules
-from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.apiserver.watch_cache import Change, ResourceCache, Watch
 from setpoint.kinds.bootstrap.cluster_roles import OWN_IDENTITIES
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.goformat import aggregate, quote, quote_all

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_listed, respond_object
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.meta.errors import NotFound
 from setpoint.wire.message import Answer
 
@@ -33,4 +33,4 @@ class ComponentStatuses:
     def _entry(self, name: str) -> Entry:
         wrong = self._checks[name]()
         condition = {"type": "Healthy", "status": "False" if wrong else "True", "message": wrong or "ok"}
-        return Entry(name, orjson.dumps({"metadata": {"name": name}, "conditions": [condition]}), 0)
+        return Entry.unstored(name, orjson.dumps({"metadata": {"name": name}, "conditions": [condition]}), 0)

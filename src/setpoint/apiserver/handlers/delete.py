@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.filters.authorize import Decision, access_of
 from setpoint.apiserver.handlers.list import Page, continue_token, is_past, past_page, select
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, Form, body_type
@@ -11,7 +12,6 @@ from setpoint.apiserver.options import IGNORE_READ_ERRORS, DeleteOptions, ListOp
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_list, respond_object, respond_value
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.apiserver.write_path import WritePath
 from setpoint.kinds.tables import type_of
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
@@ -141,7 +141,7 @@ async def delete_collection(ctx: RequestContext, registry: Registry, form: Form)
             await WritePath(ctx, registry).delete(entry.obj["metadata"]["name"], options, one_of_many=True)
         except NotFound:
             continue
-    ctx.size = sum(len(entry.value) for entry in page.entries)
+    ctx.size = sum(entry.size for entry in page.entries)
     ctx.hold(page.entries)
     return await respond_list(ctx, form, registry, *page)
 

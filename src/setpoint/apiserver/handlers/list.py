@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from setpoint.apiserver.cache_entry import Entry, entry_of
 from setpoint.apiserver.corrupt_objects import list_error
 from setpoint.apiserver.negotiate import PROTOBUF, Form
 from setpoint.apiserver.options import ListOptions, decode_continue, encode_continue, list_options
 from setpoint.apiserver.registry import Registry, wait_for_revision
 from setpoint.apiserver.rendering import LARGE_ENTRY, respond_converted, respond_list
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Entry, entry_of
 from setpoint.meta.errors import Expired
 from setpoint.store.interface import Compacted, FutureRevision, KeyValue
 from setpoint.wire.message import Answer, ObjectRequest
@@ -33,10 +33,8 @@ async def list_(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
     if whole and not limit and not form.transform and form.media_type != PROTOBUF and not _in_process(ctx):
         encoding = registry.encoding
         meta = {"resourceVersion": str(cache.fresh_revision)}
-        if encoding.stored:
-            return await respond_converted(ctx, form, encoding.list(cache.values(namespace), meta))
         if not encoding.remote:
-            return await respond_converted(ctx, form, encoding.list(encoding.items(cache.scan(namespace)), meta))
+            return await respond_converted(ctx, form, encoding.list(encoding.items(cache.listed(namespace)), meta))
     if registry.encoding.remote:
         await registry.encoding.ready(_candidates(ctx, registry, options))
     fresh, scanned = cache.fresh_revision, list(_candidates(ctx, registry, options))
@@ -90,8 +88,8 @@ async def select(
         return found, len(found) < len(entries)
     found = []
     for number, entry in enumerate(entries, 1):
-        if len(entry.value) > LARGE_ENTRY:
-            await ctx.worker.run(len(entry.value), registry.encoding.live, entry)
+        if entry.size > LARGE_ENTRY:
+            await ctx.worker.run(entry.size, registry.encoding.live, entry)
         if (labels.empty or labels.matches(entry.obj["metadata"].get("labels") or {})) and (
             fields.empty or fields.matches(entry.fields(registry.fields_of))
         ):

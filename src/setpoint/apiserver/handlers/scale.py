@@ -8,13 +8,13 @@ from typing import Protocol
 import orjson
 
 from setpoint.apiserver.bodies import check_name, read_resource
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.handlers.patch import APPLY, patch_type, patcher_for, read_applied, report_duplicates
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import column_definitions, include_object, respond
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.apiserver.write_path import WritePath
 from setpoint.kinds.autoscaling.scale import apply_scale, to_scale, validate_scale
 from setpoint.kinds.catalog import Resource

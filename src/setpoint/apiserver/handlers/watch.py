@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.corrupt_objects import list_error
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, PROTOBUF_STREAM, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
@@ -33,7 +34,7 @@ from setpoint.apiserver.rendering import (
 )
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.shared_watches import FrameEncoder, SharedWatch
-from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.apiserver.watch_cache import Change, Watch
 from setpoint.meta.cause import product_of
 from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
@@ -147,7 +148,7 @@ class _ObjectSink:
             self._form = registry.encoding.shared
 
     def send(self, kind: str, entry: Entry, change: Change | None = None) -> None:
-        self._writer.event(kind, self._form(entry), len(entry.value))
+        self._writer.event(kind, self._form(entry), entry.size)
 
     def send_error(self, error: ApiError) -> None:
         self._writer.event("ERROR", error.status(), 0)
@@ -361,8 +362,8 @@ class _Stream:
         found: list[Entry] = []
         slicer = self.registry.env.slicer
         for number, entry in enumerate(current, 1):
-            if len(entry.value) > LARGE_ENTRY:
-                await self._worker.run(len(entry.value), self.registry.encoding.live, entry)
+            if entry.size > LARGE_ENTRY:
+                await self._worker.run(entry.size, self.registry.encoding.live, entry)
             if self.watch.selects(entry):
                 found.append(entry)
             if not number % _STEP_EVENTS and slicer.over_budget():

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry, entry_of
 from setpoint.apiserver.corrupt_objects import corruption
 from setpoint.apiserver.custom import definitions
 from setpoint.apiserver.custom.definitions import Definitions
@@ -30,7 +31,7 @@ from setpoint.apiserver.remote_servers import RemoteServers
 from setpoint.apiserver.request_context import RequestContext, Target, parse_path, percent_decoded, verb_of
 from setpoint.apiserver.routing import Handler, Routing
 from setpoint.apiserver.transactions import Transactions
-from setpoint.apiserver.watch_cache import Entry, ResourceCache, entry_of
+from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import MethodNotAllowed

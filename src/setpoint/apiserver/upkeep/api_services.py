@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.internal_writes import update
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.bootstrap.initial_objects import local_status
 from setpoint.meta.conditions import new_condition, with_condition
 from setpoint.meta.objects import Obj

@@ -6,7 +6,8 @@ from collections import deque
 from datetime import datetime
 
 from setpoint.apiserver.api_resources import ApiResources
-from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.apiserver.cache_entry import Entry
+from setpoint.apiserver.watch_cache import Change, Watch
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.store.interface import CompareFailed, Delete

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.internal_writes import apply_status, delete, ensure, update
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.bootstrap.initial_objects import (
     AUTO_UPDATE,
     MANDATORY,

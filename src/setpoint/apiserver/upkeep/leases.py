@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from setpoint.apiserver.api_resources import ApiResources
-from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.apiserver.cache_entry import Entry
+from setpoint.apiserver.watch_cache import Change, Watch
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.apiserver.cache_entry import Entry
+from setpoint.apiserver.watch_cache import Change, ResourceCache, Watch
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.store.interface import StoreError

@@ -13,10 +13,10 @@ from ipaddress import ip_network
 from typing import NamedTuple
 
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.internal_writes import apply_status, current, delete, ensure, update
 from setpoint.apiserver.tokens import LAST_USED
 from setpoint.apiserver.upkeep.loop import KeyedLoop
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.bootstrap.initial_objects import SYSTEM_NAMESPACES
 from setpoint.meta.conditions import condition_of
 from setpoint.meta.objects import Obj

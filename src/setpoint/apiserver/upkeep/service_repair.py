@@ -10,9 +10,9 @@ from setpoint.apiserver.allocation.cluster_ips import ClusterIps, belongs_to, fa
 from setpoint.apiserver.allocation.node_ports import PREFIX, NodePorts, allocated_ports, reservation
 from setpoint.apiserver.allocation.service_hooks import allocated_addresses
 from setpoint.apiserver.api_resources import ApiResources
+from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.internal_writes import delete, internal_context
 from setpoint.apiserver.upkeep.loop import KeyedLoop, log
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.core.addresses import parse_sloppy
 from setpoint.meta.errors import Conflict
 from setpoint.meta.objects import Obj

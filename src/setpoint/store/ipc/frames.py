@@ -97,7 +97,7 @@ class FrameReader:
 
 
 def encode_entries(entries: Sequence[KeyValue]) -> bytes:
-    header = [(each.key, len(each.value), each.create_revision, each.mod_revision) for each in entries]
+    header = [(each.key, each.size, each.create_revision, each.mod_revision) for each in entries]
     return encode(BASE, header, [each.value for each in entries])
 
 
@@ -128,9 +128,9 @@ def encode_events(events: Sequence[Event], causes: Sequence[Cause], reached: int
         if now is None:
             transactions[-1][2].append((event.key, _ABSENT, 0))
         else:
-            transactions[-1][2].append((event.key, len(now.value), now.create_revision))
+            transactions[-1][2].append((event.key, now.size, now.create_revision))
             blobs.append(now.value)
-            size += len(now.value)
+            size += now.size
     frames.append(encode(EVENTS, (reached, transactions), blobs))
     return frames
 

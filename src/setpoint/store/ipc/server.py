@@ -313,7 +313,7 @@ def _chunks(entries: Iterator[KeyValue]) -> Iterator[list[KeyValue]]:
     chunk, size = list[KeyValue](), 0
     for entry in entries:
         chunk.append(entry)
-        size += len(entry.value)
+        size += entry.size
         if size > _SNAPSHOT_FRAME or len(chunk) >= _SNAPSHOT_ENTRIES:
             yield chunk
             chunk, size = [], 0
