@@ -1,4 +1,4 @@
-"""The clock, randomness, host name and address of the machine, which no other module reads, and its file locks.
+"""The clock, randomness, host name, address and heap of the machine, which no other module uses, and its file locks.
 
 The composition roots use this module: `cluster`, `cli`, and an operator's own process (`sdk/process.py`). Everything
 else receives a clock and ids as arguments.
@@ -92,6 +92,15 @@ def outward_address(family: int = 4) -> str:
     except OSError:
         return ""
     return "" if found.startswith("127.") or found in ("::1", "0.0.0.0", "::") else str(found)
+
+
+def trim_heap() -> None:
+    """Return the free memory of the C library's heap to the system, if the library can do that; glibc can."""
+    import ctypes  # slow to load, and small clusters need it never
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def is_locked(path: Path) -> bool:

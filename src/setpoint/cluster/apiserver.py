@@ -46,6 +46,7 @@ from setpoint.cluster.certificates import (
 )
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.fork_endpoints import ForkEndpoints
+from setpoint.cluster.heap import trim_forever
 from setpoint.cluster.kubeconfigs import ADMIN_KUBECONFIG, write_kubeconfigs
 from setpoint.cluster.outgoing_tls import kubelet_tls
 from setpoint.cluster.private_files import ensure_private_directory, restrict_secrets
@@ -60,7 +61,7 @@ from setpoint.store.interface import Store, StoreError
 from setpoint.store.maintenance import check_forever, compact_forever, pack_forever
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
-from setpoint.system import RandomIds, SystemClock, hostname, outward_address
+from setpoint.system import RandomIds, SystemClock, hostname, outward_address, trim_heap
 from setpoint.wire.listener import listen, reserve
 from setpoint.wire.server import Server
 from setpoint.wire.tls import TlsClient, Trust
@@ -319,6 +320,8 @@ async def _serving(
             if isinstance(backend, InMemoryReads):
                 packing = partial(pack_forever, backend, clock)
                 maintenance.append(tasks.create_task(supervise("compression of values", packing)))
+                trimming = partial(trim_forever, lambda: backend.packed_size, trim_heap, clock)
+                maintenance.append(tasks.create_task(supervise("return of free memory", trimming)))
             if isinstance(backend, SqliteStore):
                 check = partial(check_forever, backend, clock)
                 maintenance.append(tasks.create_task(supervise("check of the data files", check)))

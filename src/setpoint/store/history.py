@@ -309,6 +309,11 @@ class History:
 
     # -- packing ------------------------------------------------------------------------------------------------------
 
+    @property
+    def packed_size(self) -> int:
+        """Bytes of memory that compression has saved so far, including those of values that were dropped since."""
+        return self._packer.saved
+
     def pack(self, until: int, limit: int) -> bool:
         """Compress at most `limit` further values that were written up to the revision `until`; return whether none is
         left.

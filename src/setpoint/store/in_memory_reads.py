@@ -159,6 +159,11 @@ class InMemoryReads:
         No read returns anything else afterwards."""
         return self._history.pack(until, _PACK_BATCH)
 
+    @property
+    def packed_size(self) -> int:
+        """Bytes of memory that compression has saved so far, including those of values that were dropped since."""
+        return self._history.packed_size
+
     def _check(self) -> None:
         if self._failure is not None:
             raise StoreError(self._failure)

@@ -28,12 +28,14 @@ _MAX_BASES = 512
 class Packer:
     """Compresses values, and selects their bases."""
 
-    __slots__ = ("_bases",)
+    __slots__ = ("_bases", "saved")
 
     def __init__(self) -> None:
         self._bases: dict[str, bytes] = {}
         """The latest base by resource, and by the key up to its last dash: the Pods of one ReplicaSet share that. In
         the order in which they were added; the number is bounded."""
+        self.saved = 0
+        """Bytes by which the values are smaller that were compressed so far."""
 
     def copy(self) -> Packer:
         other = Packer()
@@ -55,6 +57,7 @@ class Packer:
             stream = _compressed(value, base)
             if len(stream) * _MIN_RATIO <= len(value):
                 entry.compress(stream, base)
+                self.saved += len(value) - len(stream)
                 return
         for name in (resource, group):
             self._bases.pop(name, None)

@@ -34,7 +34,27 @@ async def test_events_expire_after_their_last_write(harness: ServerHarness, runn
     await harness.patch(f"{EVENTS}/b", {"reason": "again"})
     await harness.clock.advance(600)
     assert await names(harness) == ["b"]
-    await harness.clock.advance(3000)
+    await harness.clock.advance(3001)
+    assert await names(harness) == []
+
+
+async def test_events_of_the_start_expire_by_their_age_and_are_not_kept_decoded(
+    harness: ServerHarness, running: RunningLoops
+) -> None:
+    for number in range(150):
+        await harness.make(EVENTS, event(f"e{number:03}"))
+        await harness.clock.advance(1)
+    cache = harness.api.resources.registry("", "events").cache
+    cache.settle(10**6, 1000)
+    running.start(EventExpiry(harness.api.resources, 300).run())
+    await harness.clock.advance(0)
+    await harness.make(EVENTS, event("new"))
+    assert [entry.key for entry in cache.scan() if entry._obj is not None] == []
+    await harness.clock.advance(200)
+    assert await names(harness) == [*(f"e{number:03}" for number in range(51, 150)), "new"]
+    await harness.clock.advance(100)
+    assert await names(harness) == ["new"]
+    await harness.clock.advance(1)
     assert await names(harness) == []
 
 
