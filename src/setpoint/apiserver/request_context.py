@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from setpoint.apiserver.worker import LARGE, Worker
@@ -124,7 +125,9 @@ def _resource(path: str, prefix: str, group: str, version: str, parts: list[str]
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     rest = "/".join(parts[3:])
-    return Target(path, prefix, group, version, namespace, parts[0], name, subresource, rest, watch)
+    # Thousands of cached targets have the same group, version, namespace and resource.
+    group, version, namespace = intern(group), intern(version), intern(namespace)
+    return Target(path, prefix, group, version, namespace, intern(parts[0]), name, intern(subresource), rest, watch)
 
 
 def parse_query(query: str) -> dict[str, list[str]]:

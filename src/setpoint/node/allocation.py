@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from setpoint.kinds.core.pod_demand import host_ports, pod_requests, ports_conflict
@@ -72,16 +73,19 @@ def _insufficient_resource(pod: Pod, node: NodeState, allocatable: Mapping[str, 
     return None
 
 
-def requested_resources(pod: Pod) -> dict[str, int]:
+def requested_resources(pod: Pod) -> Mapping[str, int]:
     """Return the requested amounts by resource: CPU in thousandths, everything else in whole units."""
     if not any(each.get("resources") for each in pod["spec"].get("containers") or ()) and not pod["spec"].get(
         "initContainers"
     ):
         return {}
-    return {
-        name: parse(amount).milli_value() if name == "cpu" else parse(amount).value()
-        for name, amount in pod_requests(pod).items()
-    }
+    return _shared(tuple(pod_requests(pod).items()))
+
+
+@lru_cache(maxsize=1024)
+def _shared(requests: tuple[tuple[str, str], ...]) -> Mapping[str, int]:
+    """Return the same object for Pods with equal requests; nothing changes it."""
+    return {name: parse(amount).milli_value() if name == "cpu" else parse(amount).value() for name, amount in requests}
 
 
 def _out_of(resource: str, requested: int, used: int, capacity: int) -> tuple[str, str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.node.runtime.interface import (
@@ -190,7 +193,17 @@ def restarts_when_killed(container: ObjView, spec: ObjView) -> bool:
 def resources_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the limits and requests of a container, without those that are empty."""
     resources = container.get("resources")
-    return {which: resources[which] for which in ("limits", "requests") if resources.get(which)} if resources else {}
+    if not resources:
+        return {}
+    found = {which: resources[which] for which in ("limits", "requests") if resources.get(which)}
+    return _shared(orjson.dumps(found))
+
+
+@lru_cache(maxsize=1024)
+def _shared(encoded: bytes) -> Mapping[str, Any]:
+    """Return the same object for containers with equal resources; nothing changes it."""
+    found: Mapping[str, Any] = orjson.loads(encoded)
+    return found
 
 
 class ContainerState:

@@ -89,7 +89,7 @@ class PodWorker:
         """The images that the Pod mounts as volumes; None if it mounts none."""
         self.initialized = False
         """Whether the init containers have completed and the main containers may start."""
-        self.allocated_resources: dict[str, int] = {}
+        self.allocated_resources: Mapping[str, int] = {}
         """The node's resources that are allocated to the Pod, by resource."""
         self.may_need_resize = bool(self.reported.get("containerStatuses"))
         """Whether the requested resources may differ from the allocated ones."""
@@ -139,17 +139,12 @@ class PodWorker:
         return build_environment(self.pod, container, self.pod_state, self.dependencies.lister)
 
     def container_config(self, container: ContainerState, image: Image) -> ContainerConfig:
-        volumes = self.image_volumes.images if self.image_volumes is not None else {}
-        return ContainerConfig(
-            container.name,
-            image.name,
-            image.id,
-            container.attempt,
-            container.spec,
-            self.pod,
-            self,
-            {name: each.id for name, each in volumes.items()},
+        config = ContainerConfig(
+            container.name, image.name, image.id, container.attempt, container.spec, self.pod, self
         )
+        if self.image_volumes is not None:
+            config.image_volumes = {name: each.id for name, each in self.image_volumes.images.items()}
+        return config
 
     def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
         self.refresh_allocatable()
@@ -164,6 +159,7 @@ class PodWorker:
     def update(self, pod: Pod) -> bool:
         """Take over a new version of the Pod. Return whether it contains a change that this agent did not write."""
         old, self.pod = self.pod, pod
+        self.dependencies.runtime.update_pod(self.uid, pod)
         version = int(pod["metadata"]["resourceVersion"])
         if version < self.reported_version:
             return True
@@ -174,7 +170,6 @@ class PodWorker:
             self._apply_new_spec()
             self.may_need_resize = True
         if any(before.get(name) != after.get(name) for name in ("labels", "annotations")):
-            self.dependencies.runtime.update_pod(self.uid, pod)
             return True
         if self.observed_versions is not None and before.get("deletionTimestamp") == after.get("deletionTimestamp"):
             self.observed_versions.append(version)

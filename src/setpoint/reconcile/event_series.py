@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.client import Writer
 from setpoint.client.current_run import current_run
@@ -23,16 +23,40 @@ _SERIES_TIMEOUT = 360.0
 """Seconds without a repetition after which a series is over."""
 _REFRESH_EVERY = 1800.0
 _MAX_SERIES = 4096
+_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion")
+"""The fields of a reference to an object."""
+_NAMESPACE = _FIELDS.index("namespace")
+
+
+class _Occurrence(NamedTuple):
+    """What the Events of a series have in common."""
+
+    kind: str
+    action: str
+    reason: str
+    regarding: tuple[str, ...]
+    """The values of `_FIELDS`, empty if there is none."""
+    related: tuple[str, ...]
+    """The same of another object; empty if there is none."""
 
 
 @dataclass(slots=True)
 class _Series:
-    event: Obj
+    what: _Occurrence
+    name: str
+    """The name of the Event."""
+    since: str
+    """The time of the first occurrence."""
+    note: str
     at: float
     count: int = 1
     last: str = ""
     reported: int = 1
     """The count that was last written."""
+
+    @property
+    def namespace(self) -> str:
+        return self.what.regarding[_NAMESPACE] or "default"
 
 
 class SeriesRecorder:
@@ -50,7 +74,7 @@ class SeriesRecorder:
         self.write_queue = EventWriteQueue(controller, clock)
         self._names = EventNames()
         self._log = event_log(controller)
-        self._series: dict[tuple[object, ...], _Series] = {}
+        self._series: dict[_Occurrence, _Series] = {}
 
     def normal(
         self,
@@ -86,43 +110,46 @@ class SeriesRecorder:
         now = self._clock.now()
         stamp = format_micro(now)
         log_event(self._log, about, kind, reason, message)
-        regarding = reference(about)
-        other = reference(related) if related is not None else {}
-        key = (kind, action, reason, tuple(regarding.items()), tuple(other.items()))
-        series = self._series.get(key)
+        other = _values(related) if related is not None else ()
+        what = _Occurrence(kind, action, reason, _values(about), other)
+        series = self._series.get(what)
         if series is not None:
             series.count, series.last, series.at = series.count + 1, stamp, self._clock.monotonic()
             if series.count == 2:
                 self._put(series)
             return
+        name = self._names.next(about["metadata"]["name"], int(now.timestamp() * 1e6) * 1000)
+        if len(self._series) >= _MAX_SERIES:
+            del self._series[next(iter(self._series))]
+        series = _Series(what, name, stamp, message[:_MAX_NOTE_LENGTH], self._clock.monotonic())
+        self._series[what] = series
+        self._put(series)
+
+    def _event(self, series: _Series) -> Obj:
+        """Return the Event as it is created. It is not kept: most Events do not repeat."""
+        what = series.what
         event: Obj = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {
-                "name": self._names.next(regarding["name"], int(now.timestamp() * 1e6) * 1000),
-                "namespace": regarding.get("namespace") or "default",
-            },
-            "eventTime": stamp,
+            "metadata": {"name": series.name, "namespace": series.namespace},
+            "eventTime": series.since,
             "reportingController": self._controller,
             "reportingInstance": self._instance,
-            "action": action,
-            "reason": reason,
-            "regarding": regarding,
-            "note": message[:_MAX_NOTE_LENGTH],
-            "type": kind,
+            "action": what.action,
+            "reason": what.reason,
+            "regarding": _reference(what.regarding),
+            "note": series.note,
+            "type": what.kind,
         }
-        if other:
-            event["related"] = other
-        if len(self._series) >= _MAX_SERIES:
-            del self._series[next(iter(self._series))]
-        self._series[key] = _Series(event, self._clock.monotonic())
-        self._put(self._series[key])
+        if what.related:
+            event["related"] = _reference(what.related)
+        return event
 
     def _put(self, series: _Series) -> None:
         async def write() -> None:
             await self._write(series)
 
-        self.write_queue.put(series.event["metadata"]["name"], write)
+        self.write_queue.put(series.name, write)
 
     async def run(self) -> None:
         """Write queued Events and refresh the series until cancelled."""
@@ -138,22 +165,29 @@ class SeriesRecorder:
             now = self._clock.monotonic()
             refresh = now - refreshed >= _REFRESH_EVERY
             refreshed = now if refresh else refreshed
-            for key, series in list(self._series.items()):
+            for what, series in list(self._series.items()):
                 over = now - series.at >= _SERIES_TIMEOUT
                 if over:
-                    del self._series[key]
+                    del self._series[what]
                 if (over or refresh) and series.reported < series.count:
                     self._put(series)
 
     async def _write(self, series: _Series) -> None:
-        event, count = series.event, series.count
-        meta = event["metadata"]
+        event, count = self._event(series), series.count
         if count > 1:
-            current = {"count": count, "lastObservedTime": series.last}
+            event["series"] = {"count": count, "lastObservedTime": series.last}
             series.reported = count
             with suppress(NotFound):
-                await self._writer.patch(_EVENTS, meta["name"], {"series": current}, meta["namespace"])
+                await self._writer.patch(_EVENTS, series.name, {"series": event["series"]}, series.namespace)
                 return
-            event = {**event, "series": current}
         with suppress(AlreadyExists):
             await self._writer.create(event)
+
+
+def _values(about: Mapping[str, Any]) -> tuple[str, ...]:
+    found = reference(about)
+    return tuple(found.get(name, "") for name in _FIELDS)
+
+
+def _reference(values: tuple[str, ...]) -> Obj:
+    return {name: value for name, value in zip(_FIELDS, values, strict=True) if value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.objects import Obj
@@ -151,4 +152,10 @@ def linux_user(container: Mapping[str, Any], spec: Mapping[str, Any]) -> Obj:
     uid = own.get("runAsUser", pod.get("runAsUser", 0))
     gid = own.get("runAsGroup", pod.get("runAsGroup", 0))
     groups = [gid, *(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if "fsGroup" in pod else [])]
-    return {"uid": uid, "gid": gid, "supplementalGroups": list(dict.fromkeys(groups))}
+    return _linux_user(uid, gid, tuple(dict.fromkeys(groups)))
+
+
+@lru_cache(maxsize=256)
+def _linux_user(uid: int, gid: int, groups: tuple[int, ...]) -> Obj:
+    """Return the same object for containers with equal users; nothing changes it."""
+    return {"uid": uid, "gid": gid, "supplementalGroups": [*groups]}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from setpoint.meta.clock import Clock
 from setpoint.node.runtime.files import Files
@@ -290,21 +292,24 @@ class Container:
         record.message = (message or "")[:4096]
 
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 class PodContainers:
-    """The containers of one Pod."""
+    """The containers of one Pod. What most Pods do not have is replaced and not modified, so that they share it."""
 
     __slots__ = ("address", "applied_exit_codes", "current", "executions", "has_sandbox", "node", "previous")
 
     def __init__(self) -> None:
         self.has_sandbox = False
-        self.applied_exit_codes: dict[str, str] = {}
+        self.applied_exit_codes: Mapping[str, str] = _NONE
         """The exit code that an annotation requested last, by container."""
         self.address = ""
         self.node = ""
         """The name of the Pod's node."""
         self.current: dict[str, Container] = {}
-        self.previous: dict[str, Container] = {}
-        self.executions: list[tuple[str, Process]] = []
+        self.previous: Mapping[str, Container] = _NONE
+        self.executions: tuple[tuple[str, Process], ...] = ()
         """Processes started by exec, each with the name of its container."""
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from setpoint.meta.objects import Obj
@@ -239,6 +240,9 @@ class EnvironmentProvider(Protocol):
         ...
 
 
+_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class ContainerConfig:
     """The configuration of a container to start."""
@@ -253,7 +257,7 @@ class ContainerConfig:
     """The container in the Pod's spec."""
     pod: Pod
     provider: EnvironmentProvider
-    image_volumes: Mapping[str, str] = field(default_factory=dict)
+    image_volumes: Mapping[str, str] = field(default_factory=lambda: _NO_IMAGES)
     """The ids of the images that the Pod mounts as volumes, by the name of the volume."""
 
 
@@ -333,7 +337,7 @@ class ContainerRuntime(Protocol):
         ...
 
     def update_pod(self, uid: str, pod: Pod) -> None:
-        """Take over a new version of the Pod's metadata."""
+        """Take over a new version of the Pod."""
         ...
 
     def restore_container(

@@ -222,7 +222,7 @@ class SimulatedRuntime:
         run = Container(config, record)
         before = pod.current.pop(name, None)
         if before is not None:
-            pod.previous[name] = before
+            pod.previous = {**pod.previous, name: before}
         pod.current[name] = run
         info = self.images.info(config.spec.get("image", ""))
         argv = command_line(config.spec, info)
@@ -287,12 +287,12 @@ class SimulatedRuntime:
                     if at is not None and (earliest is None or at < earliest):
                         earliest = at
         if pod.executions:
-            for name, process in tuple(pod.executions):
+            for name, process in pod.executions:
                 process.advance(now)
                 if not pod.current[name].record.running:
                     process.end(KILLED, now)
                 if process.exit_code is not None:
-                    pod.executions.remove((name, process))
+                    pod.executions = tuple(each for each in pod.executions if each[1] is not process)
                 elif process.next_wakeup is not None and (earliest is None or process.next_wakeup < earliest):
                     earliest = process.next_wakeup
         return earliest
@@ -308,7 +308,7 @@ class SimulatedRuntime:
             return
         code = simulation_annotation(config.pod, "exit-code", config.name)
         if code.isdigit() and code != pod.applied_exit_codes.get(config.name):
-            pod.applied_exit_codes[config.name] = code
+            pod.applied_exit_codes = {**pod.applied_exit_codes, config.name: code}
             run.end(int(code) & 255, now)
 
     def records(self, uid: str) -> PodRecords:
@@ -378,7 +378,7 @@ class SimulatedRuntime:
         )
         process.advance(now)
         if process.exit_code is None:
-            self._pods[uid].executions.append((container, process))
+            self._pods[uid].executions += ((container, process),)
             self.on_change(uid)
         return SimulatedExecution(process, self._clock, lambda: self.on_change(uid))
 
@@ -453,9 +453,10 @@ class SimulatedRuntime:
         self._shared.pop(owner, None)
 
     def update_pod(self, uid: str, pod: Pod) -> None:
-        """Take over a new version of the Pod, whose annotations determine usage and the reaction to signals."""
+        """Take over a new version of the Pod, whose annotations determine usage and the reaction to signals. The one
+        before is not needed any more."""
         known = self._pods.get(uid)
-        for run in known.current.values() if known is not None else ():
+        for run in (*known.current.values(), *known.previous.values()) if known is not None else ():
             run.config.pod = pod
 
     # -- internals -----------------------------------------------------------------------------------------------------
