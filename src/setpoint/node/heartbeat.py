@@ -39,6 +39,11 @@ NODES, LEASES = builtin("nodes"), builtin("leases", "coordination.k8s.io")
 CSI_NODES = builtin("csinodes", "storage.k8s.io")
 _LOOP = "node-heartbeat"
 _MAX_CONCURRENT_REQUESTS = 32
+_GROUPS_PER_PERIOD = 40
+"""Nodes of a large fleet are visited in so many groups in each period."""
+_MAX_GROUP_SIZE = 16
+"""Nodes that are visited at once. A group occupies the loop for a few milliseconds, and the store commits its writes
+in one transaction."""
 _RENEWALS_PER_LEASE = 4
 """The number of renewals of a Lease within its duration, as a kubelet does."""
 _MAX_NODES_WITH_START_EVENTS = 100
@@ -129,7 +134,10 @@ class Heartbeat:
         do: Callable[[NodeState], Awaitable[None]],
         nodes_to_visit: Callable[[], Iterable[NodeState]],
     ) -> None:
-        """Call `do` for each node once per period, evenly spaced.
+        """Call `do` for each node once per period, evenly spaced; in a large fleet for a group of nodes at a time.
+
+        A call alone costs several times as much as one of many: the processor's caches hold other things by then, and
+        the store has to commit it in a transaction of its own.
 
         Calls run concurrently, so that a slow response for one node does not delay the others until they appear dead. A
         node whose previous call has not returned is skipped; so are the calls that were missed while the process was
@@ -149,12 +157,15 @@ class Heartbeat:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 nodes = tuple(nodes_to_visit())
-                for node in nodes or (None,):
-                    due = max(due + period / (len(nodes) or 1), self._clock.monotonic() - period)
+                size = max(1, min(_MAX_GROUP_SIZE, len(nodes) // _GROUPS_PER_PERIOD))
+                for start in range(0, len(nodes) or 1, size):
+                    group = nodes[start : start + size]
+                    seconds = period * len(group) / len(nodes) if nodes else period
+                    due = max(due + seconds, self._clock.monotonic() - period)
                     await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-                    if node is None or node.state != RUNNING or node in waiting:
-                        continue
-                    if self._nodes.get(node.name) is node:
+                    for node in group:
+                        if node.state != RUNNING or node in waiting or self._nodes.get(node.name) is not node:
+                            continue
                         await limit.acquire()
                         waiting.add(node)
                         tasks.create_task(run_one(node))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,6 +97,24 @@ async def test_nodes_register_and_renew_their_leases(local_server: Any) -> None:
         await local_server.clock.advance(301)
         with pytest.raises(NotFound):
             await client.get(NODES, "node-2")
+
+
+async def test_leases_of_a_large_fleet_are_renewed_in_groups(
+    local_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with fleet(local_server, 120) as client:
+        update, renewals = client.update, dict[float, list[str]]()
+
+        async def record(obj: Obj, **options: Any) -> Obj:
+            renewals.setdefault(local_server.clock.monotonic(), []).append(obj["metadata"]["name"])
+            return await update(obj, **options)
+
+        monkeypatch.setattr(client, "update", record)
+        await local_server.clock.advance(10)
+        assert [len(names) for names in renewals.values()] == [3] * 40
+        assert len({name for names in renewals.values() for name in names}) == 120
+        times = list(renewals)
+        assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([0.25] * 39)
 
 
 async def test_an_empty_fleet_is_idle(local_server: Any) -> None:
