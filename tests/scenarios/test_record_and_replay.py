@@ -188,9 +188,18 @@ async def test_the_documented_commands(
     lines = [line for line in re.findall(r"^setpoint (.*)$", page, re.MULTILINE) if not line.startswith("fork")]
     assert len(lines) == 15
     await cluster.advance("2m")
-    for line in lines:
+
+    async def change(name: str) -> None:
+        await cluster.clock.sleep(2)
+        meta = {"name": name, "namespace": "default"}
+        await cluster.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+
+    for number, line in enumerate(lines):
         command, _, output = line.replace("/tmp/copy", "copy").partition(" > ")
-        printed = await run_successfully(cluster, command, tmp_path)
+        async with asyncio.TaskGroup() as tasks:
+            if command.startswith("record"):  # something has to happen meanwhile
+                tasks.create_task(change(f"change-{number}"))
+            printed = await run_successfully(cluster, command, tmp_path)
         if output:
             (tmp_path / output).write_text(printed)
         await cluster.settle()

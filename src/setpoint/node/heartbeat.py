@@ -17,6 +17,7 @@ from setpoint.meta.times import format_micro
 from setpoint.node.node_state import NodeState
 from setpoint.node.options import NodeTemplate
 from setpoint.node.registration import (
+    IMAGES_UPDATE_PERIOD,
     LEASE_NAMESPACE,
     MANAGED_ATTACH_ANNOTATION,
     STATUS_REPORT_PERIOD,
@@ -93,6 +94,7 @@ class Heartbeat:
             )
             tasks.create_task(self._run_periodically(STATUS_REPORT_PERIOD, self._refresh, lambda: self._nodes.values()))
             tasks.create_task(self._run_periodically(STATUS_UPDATE_PERIOD, self._refresh, self._nodes_with_changes))
+            tasks.create_task(self._run_periodically(IMAGES_UPDATE_PERIOD, self._refresh, self._nodes_with_images))
             tasks.create_task(self._report_urgent())
 
     def report_soon(self, name: str) -> None:
@@ -112,6 +114,9 @@ class Heartbeat:
 
     def _nodes_with_changes(self) -> Iterable[NodeState]:
         return [node for node in self._nodes.values() if node.status_changed]
+
+    def _nodes_with_images(self) -> Iterable[NodeState]:
+        return [node for node in self._nodes.values() if node.images_changed]
 
     async def _register_all(self, nodes: Iterable[NodeState]) -> None:
         limit = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
@@ -233,7 +238,7 @@ class Heartbeat:
     async def _report(self, node: NodeState, annotations: dict[str, str]) -> None:
         if node.object is None:
             return
-        node.status_changed = False
+        node.status_changed = node.images_changed = False
         before = node.object.get("status") or {}
         status = self._reporter.status(node, before, self.endpoint)
         # Only what has changed, as a kubelet does: the server then merges and compares less.

@@ -71,6 +71,7 @@ class NodeState:
         "adopted",
         "boot_count",
         "images",
+        "images_changed",
         "name",
         "object",
         "own_pool",
@@ -100,6 +101,8 @@ class NodeState:
         """The simulated state: running, stopped or partitioned."""
         self.images: dict[str, tuple[str, int]] = {}
         """Id and size by the full name of the image, the oldest first."""
+        self.images_changed = False
+        """Whether there are images that the Node's status does not show yet."""
         self.status_changed = False
         """Whether the Node's status must be reported before the next periodic report."""
         self.pulls_in_progress: dict[str, float] = {}
@@ -124,7 +127,7 @@ class NodeState:
     def add_image(self, name: str, image_id: str, size: int) -> None:
         if name not in self.images:
             self.images[name] = (image_id, size)
-            self.status_changed = True
+            self.images_changed = True
             if len(self.images) > 4 * _MAX_IMAGES:
                 del self.images[next(iter(self.images))]
 

@@ -18,6 +18,9 @@ from setpoint.node.options import NodeTemplate, VolumeDriver
 LEASE_NAMESPACE = "kube-node-lease"
 STATUS_REPORT_PERIOD, STATUS_UPDATE_PERIOD = 300.0, 10.0
 """Seconds between periodic status reports, and between checks for changes that are reported sooner."""
+IMAGES_UPDATE_PERIOD = 20.0
+"""Seconds between checks for new images, which are reported within two periods. A kubelet lists the images of its node
+every 30 seconds and reports changes every 10, so it needs up to 40 seconds too."""
 MANAGED_ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
 """An annotation of Nodes: the attach/detach controller attaches volumes, not the kubelet."""
 

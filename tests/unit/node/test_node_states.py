@@ -39,7 +39,7 @@ async def get(cluster: VirtualCluster, name: str) -> Obj:
 @virtual(nodes=1)
 async def test_the_status_is_that_of_a_kubelet(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("p"))
-    await cluster.sleep(30)
+    await cluster.sleep(45)
     node = await cluster.client.get(NODES, "node-1")
     status = node["status"]
     assert status["capacity"] == status["allocatable"]
