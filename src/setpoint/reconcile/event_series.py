@@ -29,7 +29,7 @@ _NAMESPACE = _FIELDS.index("namespace")
 
 
 class _Occurrence(NamedTuple):
-    """What the Events of a series have in common."""
+    """The fields that the Events of a series have in common."""
 
     kind: str
     action: str

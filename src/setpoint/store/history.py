@@ -315,8 +315,8 @@ class History:
         return self._packer.saved
 
     def pack(self, until: int, limit: int) -> bool:
-        """Compress at most `limit` further values that were written up to the revision `until`; return whether none is
-        left.
+        """Compress at most `limit` further values that were written up to the revision `until`, and some causes; return
+        whether nothing is left.
 
         No read returns anything else afterwards; one of a compressed value takes a few microseconds longer."""
         for _ in range(min(limit, len(self._unpacked_base))):
@@ -333,7 +333,7 @@ class History:
                 self._packer.pack(_resource_of(event.key), event.now)
         self._packed_through = until if end == last else log[end].revision - 1
         self._packed_ahead = end - _index_after(log, self._packed_through)
-        return end == last and not self._unpacked_base
+        return self._causes.pack() and end == last and not self._unpacked_base
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 

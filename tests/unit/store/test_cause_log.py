@@ -33,17 +33,36 @@ def test_causes_are_converted_once_in_order_and_not_with_every_write() -> None:
     assert [each.cause for log in (log, fork) for each in log.after(200)] == [b"original", b"fork"]
 
 
+def test_all_but_the_latest_blocks_are_compressed() -> None:
+    log, causes = (
+        CauseLog(),
+        [Cause(number, b'[2,%d,"create @replicaset-controller"]' % number) for number in range(1, 901)],
+    )
+    for cause in causes:
+        log.append(*cause)
+    fork, small = log.fork(), sum(len(block._data) for block in log._blocks[-8:])
+    while not log.pack():
+        pass
+    assert sum(len(block._data) for block in log._blocks) < small + small // 4
+    for each in (log, fork):
+        assert [*each.after(0)] == causes
+        each.drop(500)
+        assert [*each.after(700)] == causes[700:]
+        assert each.pack()
+
+
 @given(
     st.lists(st.integers(1, 5), max_size=300),
-    st.lists(st.tuples(st.integers(0, 700), st.integers(0, 700)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=8),
 )
 def test_it_returns_what_was_appended_and_not_dropped(steps: list[int], reads: list[tuple[int, int]]) -> None:
     log, model, revision, dropped = CauseLog(), list[Cause](), 0, 0
-    for step in steps:
+    for step in steps * 4:
         revision += step
         model.append(Cause(revision, b"x" * (revision % 7)))
         log.append(*model[-1])
     for after, through in reads:
+        log.pack()
         after = max(after, dropped)
         assert [*log.after(after)] == [each for each in model if each.revision > after]
         dropped = max(dropped, min(through, revision))
