@@ -82,12 +82,13 @@ class CauseLog:
             found, cause = latest[at]
             yield Cause(found, bytes(cause))
 
-    def pack(self) -> bool:
-        """Compress one further block, if there is one; return whether none is left."""
-        if self._packed < len(self._blocks) - _RECENT_BLOCKS:
+    def pack(self, limit: int) -> None:
+        """Compress about `limit` further causes, if there are so many; more than as many transactions can have."""
+        for _ in range(limit // _BLOCK + 1):
+            if self._packed >= len(self._blocks) - _RECENT_BLOCKS:
+                return
             self._blocks[self._packed].pack()
             self._packed += 1
-        return self._packed >= len(self._blocks) - _RECENT_BLOCKS
 
     def drop(self, through: int) -> None:
         """Forget the causes of the revisions up to this one; a few of them may remain until a later call."""

@@ -315,10 +315,11 @@ class History:
         return self._packer.saved
 
     def pack(self, until: int, limit: int) -> bool:
-        """Compress at most `limit` further values that were written up to the revision `until`, and some causes; return
-        whether nothing is left.
+        """Compress at most `limit` further values that were written up to the revision `until`, and older causes;
+        return whether no value is left.
 
         No read returns anything else afterwards; one of a compressed value takes a few microseconds longer."""
+        self._causes.pack(limit)
         for _ in range(min(limit, len(self._unpacked_base))):
             entry = self._unpacked_base.pop()
             self._packer.pack(_resource_of(entry.key), entry)
@@ -333,7 +334,7 @@ class History:
                 self._packer.pack(_resource_of(event.key), event.now)
         self._packed_through = until if end == last else log[end].revision - 1
         self._packed_ahead = end - _index_after(log, self._packed_through)
-        return self._causes.pack() and end == last and not self._unpacked_base
+        return end == last and not self._unpacked_base
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 
