@@ -186,8 +186,13 @@ async def test_nodes_of_several_subnets_use_vxlan_where_they_must(
             for node in (first, second):
                 await until(partial(has_forwarding, node, "172.31.1.99"), "the other nodes follow the address")
                 assert not has_forwarding(node, "172.31.1.13")
-            await until(lambda: len(own_routes(third)) == 6, "the tunnel of the node has its new address")
-            assert "local 172.31.1.99" in third.run("ip", "-d", "link", "show", "dev", "setpoint-vx")
+            await until(
+                lambda: (
+                    "local 172.31.1.99" in third.run("ip", "-d", "link", "show", "dev", "setpoint-vx")
+                    and len(own_routes(third)) == 6
+                ),
+                "the tunnel of the node has its new address",
+            )
             assert all(send().values())
         for name, node in net.nodes.items():
             node.remove_pod("a")
