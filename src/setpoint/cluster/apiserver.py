@@ -46,7 +46,7 @@ from setpoint.cluster.certificates import (
 )
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.fork_endpoints import ForkEndpoints
-from setpoint.cluster.heap import trim_forever
+from setpoint.cluster.heap import trim_while_quick
 from setpoint.cluster.kubeconfigs import ADMIN_KUBECONFIG, write_kubeconfigs
 from setpoint.cluster.outgoing_tls import kubelet_tls
 from setpoint.cluster.private_files import ensure_private_directory, restrict_secrets
@@ -320,7 +320,7 @@ async def _serving(
             if isinstance(backend, InMemoryReads):
                 packing = partial(pack_forever, backend, clock)
                 maintenance.append(tasks.create_task(supervise("compression of values", packing)))
-                trimming = partial(trim_forever, lambda: backend.packed_size, trim_heap, clock)
+                trimming = partial(trim_while_quick, lambda: backend.packed_size, trim_heap, clock)
                 maintenance.append(tasks.create_task(supervise("return of free memory", trimming)))
             if isinstance(backend, SqliteStore):
                 check = partial(check_forever, backend, clock)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from setpoint.cluster.heap import INTERVAL, trim_forever
+from setpoint.cluster.heap import INTERVAL, trim_while_quick
 from setpoint.system import trim_heap
 
 MIB = 1 << 20
@@ -22,12 +22,13 @@ class Ticks:
         self._more = iter(freed)
         self.freed = 0
         self.round = 0
+        self.time = 0.0
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)
 
     def monotonic(self) -> float:
-        return 0.0
+        return self.time
 
     async def sleep(self, seconds: float) -> None:
         assert seconds == INTERVAL
@@ -51,8 +52,19 @@ class Ticks:
 async def test_the_heap_is_trimmed_an_interval_after_much_was_freed(freed: tuple[int, ...], rounds: list[int]) -> None:
     clock, trimmed = Ticks(*freed), list[int]()
     with pytest.raises(StopTest):
-        await trim_forever(lambda: clock.freed, lambda: trimmed.append(clock.round), clock)
+        await trim_while_quick(lambda: clock.freed, lambda: trimmed.append(clock.round), clock)
     assert trimmed == rounds
+
+
+async def test_it_ends_when_trimming_takes_too_long() -> None:
+    clock, trimmed = Ticks(MIB, MIB, MIB, MIB, MIB), list[int]()
+
+    def trim() -> None:
+        trimmed.append(clock.round)
+        clock.time += 0.02 if clock.round == 3 else 0.01
+
+    await trim_while_quick(lambda: clock.freed, trim, clock)
+    assert trimmed == [2, 3]
 
 
 def test_this_machine_can_be_asked_to_trim_its_heap() -> None:
