@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from browser import GuardedPage
 from page_cluster import PageCluster
@@ -17,6 +19,69 @@ def resident(process: int) -> int:
     """Bytes of memory."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+
+
+def on_their_way(port: int) -> int:
+    """Bytes that are in the buffers of TCP connections to a port of this machine."""
+    total = 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, queues = line.split()[:5]
+        unsent, unread = (int(each, 16) for each in queues.split(":"))
+        total += unsent * local.endswith(f":{port:04X}") + unread * remote.endswith(f":{port:04X}")
+    return total
+
+
+class Writer:
+    """Changes five ConfigMaps, at most 500 times a second, while the block runs."""
+
+    def __init__(self, cluster: PageCluster) -> None:
+        self._cluster = cluster
+        self._thread = threading.Thread(target=self._write)
+        self._stopped = False
+        self.writes = 0
+
+    def __enter__(self) -> Writer:
+        for number in range(5):
+            self._cluster.create(PATH, {"metadata": {"name": f"busy-{number}"}, "data": {"number": ""}})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopped = True
+        self._thread.join()
+
+    def _write(self) -> None:
+        began = time.monotonic()
+        while not self._stopped:
+            path, body = f"{PATH}/busy-{self.writes % 5}", {"data": {"number": str(self.writes)}}
+            self._cluster.api("PATCH", path, body, "application/merge-patch+json")
+            self.writes += 1
+            time.sleep(max(0.0, began + self.writes / 500 - time.monotonic()))
+
+
+def test_a_tab_with_a_slow_connection_is_told_the_latest(cluster: PageCluster, page: GuardedPage) -> None:
+    page.go("#/objects/configmaps?ns=default")
+    page.until_text("kube-root-ca.crt")
+    page.get_by_role("button", name="Show all", exact=True).click()
+    page.guard.allowed.append("the layout shifted")  # the list of writes, all the time
+    throttled = page.guard.context.new_cdp_session(page.page)
+    throttled.send("Network.enable")
+    rate = {"downloadThroughput": 50 << 10, "uploadThroughput": 50 << 10}
+    throttled.send("Network.emulateNetworkConditions", {"offline": False, "latency": 0, **rate})
+    port, before = urlsplit(cluster.origin).port or 0, resident(cluster.pid)
+    most = 0
+    with Writer(cluster) as writer:
+        deadline = time.monotonic() + 120
+        while not page.get_by_text("this tab was too slow to receive them").count():
+            assert time.monotonic() < deadline, f"{writer.writes} writes"
+            most = max(most, on_their_way(port))
+            page.page.wait_for_timeout(200)
+    cluster.create(PATH, {"metadata": {"name": "the-last-one-of-many"}})
+    page.until_text("the-last-one-of-many")
+    # The server did not wait for the tab, and what it knows of it are numbers, not the writes.
+    assert writer.writes > 2_000
+    assert most < 512 << 10, f"{most} bytes"
+    assert resident(cluster.pid) - before < 64 << 20
 
 
 def test_a_busy_tab_costs_little_and_catches_up(cluster: PageCluster, page: GuardedPage) -> None:

@@ -156,11 +156,11 @@ class GuardedContext:
 
     def check(self) -> None:
         """Fail the test if there was a problem."""
-        found = [each for each in self.problems if not any(part in each for part in self.allowed)]
         for shifts in self._shifts.values():
             if (total := cumulative_shift(shifts)) > MAX_LAYOUT_SHIFT:
                 parts = "\n".join(f"  at {at:.0f} ms by {value:.3f}: {moved}" for at, value, moved in shifts)
-                found.append(f"the layout shifted by {total:.3f}:\n{parts}")
+                self.problems.append(f"the layout shifted by {total:.3f}:\n{parts}")
+        found = [each for each in self.problems if not any(part in each for part in self.allowed)]
         if found:
             pytest.fail("the page had problems:\n" + "\n".join(dict.fromkeys(found)))
 

@@ -31,7 +31,9 @@ interface Channel {
   /** A feed is opened again after a reconnection; a conversation ends. */
   readonly durable: boolean;
   opened: boolean;
+  /** What was received since credit was granted last. */
   spent: number;
+  spentBytes: number;
 }
 
 interface Pending {
@@ -53,7 +55,9 @@ export interface RequestMessage {
   cluster: string;
 }
 
+/** Messages and bytes of a channel that may be on their way: few, or a slow connection delivers what was true long ago. */
 const CREDIT = 64;
+const CREDIT_BYTES = 128 * 1024;
 const MOST_PENDING = 512;
 /** Requests under way at once; the server refuses more than 72. */
 const MOST_SENT = 48;
@@ -122,7 +126,7 @@ function dial(): void {
       greeted = true;
       welcome(message);
     } else {
-      receive(message);
+      receive(message, byteLength(event.data));
     }
   };
   const onClose = (event: CloseEvent) => {
@@ -177,13 +181,14 @@ function send(message: Record<string, unknown>): boolean {
 
 function openChannel(id: number, channel: Channel, again: boolean): void {
   channel.opened = true;
-  channel.spent = 0;
+  channel.spent = channel.spentBytes = 0;
   channel.handlers.opened?.(again);
   send({ id, op: "open", ...channel.open });
-  send({ id, op: "credit", n: CREDIT });
+  send({ id, op: "credit", n: CREDIT, bytes: CREDIT_BYTES });
 }
 
-function receive(message: ServerMessage): void {
+/** `size`: the bytes of the message. */
+function receive(message: ServerMessage, size: number): void {
   if (message.type === "response") {
     settle(message.id)?.resolve({ status: message.status, headers: message.headers, body: message.body });
     return;
@@ -197,7 +202,7 @@ function receive(message: ServerMessage): void {
   }
   if (message.type === "update") channel.handlers.update?.(message);
   else if (message.type === "message") channel.handlers.message?.(message.data);
-  spend(message.id, channel);
+  spend(message.id, channel, size);
 }
 
 function receiveBytes(data: ArrayBuffer): void {
@@ -206,15 +211,23 @@ function receiveBytes(data: ArrayBuffer): void {
   const channel = channels.get(id);
   if (!channel) return;
   channel.handlers.bytes?.(new Uint8Array(data, 4));
-  spend(id, channel);
+  spend(id, channel, data.byteLength);
+}
+
+const encoder = new TextEncoder();
+
+/** The size of a text as it is sent. */
+function byteLength(text: string): number {
+  return encoder.encode(text).length;
 }
 
 /** Grant new credit when half of it is used. */
-function spend(id: number, channel: Channel): void {
+function spend(id: number, channel: Channel, size: number): void {
   channel.spent += 1;
-  if (channel.spent < CREDIT / 2) return;
-  send({ id, op: "credit", n: channel.spent });
-  channel.spent = 0;
+  channel.spentBytes += size;
+  if (channel.spent < CREDIT / 2 && channel.spentBytes < CREDIT_BYTES / 2) return;
+  send({ id, op: "credit", n: channel.spent, bytes: channel.spentBytes });
+  channel.spent = channel.spentBytes = 0;
 }
 
 /** Open a channel. A durable one survives reconnections. */
@@ -226,7 +239,7 @@ export function open(
   durable: boolean,
 ): { say(data: unknown): boolean; close(): void } {
   const id = nextId++;
-  const channel: Channel = { open: { feed, cluster, args }, handlers, durable, opened: false, spent: 0 };
+  const channel: Channel = { open: { feed, cluster, args }, handlers, durable, opened: false, spent: 0, spentBytes: 0 };
   channels.set(id, channel);
   if (linkState.value.is === "open") openChannel(id, channel, false);
   return {

@@ -7,12 +7,12 @@ then sends differences; a tab without credit gets the latest state of each item 
 A *conversation* belongs to one tab: both sides send messages, and the sender waits for credit. A terminal is one.
 
 Messages between tab and server are JSON text frames, except the data of `Conversation.send_bytes`, which are binary
-frames that begin with the id of the channel (4 bytes, big-endian). The tab chooses the ids; it grants credit for one
-message each.
+frames that begin with the id of the channel (4 bytes, big-endian). The tab chooses the ids; it grants credit for a
+number of messages, and of bytes if it names one.
 
     tab -> server
     {"id": 7, "op": "open", "feed": "objects", "cluster": "", "args": {...}}    a feed or a conversation
-    {"id": 7, "op": "credit", "n": 64}
+    {"id": 7, "op": "credit", "n": 64, "bytes": 131072}
     {"id": 7, "op": "say", "data": ...}                                         to a conversation
     {"id": 7, "op": "close"}
     {"id": 9, "op": "request", "cluster": "", "method": "GET", "path": "/api/v1/pods", "query": "limit=5",

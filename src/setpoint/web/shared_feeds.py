@@ -19,6 +19,7 @@ import orjson
 from setpoint.client import Unreachable
 from setpoint.meta.errors import ApiError, BadRequest, InternalError, RequestTooLarge, ServiceUnavailable
 from setpoint.tasks import TaskRegistry
+from setpoint.web.credit import Credit
 from setpoint.web.feed import FEED_LOG_LENGTH, Args, Item, PageContext, RunFeed
 from setpoint.web.tab_user import TabUser
 
@@ -43,7 +44,7 @@ class Subscription:
         self.run = run
         self._head = b'{"id":%d,"type":"' % channel
         self._wake = wake
-        self._credit = 0
+        self._credit = Credit()
         self._dirty: dict[str, None] = dict.fromkeys(run.items)
         """Keys whose items have changed since they were sent, in the order of the changes. It contains keys of current
         items, and keys of removed items that the tab has received; so it is never larger than both states."""
@@ -58,9 +59,9 @@ class Subscription:
         self.is_over = False
         """Whether the end was sent."""
 
-    def grant(self, messages: int) -> None:
-        """Allow so many more messages."""
-        self._credit = min(self._credit + messages, 100_000)
+    def grant(self, messages: int, size: int | None = None) -> None:
+        """Allow so many more messages and bytes."""
+        self._credit.grant(messages, size)
         self._wake()
 
     def changed(self, key: str) -> None:
@@ -83,11 +84,12 @@ class Subscription:
         synced = run.is_synced and not self._is_synced
         if not (self._dirty or self._next_entry < run.next_entry or synced):
             return self._end() if run.is_ended else None
-        self._credit -= 1
-        return self._update()
+        message = self._update()
+        self._credit.spend(len(message))
+        return message
 
     def _update(self) -> bytes:
-        run, left = self.run, MAX_UPDATE
+        run, left = self.run, min(MAX_UPDATE, self._credit.left)
         items: list[bytes] = []
         removed: list[str] = []
         while self._dirty and left > 0:

@@ -36,6 +36,7 @@ _UPDATE_INTERVAL: Final = 0.025
 _PING_INTERVAL, _SILENCE = 30.0, 100.0
 """Seconds between two pings, and seconds without any byte of the tab after which its connection is closed."""
 _MAX_CREDIT: Final = 10_000
+_MAX_CREDIT_BYTES: Final = 1 << 30
 _MAX_ID: Final = 2**32 - 1
 GOING_AWAY, POLICY, WRONG_DATA, SESSION_ENDED = 1001, 1008, 1003, 4401
 """Codes with which the server closes the WebSocket."""
@@ -115,6 +116,8 @@ class Tab:
         self._tasks = TaskRegistry()
         self._news = asyncio.Event()
         """Set when a feed may have an update to send."""
+        self._granted = asyncio.Event()
+        """Set when the tab grants credit for a feed."""
         self._ended = asyncio.Event()
         self._code = GOING_AWAY
 
@@ -200,13 +203,16 @@ class Tab:
             raise NotFound(f"this server has no feed {name[:64]!r}")
 
     def _credit(self, channel: int, message: Mapping[str, Any]) -> bool:
-        number = message.get("n")
+        number, size = message.get("n"), message.get("bytes")
         if type(number) is not int or not 0 < number <= _MAX_CREDIT:
             return False
+        if size is not None and (type(size) is not int or not 0 < size <= _MAX_CREDIT_BYTES):
+            return False
         if (subscription := self._subscriptions.get(channel)) is not None:
-            subscription.grant(number)
+            subscription.grant(number, size)
+            self._granted.set()
         elif (found := self._conversations.get(channel)) is not None:
-            found.conversation.grant(number)
+            found.conversation.grant(number, size)
         return True
 
     def _data(self, channel: int, message: Mapping[str, Any]) -> bool:
@@ -266,7 +272,15 @@ class Tab:
             while behind := [each for each in behind if each[1].is_behind]:
                 behind = await self._send_some(behind)
             if sent:
-                await self._clock.sleep(_UPDATE_INTERVAL)
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Let changes of feeds accumulate. What a feed had no credit for is sent as soon as there is some."""
+        if any(each.is_behind for each in self._subscriptions.values()):
+            self._granted.clear()
+            await first_completed(self._clock.sleep(_UPDATE_INTERVAL), self._granted.wait())
+        else:
+            await self._clock.sleep(_UPDATE_INTERVAL)
 
     async def _send_some(self, channels: Sequence[tuple[int, Subscription]]) -> list[tuple[int, Subscription]]:
         """Send one message of every feed that has one; return those feeds."""

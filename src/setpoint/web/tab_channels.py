@@ -17,6 +17,7 @@ from setpoint.client.transport import Headers
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, RequestTooLarge, ServiceUnavailable, Timeout, TooManyRequests
 from setpoint.tasks import within
+from setpoint.web.credit import Credit
 
 MAX_RESPONSE: Final = 4 * 1024 * 1024
 """Bytes of a response that is passed to a tab."""
@@ -44,7 +45,8 @@ class TabConversation:
         """`write` takes a message and whether it is text."""
         self._channel = channel
         self._write = write
-        self._credit = asyncio.Semaphore(0)
+        self._credit = Credit()
+        self._granted = asyncio.Event()
         self._unread: deque[Any] = deque()
         self._arrived = asyncio.Event()
 
@@ -62,9 +64,9 @@ class TabConversation:
 
     # Called by the tab.
 
-    def grant(self, messages: int) -> None:
-        for _ in range(min(messages, 10_000)):
-            self._credit.release()
+    def grant(self, messages: int, size: int | None = None) -> None:
+        self._credit.grant(messages, size)
+        self._granted.set()
 
     def deliver(self, data: Any) -> None:
         """Pass on what the tab has sent. Raises TooManyRequests if the conversation does not read."""
@@ -76,7 +78,10 @@ class TabConversation:
     async def _send(self, message: bytes, text: bool) -> None:
         if len(message) > MAX_RESPONSE:
             raise RequestTooLarge(f"a message to a tab has at most {MAX_RESPONSE >> 20} MiB")
-        await self._credit.acquire()
+        while not self._credit:
+            self._granted.clear()
+            await self._granted.wait()
+        self._credit.spend(len(message))
         await self._write(message, text)
 
 

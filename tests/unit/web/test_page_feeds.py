@@ -5,7 +5,7 @@ The page's code (`page/src/link`) is run by node, against the runs and subscript
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -22,6 +22,10 @@ from setpoint.web.shared_feeds import FeedRun, Subscription
 DRIVER = Path(page_sources.__file__).with_name("feed_tab.mjs")
 LINGER = 2_000
 """Milliseconds for which the page keeps a feed that no component shows."""
+CREDIT = 128 << 10
+"""Bytes of a channel that may be on their way to the page."""
+LARGE = 60_000
+"""Bytes of a large item."""
 Happens = Callable[..., Any]
 
 
@@ -65,8 +69,8 @@ class Server:
         self._to_server.clear()
         self._to_page.clear()
 
-    def set(self, feed: str, key: str, value: int) -> None:
-        self.run(feed).set(key, {"value": value})
+    def set(self, feed: str, key: str, value: int, text: str = "") -> None:
+        self.run(feed).set(key, {"value": value, "text": text})
 
     def run(self, feed: str) -> FeedRun:
         if feed not in self.runs:
@@ -91,9 +95,9 @@ class Server:
                 run = self.run(feed)
                 self._subscriptions[channel] = subscription = Subscription(run, channel, lambda: None)
                 run.subscriptions.add(subscription)
-            case {"op": "credit", "id": channel, "n": number}:
+            case {"op": "credit", "id": channel, "n": number, "bytes": size}:
                 if (found := self._subscriptions.get(channel)) is not None:
-                    found.grant(number)
+                    found.grant(number, size)
             case {"op": "close", "id": channel}:
                 if (found := self._subscriptions.pop(channel, None)) is not None:
                     found.run.subscriptions.discard(found)
@@ -103,6 +107,10 @@ class Server:
         """Put the next message of each feed on its way."""
         messages = [each.next_message() for each in self._subscriptions.values()]
         self._to_page += [each for each in messages if each is not None]
+        on_their_way = Counter[bytes]()
+        for message in self._to_page:
+            on_their_way[message.partition(b",")[0]] += len(message)
+        assert max(on_their_way.values(), default=0) < CREDIT + LARGE + 1_000
         return any(messages)
 
     def deliver(self) -> bool:
@@ -182,7 +190,8 @@ def test_the_page_becomes_what_the_server_has(happens: Happens) -> None:
         for _ in range(200):
             match random.randrange(12):
                 case 0 | 1 | 2:
-                    server.set(random.choice(names), random.choice("uvwxyz"), random.randrange(100))
+                    text = random.choice(("", "", "x" * 3_000, "\u4e2d" * (LARGE // 3), "\U0001f600" * (LARGE // 4)))
+                    server.set(random.choice(names), random.choice("uvwxyz"), random.randrange(100), text)
                 case 3:
                     server.run(random.choice(names)).remove(random.choice("uvwxyz"))
                 case 4 | 5:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import pytest
 from local_server import LocalServer
 from page_harness import ADMIN, PageHarness, TabClient
@@ -243,6 +244,37 @@ async def test_a_large_state_is_sent_in_parts(harness: PageHarness, feed: Feed) 
         assert len(found) == 1_000
 
 
+async def test_what_is_on_its_way_to_a_tab_has_the_size_that_it_grants(harness: PageHarness, feed: Feed) -> None:
+    async with harness.tab() as tab:
+        await tab.open(1, "test", credit=0)
+        for number in range(100):
+            feed.output.set(f"k{number}", {"text": "x" * 1_000})
+        feed.output.synced()
+        await tab.send(1, "credit", n=64, bytes=8_192)
+        await harness.clock.advance(1)
+        first = await tab.receive()
+        size = len(orjson.dumps(first))
+        assert 8_192 <= size < 8_192 + 1_200 and await tab.is_silent()
+        feed.output.set("k99", {"text": "new"})  # while the tab receives the first part
+        found, parts = {**first["set"]}, 1
+        while len(found) < 100:
+            await tab.send(1, "credit", n=1, bytes=size)
+            update = await tab.receive()  # at once, not with the next pass
+            size = len(orjson.dumps(update))
+            found |= update["set"]
+            parts += 1
+        assert parts > 10 and update["synced"] is True and found["k99"] == {"text": "new"}
+
+        await tab.open(2, "echo", credit=0)
+        await tab.send(2, "credit", n=64, bytes=10)
+        for text in ("first", "second"):
+            await tab.send(2, "say", data=text)
+        assert (await tab.receive())["data"]["heard"] == "first"
+        assert await tab.is_silent()
+        await tab.send(2, "credit", n=1, bytes=200)
+        assert (await tab.receive())["data"]["heard"] == "second"
+
+
 async def test_a_busy_item_does_not_keep_others_back(harness: PageHarness, feed: Feed) -> None:
     async with harness.tab() as tab:
         await tab.open(1, "test", credit=0)
@@ -395,6 +427,9 @@ async def test_a_conversation_that_does_not_read_is_ended(harness: PageHarness) 
         b'{"id":1,"op":"credit","n":0}',
         b'{"id":1,"op":"credit","n":100000}',
         b'{"id":1,"op":"credit","n":"many"}',
+        b'{"id":1,"op":"credit","n":1,"bytes":0}',
+        b'{"id":1,"op":"credit","n":1,"bytes":1.5}',
+        b'{"id":1,"op":"credit","n":1,"bytes":99999999999}',
         b"\xff\xfe",
         b"[" * 100_000,
     ],
