@@ -10,15 +10,10 @@ from urllib.parse import urlsplit
 from browser import GuardedPage
 from page_cluster import PageCluster
 from playwright.sync_api import WebSocketRoute
+from process_memory import resident
 
 BUSY = "() => { const end = performance.now() + 2500; while (performance.now() < end); }"
 PATH = "/api/v1/namespaces/default/configmaps"
-
-
-def resident(process: int) -> int:
-    """Bytes of memory."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
 
 
 def on_their_way(port: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 from page_client import handshake, open_tab, redeem
+from process_memory import resident
 from server_process import server_process
 
 from setpoint.client import Client, Unreachable
@@ -136,9 +137,9 @@ async def test_a_tab_that_does_not_read_costs_little(files: Path) -> None:
             tab.send(1, "credit", n=10_000)
             assert await tab.receive() is not None
             await asyncio.sleep(0.3)
-            before = _resident()
+            before = resident()
             await asyncio.sleep(1.0)
-            assert _resident() - before < 16 << 20
+            assert resident() - before < 16 << 20
             skipped, latest = 0, -1
             for _ in range(200):
                 update = await tab.receive()
@@ -148,13 +149,6 @@ async def test_a_tab_that_does_not_read_costs_little(files: Path) -> None:
                 if skipped:
                     break
             assert skipped > 0 and latest > 1_000
-
-
-def _resident() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) << 10
-    raise AssertionError
 
 
 async def test_other_machines_need_tls(files: Path, tmp_path: Path) -> None:
