@@ -139,7 +139,7 @@ export function feedKey(name: string, prefix: string, args: object): string {
   return JSON.stringify([name, prefix, args]);
 }
 
-/** The feed of this name, which begins if it is not there. Whoever uses it holds it soon. */
+/** Return the feed of this name, which begins if it is not there. A component that uses it must hold it soon. */
 export function acquire(name: string, prefix: string, args: object): SharedFeed {
   const key = feedKey(name, prefix, args);
   let feed = feeds.get(key);
