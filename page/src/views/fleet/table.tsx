@@ -117,7 +117,7 @@ export function FleetTable({ connection, openPod, openNode }: TableProps) {
                   {zone.key === onlyZone ? (
                     visible(zone.key || words.allNodes)
                   ) : (
-                    <Expander open={expanded} label={visible(zone.name)} toggle={() => setOpen(toggle(open, zone.key))} />
+                    <Expander open={expanded} label={visible(zone.name)} toggle={() => setOpen((now) => toggle(now, zone.key))} />
                   )}
                 </th>
                 <td class="number">
@@ -132,7 +132,7 @@ export function FleetTable({ connection, openPod, openNode }: TableProps) {
                   zone={zone}
                   sort={sort}
                   open={openNodes}
-                  toggle={(name) => setOpenNodes(toggle(openNodes, name))}
+                  toggle={(name) => setOpenNodes((now) => toggle(now, name))}
                   openPod={openPod}
                   openNode={openNode}
                 />
