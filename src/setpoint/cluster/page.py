@@ -60,6 +60,12 @@ LIMITS: Final = Limits(
     idle_timeout=60.0,
 )
 """The limits of the HTTP server of the page: its requests are small, and few connections are open at once."""
+_TABS_OF_SEAT: Final = 4
+
+
+def class_limits(seats: int) -> Limits:
+    """Return the limits of a server that many learners share: each has the connections of a few tabs."""
+    return LIMITS._replace(connections=LIMITS.connections + _TABS_OF_SEAT * seats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,6 @@ from base64 import b32encode, urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import sha256
-from hmac import compare_digest
 from typing import Final, NamedTuple, Protocol
 
 import orjson
@@ -20,6 +18,7 @@ import orjson
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import TooManyRequests, Unauthorized
 from setpoint.meta.times import format_micro, parse_time
+from setpoint.web.secret_digests import digest_of, same_digest
 
 CODE_LIFETIME: Final = timedelta(minutes=10)
 IDLE_LIFETIME: Final = timedelta(hours=12)
@@ -30,7 +29,7 @@ _MAX_CODES, _MAX_SESSIONS, _MAX_USED = 16, 64, 64
 """Numbers after which the oldest codes, the sessions that were idle for longest, and the oldest used codes are
 dropped."""
 _MAX_ATTEMPTS, _PAUSE = 20, 60.0
-"""Number of wrong codes after which no code is accepted for so many seconds."""
+"""Number of wrong codes after which further ones are answered with 429 for so many seconds."""
 _SAVE_INTERVAL: Final = timedelta(minutes=10)
 """Time after which a use of a session is written to the file."""
 _CODE_BYTES, _KEY_BYTES, _ID_BYTES = 16, 32, 4
@@ -110,20 +109,18 @@ class Sessions:
     def new_code(self, user: PageUser) -> str:
         """Return a code that lets one browser in as this user."""
         code = b32encode(self._entropy(_CODE_BYTES)).decode().rstrip("=").lower()
-        self._codes.append(_Code(_digest(code), user, self._clock.now() + CODE_LIFETIME))
+        self._codes.append(_Code(digest_of(code), user, self._clock.now() + CODE_LIFETIME))
         del self._codes[:-_MAX_CODES]
         return code
 
     def redeem(self, code: str) -> tuple[str, Session]:
-        """Return the key of a new session. Raises CodeRefused, or TooManyRequests after many wrong codes."""
-        left = self._paused_until - self._clock.monotonic()
-        if left > 0:
-            raise TooManyRequests.of("Too many links were wrong. Wait a minute and try again.", int(left) + 1)
-        digest, now = _digest(code), self._clock.now()
+        """Return the key of a new session. Raises CodeRefused, or TooManyRequests after many wrong codes; a right one
+        is accepted all the same, so that a guesser cannot lock the user out."""
+        digest, now = digest_of(code), self._clock.now()
         # Every code is compared, in constant time: how long it takes does not depend on which one is right.
-        matches = [each for each in self._codes if compare_digest(each.digest, digest)]
+        matches = [each for each in self._codes if same_digest(each.digest, digest)]
         if not matches:
-            if [each for each in self._used if compare_digest(each, digest)]:
+            if [each for each in self._used if same_digest(each, digest)]:
                 raise CodeRefused("This link was used already. `setpoint page` prints a new one.")
             self._count_wrong()
             raise CodeRefused("This link is not valid. `setpoint page` prints a new one.")
@@ -140,7 +137,7 @@ class Sessions:
         are too many."""
         now = self._clock.now()
         key = urlsafe_b64encode(self._entropy(_KEY_BYTES)).decode().rstrip("=")
-        session = Session(self._entropy(_ID_BYTES).hex(), user, _digest(key), now, now)
+        session = Session(self._entropy(_ID_BYTES).hex(), user, digest_of(key), now, now)
         sessions = self._current()
         if len(sessions) >= self._most:
             self.end(min(sessions, key=lambda each: (bool(each.tabs), each.used)))
@@ -150,8 +147,8 @@ class Sessions:
 
     def find(self, key: str) -> Session | None:
         """Return the session of a key, and note that it is used; None if there is none."""
-        digest, now = _digest(key), self._clock.now()
-        matches = [each for each in self._current() if compare_digest(each.digest, digest)]
+        digest, now = digest_of(key), self._clock.now()
+        matches = [each for each in self._current() if same_digest(each.digest, digest)]
         if not matches:
             return None
         self.touch(matches[0], now)
@@ -197,6 +194,10 @@ class Sessions:
             self._save()
 
     def _count_wrong(self) -> None:
+        """Count a wrong code. Raises TooManyRequests for a while after many of them."""
+        left = self._paused_until - self._clock.monotonic()
+        if left > 0:
+            raise TooManyRequests.of("Too many links were wrong. Wait a minute and try again.", int(left) + 1)
         self._wrong += 1
         if self._wrong >= _MAX_ATTEMPTS:
             self._wrong = 0
@@ -219,10 +220,6 @@ class Sessions:
         self._saved = self._clock.now()
         if self._file is not None:
             self._file.write(_encoded(self._loaded()))
-
-
-def _digest(secret: str) -> bytes:
-    return sha256(secret.encode("utf-8", "replace")).digest()
 
 
 def _encoded(sessions: list[Session]) -> bytes:

@@ -19,7 +19,7 @@ from setpoint.cluster.classroom.front import TEACHER, ClassFront
 from setpoint.cluster.classroom.worker import SEATS_PATH
 from setpoint.cluster.classroom.worker_link import WorkerLink
 from setpoint.cluster.config import ConfigError
-from setpoint.cluster.page import LIMITS, PageConfig, listening, page_hosts, page_tls
+from setpoint.cluster.page import PageConfig, class_limits, listening, page_hosts, page_tls
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.tasks import child_tasks
@@ -183,7 +183,8 @@ async def classroom(config: ClassConfig, clock: Clock) -> AsyncIterator[RunningC
                         await each.ready.wait()
             except TimeoutError:
                 raise ConfigError("the workers of the class did not start; see the log above") from None
-            server = Server(front.handle, clock=clock, limits=LIMITS, ssl=tls, on_error=front.page.unexpected)
+            limits = class_limits(config.seats)
+            server = Server(front.handle, clock=clock, limits=limits, ssl=tls, on_error=front.page.unexpected)
             server.serve(sockets)
             try:
                 yield RunningClass(f"{'https' if tls is not None else 'http'}://{hosts[0]}", front, sessions)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hmac import compare_digest
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.prefixed import PrefixedTransport
 from setpoint.cluster.classroom.worker import NOTICES_PATH, SEAT_PREFIX, SEATS_PATH
 from setpoint.cluster.classroom.worker_link import WorkerLink
+from setpoint.cluster.classroom.wrong_codes import WrongCodes
 from setpoint.cluster.inprocess import InProcess
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import (
@@ -32,13 +32,12 @@ from setpoint.meta.errors import (
     Conflict,
     Forbidden,
     MethodNotAllowed,
-    TooManyRequests,
     Unauthorized,
 )
-from setpoint.meta.token_bucket import TokenBucket
 from setpoint.web.feed import Args, Conversation, FeedOutput, PageContext
 from setpoint.web.lessons.folder import Courses
 from setpoint.web.request_checks import RequestChecks
+from setpoint.web.secret_digests import digest_of, same_digest
 from setpoint.web.server import PROTOCOL, PageExtensions, PageOptions, PageServer
 from setpoint.web.sessions import PageUser, Sessions
 from setpoint.web.static_files import STATIC
@@ -48,10 +47,9 @@ TEACHER: Final = PageUser("teacher")
 TEACHER_FEATURE: Final = "class-teacher"
 BOARD_FEED, CONTROL = "class", "class-control"
 _JOIN_PATH, _SOCKET_PATH = "/class/v1/join", "/page/v1/socket"
-_CODE_BYTES, _SEAT_BYTES = 5, 4
-"""Bytes of the code of the class, which are eight characters, and of the id of a seat."""
-_JOINS_A_SECOND, _JOIN_BURST = 2.0, 40
-"""How often a code may be tried, by all learners together: a class may come in at once, but not guess."""
+_CODE_BYTES, _CODE_CHARACTERS = 7, 10
+"""Unguessable bytes from which the code of the class is made, and its length. A character has five bits."""
+_SEAT_BYTES: Final = 4
 _MAX_NICKNAME: Final = 40
 _REFRESH: Final = 1.0
 """Seconds between two updates of the teacher's board."""
@@ -86,7 +84,7 @@ class ClassFront:
         """`seats` is the number of seats of the class, and `workers` run them in equal parts. `courses` has the lessons
         to which the teacher can send everyone, `files` is the directory with the built page."""
         self._courses = courses or Courses()
-        self.code = b32encode(entropy(_CODE_BYTES)).decode().lower()
+        self.code = b32encode(entropy(_CODE_BYTES)).decode().lower()[:_CODE_CHARACTERS]
         """The code that lets learners in."""
         self._clock = clock
         self._entropy = entropy
@@ -95,7 +93,7 @@ class ClassFront:
         self._sessions = sessions
         self._checks = RequestChecks(hosts, tls=tls)
         self._seats: dict[str, TakenSeat] = {}
-        self._joining = TokenBucket(clock, _JOINS_A_SECOND, _JOIN_BURST)
+        self._wrong_codes = WrongCodes(clock)
         self._entrance = InProcess(self._read_seat)
         extensions = PageExtensions(
             feeds={BOARD_FEED: self._board},
@@ -149,10 +147,9 @@ class ClassFront:
             raise MethodNotAllowed("POST is allowed", details={})
         if not self._checks.is_from_the_page(request):
             raise Forbidden("this request is not from the page")
-        if not self._joining.try_take():
-            raise TooManyRequests.of("Too many learners come in at once. Try again in a few seconds.", 5)
         code, nickname = _join_request(request)
-        if not compare_digest(code, self.code):
+        if not same_digest(digest_of(code), digest_of(self.code)):
+            await self._wrong_codes.delay(request.peer.address)
             raise Unauthorized("This is not the code of this class. Ask your teacher for it.")
         if len(self._seats) >= self._most:
             raise Forbidden(f"All {self._most} seats of this class are taken.")
@@ -281,7 +278,7 @@ def _join_request(request: Request) -> tuple[str, str]:
         code, nickname = found["code"], found["nickname"]
     except (ValueError, LookupError, TypeError):
         code = nickname = None
-    if not isinstance(code, str) or not isinstance(nickname, str) or not code.isascii():
+    if not isinstance(code, str) or not isinstance(nickname, str):
         raise BadRequest('the body must be {"code": "...", "nickname": "..."}')
     nickname = " ".join("".join(each for each in nickname if each.isprintable()).split())
     if not 0 < len(nickname) <= _MAX_NICKNAME:

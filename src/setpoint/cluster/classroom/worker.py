@@ -30,7 +30,7 @@ from setpoint.cluster.classroom.messages import json_body, json_response
 from setpoint.cluster.classroom.seats import SeatLimits, Seats
 from setpoint.cluster.fork_endpoints import PREFIX as FORKS
 from setpoint.cluster.inprocess import InProcess
-from setpoint.cluster.page import LIMITS
+from setpoint.cluster.page import class_limits
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, BadRequest, MethodNotAllowed
 from setpoint.meta.times import parse_time
@@ -252,7 +252,8 @@ async def worker(
         await seats.prepare()
         async with InProcess(seats.handle) as entrance, child_tasks(seats.run()):
             made = Worker(config, clock, seats, entrance, extensions())
-            server = Server(made.handle, clock=clock, limits=LIMITS, on_error=made.page.unexpected)
+            limits = class_limits(config.seats)
+            server = Server(made.handle, clock=clock, limits=limits, on_error=made.page.unexpected)
             server.serve([listen_on_path(config.socket)])
             try:
                 yield made
