@@ -78,8 +78,6 @@ export interface RequestOptions {
   body?: unknown;
   accept?: string;
   contentType?: string;
-  /** The revision of the write that this one undoes, for its recorded cause. */
-  undoes?: number;
   /** The logical cluster; the current one unless named. */
   prefix?: string;
 }
@@ -98,7 +96,6 @@ export async function request<T = unknown>(method: string, path: string, options
     ...(options.body === undefined ? {} : { body: options.body }),
     ...(options.accept ? { accept: options.accept } : {}),
     ...(options.contentType ? { contentType: options.contentType } : {}),
-    ...(options.undoes === undefined ? {} : { undoes: options.undoes }),
   });
   return reply as Reply<T>;
 }

@@ -51,7 +51,6 @@ export interface RequestMessage {
   body?: unknown;
   accept?: string;
   contentType?: string;
-  undoes?: number;
   cluster: string;
 }
 

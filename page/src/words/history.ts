@@ -36,7 +36,5 @@ export const history = {
   undoWorking: (done: number, all: number) => `${done} of ${all} done`,
   undoDone: (count: number) => (count === 1 ? "Undone with one request." : `Undone with ${count} requests.`),
   undoFailed: (count: number, all: number) => `${count} of ${all} requests were refused:`,
-  undoLeftOut: "left out, because what it depends on could not be created",
-  undoRefused: "the plan contains a request that is not one to an object",
   undoing: "Making the plan…",
 } as const;

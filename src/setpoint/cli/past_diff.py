@@ -18,6 +18,7 @@ from setpoint.meta.body import dump_yaml
 from setpoint.meta.errors import NotFound
 from setpoint.meta.objects import Obj
 from setpoint.view.differences import SIGNS, Difference, ObjectName, compared, difference_text, differences
+from setpoint.view.secrets import SecretMask
 
 _LEFT_OUT = frozenset({"events", "leases", "endpoints", "componentstatuses"})
 """Resources that a comparison of all kinds leaves out: they change all the time, or repeat
@@ -143,6 +144,8 @@ async def _compare_one(invocation: Invocation, chosen: Chosen, old: Client, new:
 
         before, masked_now = masked(before, now or {})
         now = masked_now if now is not None else None
+        annotations = SecretMask()  # one of them contains a copy of the data
+        before, now = (each and annotations.without_copy(each) for each in (before, now))
     old_lines, new_lines = (dump_yaml(each).decode().splitlines(True) if each else [] for each in (before, now))
     name = f"{shown_kind(target.resource)}/{target.name}"
     begin, end = getattr(flags, "from"), flags.to or "now"

@@ -13,21 +13,17 @@ from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.tabwriter import align
-from setpoint.client.current_run import current_run
-from setpoint.client.run import PersonalRun
-from setpoint.meta.errors import ApiError, NotFound
+from setpoint.client.plan_execution import UNDO_PATH, StepOutcome
+from setpoint.client.plan_execution import carry_out as execute
+from setpoint.meta.errors import NotFound
 from setpoint.meta.times import human_duration
 from setpoint.view.actors import actor_of
 from setpoint.view.history import cause_from_json
+from setpoint.view.undo_plan import masked_plan, shown_object
 
-PATH = "/setpoint/v1/undo"
 _NOT_SETPOINT = "the server makes no plans to undo: it is not a Setpoint API server, or an older one"
 _SIGNS = {"create": "+", "apply": "+", "update": "~", "delete": "-"}
 _DONE = {"create": "created", "apply": "applied", "update": "updated", "delete": "deleted"}
-_METHODS = ("POST", "PATCH", "DELETE")
-_TIMEOUT = 60.0
-"""Seconds for which a request is repeated that must wait for an earlier one of the plan to take effect."""
-_PAUSE = 0.25
 _SHOWN = 5
 """Number of objects that are named in one line."""
 _LOST = "What ran in containers, data in volumes, calls to other systems, and issued tokens are not undone."
@@ -76,7 +72,7 @@ def _headline(invocation: Invocation, plan: dict[str, Any]) -> str:
 async def ask(invocation: Invocation, question: dict[str, Any]) -> dict[str, Any]:
     """Return the server's plan. Raise Failed and ApiError."""
     try:
-        return await invocation.client.sender.json("POST", PATH, body=question)
+        return await invocation.client.sender.json("POST", UNDO_PATH, body=question)
     except NotFound as error:
         if error.message.startswith("revision ") or (error.details or {}).get("name"):
             raise
@@ -88,7 +84,7 @@ async def carry_out(invocation: Invocation, plan: dict[str, Any], headline: str,
     are; otherwise nothing is done if there are any."""
     flags = invocation.flags
     if flags.output == "json":
-        invocation.print(json.dumps(_masked(plan), indent=2, ensure_ascii=False))
+        invocation.print(json.dumps(masked_plan(plan), indent=2, ensure_ascii=False))
         return
     if flags.output:
         raise Failed("--output must be json")
@@ -105,7 +101,13 @@ async def carry_out(invocation: Invocation, plan: dict[str, Any], headline: str,
         raise Failed(f"there {count}, so nothing was changed{_solutions(conflicts)}")
     if steps and not flags.yes and not await _agreed(invocation):
         raise Failed("nothing was changed; set --yes to carry out the plan without confirmation")
-    errors = await _execute(invocation, steps, str(plan["reason"]))
+    errors: list[Exception] = []
+    async for outcome in execute(invocation.client, invocation.io.clock, plan):
+        if outcome.error is not None:
+            errors.append(Failed(outcome.error) if isinstance(outcome.error, str) else outcome.error)
+            continue
+        done = f"{_DONE[outcome.step['action']]}{_revision(outcome)}"
+        invocation.print(f"{escaped(shown_object(outcome.step['object']))} {done}")
     if conflicts:
         count = "one conflict remains" if len(conflicts) == 1 else f"{len(conflicts)} conflicts remain"
         errors.append(Failed(f"{count}{_solutions(conflicts)}"))
@@ -125,7 +127,8 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     steps = plan["steps"]
     if steps:
         rows = [
-            f"  {_SIGNS[each['action']]} {escaped(_shown(each['object']))}\t{escaped(each['text'])}" for each in steps
+            f"  {_SIGNS[each['action']]} {escaped(shown_object(each['object']))}\t{escaped(each['text'])}"
+            for each in steps
         ]
         yield "To do:"
         yield from map(str.rstrip, align("\n".join(rows) + "\n", padding=2).splitlines())
@@ -135,7 +138,7 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         yield "Conflicts:"
         for each in plan["conflicts"]:
             solution = f" (--{each['solvedBy']})" if each.get("solvedBy") else ""
-            yield f"  ! {escaped(_shown(each['object']))}: {escaped(each['text'])}{solution}"
+            yield f"  ! {escaped(shown_object(each['object']))}: {escaped(each['text'])}{solution}"
     if plan["warnings"]:
         yield "Warnings:"
         yield from (f"  {escaped(each)}" for each in plan["warnings"])
@@ -151,24 +154,6 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         yield _LOST
 
 
-def _shown(ref: dict[str, Any]) -> str:
-    kind = ref["kind"].lower()
-    name = f"{kind}.{ref['group']}/{ref['name']}" if ref["group"] else f"{kind}/{ref['name']}"
-    return f"{name} ({ref['namespace']})" if ref["namespace"] else name
-
-
-def _masked(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan without the values of Secrets."""
-
-    def step(found: dict[str, Any]) -> dict[str, Any]:
-        ref = found["object"]
-        if (ref["group"], ref["plural"]) != ("", "secrets"):
-            return found
-        return {**found, "request": {**found["request"], "body": "***"}}
-
-    return {**plan, "steps": [step(each) for each in plan["steps"]]}
-
-
 async def _agreed(invocation: Invocation) -> bool:
     if not invocation.io.in_is_terminal:
         return False
@@ -177,64 +162,10 @@ async def _agreed(invocation: Invocation) -> bool:
     return (await invocation.io.read_line()).strip().lower() in (b"yes", b"y")
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
-
-
-async def _execute(invocation: Invocation, steps: list[dict[str, Any]], reason: str) -> list[Exception]:
-    """Send the requests one after the other, and return the errors. A step is left out if it needs one that failed."""
-    errors: list[Exception] = []
-    uids: dict[int, str] = {}
-    token = current_run.set(PersonalRun(reason))
-    try:
-        for number, step in enumerate(steps):
-            shown = _shown(step["object"])
-            links = step.get("links") or ()
-            if any(each["step"] not in uids for each in links):
-                errors.append(Failed(f"{shown}: left out, because what it depends on could not be created"))
-                continue
-            request = step["request"]
-            for link in links:
-                _set(request["body"], link["place"], uids[link["step"]])
-            try:
-                answer = await _send(invocation, request, step.get("awaits") or "")
-            except ApiError as error:
-                error.message = f"{shown}: {error.message}"
-                errors.append(error)
-                continue
-            uids[number] = (answer.get("metadata") or {}).get("uid") or ""
-            invocation.print(f"{escaped(shown)} {_DONE[step['action']]}{_revision(step, answer)}")
-    finally:
-        current_run.reset(token)
-    return errors
-
-
-def _revision(step: dict[str, Any], answer: dict[str, Any]) -> str:
+def _revision(outcome: StepOutcome) -> str:
     """Return the revision that a step has made, with which it can be undone."""
-    revision = (answer.get("metadata") or {}).get("resourceVersion")
-    return f" (revision {escaped(str(revision))})" if revision and step["action"] != "delete" else ""
-
-
-def _set(body: Any, place: list[Any], uid: str) -> None:
-    for part in place[:-1]:
-        body = body[part]
-    body[place[-1]] = uid
-
-
-async def _send(invocation: Invocation, request: dict[str, Any], awaits: str) -> dict[str, Any]:
-    method, path = request["method"], str(request["path"])
-    if method not in _METHODS or not path.startswith(("/api/", "/apis/")):
-        raise Failed(f"the plan contains a request that is not one to an object: {method} {path}")
-    clock = invocation.io.clock
-    end = clock.monotonic() + _TIMEOUT
-    while True:
-        try:
-            return await invocation.client.sender.json(
-                method, path, str(request["query"]), request["body"], content_type=str(request["contentType"])
-            )
-        except ApiError as error:
-            if error.reason != awaits or clock.monotonic() >= end:
-                raise
-        await clock.sleep(_PAUSE)
+    revision = (outcome.answer.get("metadata") or {}).get("resourceVersion")
+    return f" (revision {escaped(str(revision))})" if revision and outcome.step["action"] != "delete" else ""
 
 
 COMMAND = Command(

@@ -27,6 +27,9 @@ _WRITTEN_BY_SYSTEM = (
 )
 """Beginnings of the annotations that controllers maintain."""
 
+SECRET_PARTS = ("data", "stringData", "metadata")
+"""Parts of a Secret of which values are not shown: annotations may contain a copy of the data."""
+
 
 def desired(obj: ObjView) -> Obj:
     """Return the desired state, without empty maps that are the same as absent. Values are shared with the object."""
@@ -273,7 +276,7 @@ def immutable_changes(group: str, plural: str, now: ObjView, changed: Sequence[F
 def change_text(change: FieldChange, *, secret: bool = False) -> str:
     """Return one change as text; the values of a Secret are not shown."""
     path = path_text(change.path)
-    if secret and change.path[0] in ("data", "stringData", "metadata"):
+    if secret and change.path[0] in SECRET_PARTS:
         what = "removed" if change.new is ABSENT else "added" if change.old is ABSENT else "changed"
         return f"{path} {what}"
     if change.path[-1] == LAST_APPLIED:

@@ -22,12 +22,16 @@ class SecretMask:
         masked = dict(secret)
         if data := secret.get("data"):
             masked["data"] = {name: self._hidden(value) for name, value in data.items()}
+        return self.without_copy(masked)
+
+    def without_copy(self, secret: ObjView) -> Obj:
+        """Return a Secret with a number instead of the annotation that contains a copy of it."""
         metadata = secret.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
-        if LAST_APPLIED in annotations:
-            shown = {**annotations, LAST_APPLIED: self._hidden(annotations[LAST_APPLIED])}
-            masked["metadata"] = {**metadata, "annotations": shown}
-        return masked
+        if LAST_APPLIED not in annotations:
+            return dict(secret)
+        shown = {**annotations, LAST_APPLIED: self._hidden(annotations[LAST_APPLIED])}
+        return {**secret, "metadata": {**metadata, "annotations": shown}}
 
     def _hidden(self, value: Any) -> str:
         return f"<hidden-{self._numbers.setdefault(str(value), len(self._numbers) + 1)}>"

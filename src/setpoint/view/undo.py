@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.view.changes import ABSENT, Path, path_text, short_value
 from setpoint.view.desired_state import (
+    SECRET_PARTS,
     SetBack,
     change_text,
     desired,
@@ -361,7 +362,7 @@ def _rebound(volume: ObjView, claim_step: int) -> Step:
 
 def value_texts(ref: ObjectRef, path: tuple[str, ...], old: Any, current: Any) -> str:
     """Return what a field is now, and what it would be set back to; not the values of a Secret."""
-    if ref.is_secret and path[0] in ("data", "stringData"):
+    if ref.is_secret and path[0] in SECRET_PARTS:
         return "was changed since"
     now = "is absent" if current is ABSENT else f"is {short_value(current)}"
     then = "to be removed" if old is ABSENT else f"to be set back to {short_value(old)}"

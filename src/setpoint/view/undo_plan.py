@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -35,9 +36,7 @@ class ObjectRef(NamedTuple):
 
     @property
     def shown(self) -> str:
-        kind = self.kind.lower()
-        name = f"{kind}.{self.group}/{self.name}" if self.group else f"{kind}/{self.name}"
-        return f"{name} ({self.namespace})" if self.namespace else name
+        return shown_object(self._asdict())
 
     @property
     def is_secret(self) -> bool:
@@ -113,3 +112,25 @@ class Plan:
             "warnings": self.warnings,
             "notDone": [{"object": what, "text": why} for what, why in self.not_done],
         }
+
+
+# The functions below work on plans as JSON, as clients get them.
+
+
+def shown_object(ref: Mapping[str, Any]) -> str:
+    """Return the name of an object as plans show it."""
+    kind = ref["kind"].lower()
+    name = f"{kind}.{ref['group']}/{ref['name']}" if ref["group"] else f"{kind}/{ref['name']}"
+    return f"{name} ({ref['namespace']})" if ref["namespace"] else name
+
+
+def masked_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan as it is shown: without the values of Secrets, which only its requests contain."""
+
+    def masked(step: Mapping[str, Any]) -> Mapping[str, Any]:
+        ref = step["object"]
+        if (ref["group"], ref["plural"]) != ("", "secrets"):
+            return step
+        return {**step, "request": {**step["request"], "body": "***"}}
+
+    return {**plan, "steps": [masked(each) for each in plan["steps"]]}

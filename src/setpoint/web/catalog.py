@@ -17,6 +17,7 @@ _FEEDS: Final[dict[str, str]] = {
     "object": "setpoint.web.feeds.object",
     "timeline": "setpoint.web.feeds.timeline",
     "differences": "setpoint.web.feeds.differences",
+    "versions": "setpoint.web.feeds.versions",
     "loops": "setpoint.web.feeds.loops",
     "faults": "setpoint.web.feeds.faults",
     "yaml": "setpoint.web.feeds.yaml",
@@ -31,6 +32,7 @@ _CONVERSATIONS: Final[dict[str, str]] = {
     "logs": "setpoint.web.feeds.logs",
     "lesson": "setpoint.web.feeds.lesson",
     "progress": "setpoint.web.feeds.progress",
+    "undo": "setpoint.web.feeds.undo",
 }
 
 

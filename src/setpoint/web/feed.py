@@ -16,7 +16,7 @@ number of messages, and of bytes if it names one.
     {"id": 7, "op": "say", "data": ...}                                         to a conversation
     {"id": 7, "op": "close"}
     {"id": 9, "op": "request", "cluster": "", "method": "GET", "path": "/api/v1/pods", "query": "limit=5",
-     "body": ..., "accept": "...", "contentType": "...", "undoes": 291}         one request to the API server
+     "body": ..., "accept": "...", "contentType": "..."}                        one request to the API server
 
     server -> tab
     {"id": 0, "type": "hello", "user": "...", "version": "...", "features": [...], "feeds": [...]}
@@ -26,8 +26,8 @@ number of messages, and of bytes if it names one.
     {"id": 9, "type": "response", "status": 200, "headers": {...}, "body": ...}
 
 `cluster` is the path prefix of a logical cluster: empty for the present state, `/at/<revision>` for a past one,
-`/forks/<name>` for a fork. `undoes` is the revision of the write that a request undoes, for the recorded cause. A tab
-that acts as another user names them in the query of the WebSocket: `?as=jane&as-group=dev&as-group=qa`.
+`/forks/<name>` for a fork. A tab that acts as another user names them in the query of the WebSocket:
+`?as=jane&as-group=dev&as-group=qa`.
 """
 
 from __future__ import annotations

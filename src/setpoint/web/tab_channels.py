@@ -11,8 +11,6 @@ from typing import Any, Final
 import orjson
 
 from setpoint.client import Client, Unreachable
-from setpoint.client.current_run import current_run
-from setpoint.client.run import PersonalRun
 from setpoint.client.transport import Headers
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, RequestTooLarge, ServiceUnavailable, Timeout, TooManyRequests
@@ -116,11 +114,6 @@ async def _request(client: Client, message: Mapping[str, Any]) -> dict[str, Any]
         raise BadRequest("a response that does not end needs a feed, not a request")
     accept = _checked(message, "accept", _MEDIA_TYPE, "application/json")
     content_type = _checked(message, "contentType", _MEDIA_TYPE, "application/json")
-    undoes = message.get("undoes")
-    if undoes is not None:
-        if type(undoes) is not int or not 0 < undoes <= _MAX_REVISION or method == "GET":
-            raise BadRequest("undoes must be the revision that a write undoes")
-        current_run.set(PersonalRun(f"undo of {undoes}"))  # each request has a task of its own
     sent = b"" if body is None else body.encode() if isinstance(body, str) else orjson.dumps(body)
     reply = await client.sender.stream(method, path, query, sent, accept=accept, content_type=content_type)
     pieces: list[bytes] = []

@@ -622,26 +622,6 @@ async def test_requests_are_answered_by_the_server(local_server: LocalServer) ->
         assert found["body"] == "ok"
 
 
-async def test_an_undo_is_recorded_as_one(local_server: LocalServer) -> None:
-    path = "/api/v1/namespaces/default/configmaps"
-    async with real_tab(local_server) as (_, tab):
-        made = await answered(tab, method="POST", path=path, body={"metadata": {"name": "x"}, "data": {"a": "1"}})
-        content_type, name = "application/merge-patch+json", f"{path}/x"
-        patch: dict[str, Any] = {"method": "PATCH", "path": name, "contentType": content_type}
-        changed = await answered(tab, **patch, body={"data": {"a": "2"}})
-        revision = int(changed["body"]["metadata"]["resourceVersion"])
-        await answered(tab, **patch, body={"data": made["body"]["data"]}, undoes=revision)
-        query = "resource=configmaps&namespace=default&name=x"
-        found = await answered(tab, path="/setpoint/v1/why", query=query)
-        assert f"undo of {revision}" in found["body"]["sentence"]
-        (entry, *_) = (await answered(tab, path="/setpoint/v1/history", query=query))["body"]["changes"]
-        cause = entry["cause"]
-        assert cause["reason"] == f"undo of {revision}" and "reconcile" not in cause, cause
-        await answered(tab, **patch, body={"data": {"a": "3"}})
-        found = await answered(tab, path="/setpoint/v1/why", query=query)
-        assert "undo" not in found["body"]["sentence"], "the reason belongs to one request"
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -658,11 +638,6 @@ async def test_an_undo_is_recorded_as_one(local_server: LocalServer) -> None:
         {"path": "/api", "accept": "a\r\nb"},
         {"path": "/api", "contentType": "a\nb", "body": {}},
         {"path": "/api", "cluster": "/x"},
-        {"method": "DELETE", "path": "/api", "undoes": 0},
-        {"method": "DELETE", "path": "/api", "undoes": 2**63},
-        {"method": "DELETE", "path": "/api", "undoes": True},
-        {"method": "DELETE", "path": "/api", "undoes": "5;r=x"},
-        {"path": "/api", "undoes": 5},
         {"path": "/api/v1/pods", "query": "watch=true"},
         {"path": "/api/v1/pods", "query": "limit=1&watch=1"},
         {"path": "/api/v1/namespaces/default/pods/x/log", "query": "follow=true"},

@@ -1,10 +1,10 @@
 /** The changes of an object: who changed what, when. Two versions can be compared, and a change undone. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { ask } from "../../link/hooks";
+import { ask, useFeed } from "../../link/hooks";
 import { ApiError } from "../../link/protocol";
 import type { Status } from "../../link/protocol";
 import { at, logical, setMoment } from "../../state/place";
-import { objectPath, refKey } from "../../state/refs";
+import { refKey } from "../../state/refs";
 import type { ObjectRef } from "../../state/refs";
 import { Button } from "../../ui/button";
 import { Icon } from "../../ui/icon";
@@ -184,24 +184,14 @@ function Entry(props: { change: Change; chosen: boolean; choose(checked: boolean
 }
 
 function Difference({ target, from, to, close }: { target: ObjectRef; from: number; to: number; close(): void }) {
-  const [lines, setLines] = useState<(DiffLine | number)[] | null>(null);
-  const [error, setError] = useState<Status | null>(null);
-  useEffect(() => {
-    let current = true;
-    setLines(null);
-    const read = (revision: number) => ask("GET", objectPath(target), { prefix: `${logical.peek()}/at/${revision}` });
-    Promise.all([read(from), read(to)]).then(
-      ([before, after]) => {
-        if (!current) return;
-        const mask = target.resource === "secrets" && !target.group ? maskSecret : (one: unknown) => one;
-        setLines(shortened(diffLines(linesOf(mask(before)), linesOf(mask(after)))));
-      },
-      (failed: unknown) => current && setError(failed instanceof ApiError ? failed.status : { message: String(failed) }),
-    );
-    return () => {
-      current = false;
-    };
-  }, [from, to, refKey(target)]);
+  const { group, version, resource, namespace, name } = target;
+  const feed = useFeed<{ object: unknown }>("versions", { group, version, resource, namespace, name, from, to }, logical.value);
+  const before = feed.items.get("from");
+  const after = feed.items.get("to");
+  const lines = useMemo(
+    () => (before && after ? shortened(diffLines(linesOf(before.object), linesOf(after.object))) : null),
+    [before, after],
+  );
   return (
     <section class="card" aria-label={words.difference(from, to)}>
       <div class="history-diff-head">
@@ -210,26 +200,9 @@ function Difference({ target, from, to, close }: { target: ObjectRef; from: numb
           <Icon name="close" />
         </Button>
       </div>
-      {error ? <Failure error={error} feature={words.feature} /> : !lines ? <Loading /> : lines.length === 0 ? <p>{words.same}</p> : <DiffText lines={lines} />}
+      {feed.error ? <Failure error={feed.error} feature={words.feature} /> : !lines ? <Loading /> : lines.length === 0 ? <p>{words.same}</p> : <DiffText lines={lines} />}
     </section>
   );
-}
-
-/** Values of a Secret are not shown; a changed one is visible as changed. */
-function maskSecret(secret: unknown): unknown {
-  const { data, ...rest } = (secret ?? {}) as { data?: Record<string, string>; metadata?: { annotations?: Record<string, string> } };
-  const metadata = rest.metadata;
-  const last = "kubectl.kubernetes.io/last-applied-configuration";
-  if (metadata?.annotations?.[last]) {
-    rest.metadata = { ...metadata, annotations: { ...metadata.annotations, [last]: "<hidden>" } };
-  }
-  return { ...rest, data: Object.fromEntries(Object.entries(data ?? {}).map(([name, value]) => [name, `<hidden, ${value.length} characters, ${sum(value)}>`])) };
-}
-
-function sum(text: string): string {
-  let hash = 7;
-  for (let index = 0; index < text.length; index += 1) hash = (hash * 31 + text.charCodeAt(index)) % 65_521;
-  return hash.toString(16);
 }
 
 function DiffText({ lines }: { lines: readonly (DiffLine | number)[] }) {

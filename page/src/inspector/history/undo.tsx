@@ -1,7 +1,9 @@
-/** Undo one write: the plan of the server first, then its requests with the rights of the user. */
-import { useEffect, useState } from "preact/hooks";
-import { ask } from "../../link/hooks";
-import { ApiError } from "../../link/protocol";
+/**
+ * Undo one write: the plan of the server first, then its requests with the rights of the user. The page's server sends
+ * them: this tab gets no values of Secrets.
+ */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { converse } from "../../link/hooks";
 import type { Status } from "../../link/protocol";
 import { Button } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
@@ -24,13 +26,9 @@ interface PlanStep {
   action: "create" | "apply" | "update" | "delete";
   object: PlanRef;
   text: string;
-  links?: { place: (string | number)[]; step: number }[];
-  awaits?: string;
-  request: { method: string; path: string; query: string; contentType: string; body: unknown };
 }
 
 interface Plan {
-  revision: number;
   steps: PlanStep[];
   conflicts: { object: PlanRef; text: string; solvedBy: string }[];
   warnings: string[];
@@ -39,9 +37,6 @@ interface Plan {
 }
 
 const SIGNS = { create: "+", apply: "+", update: "~", delete: "−" } as const;
-const METHODS = new Set(["POST", "PATCH", "DELETE"]);
-const TIMEOUT = 60_000;
-const PAUSE = 250;
 
 export function UndoDialog(props: { revision: number; close(): void; done?(): void }) {
   const [options, setOptions] = useState({ force: false, replace: false });
@@ -50,29 +45,52 @@ export function UndoDialog(props: { revision: number; close(): void; done?(): vo
   const [progress, setProgress] = useState<number | null>(null);
   const [failures, setFailures] = useState<string[]>([]);
 
+  /** Begins to carry out the plan that is shown. */
+  const begin = useRef<() => boolean>(() => false);
+
   useEffect(() => {
-    let current = true;
     setPlan(null);
-    ask<Plan>("POST", "/setpoint/v1/undo", { body: { revision: props.revision, ...options } }).then(
-      (found) => current && setPlan(found),
-      (failed: unknown) => current && setError(failed instanceof ApiError ? failed.status : { message: String(failed) }),
+    setError(null);
+    let steps = 0;
+    let begun = false;
+    let current = true;
+    const finished = (refused: string[]) => {
+      setProgress(null);
+      if (refused.length > 0) setFailures(refused);
+      else toast(words.undoDone(steps));
+      if (refused.length === 0 && current) props.close();
+      props.done?.();
+    };
+    const opened = converse(
+      "undo",
+      { revision: props.revision, ...options },
+      {
+        message: (data) => {
+          const message = data as { plan?: Plan; done?: number; refused?: string[] };
+          if (message.plan) {
+            steps = message.plan.steps.length;
+            setPlan(message.plan);
+          }
+          if (message.done !== undefined) setProgress(message.done);
+          if (message.refused) finished(message.refused);
+        },
+        end: (failed) => {
+          setProgress(null);
+          if (failed) setError(failed);
+        },
+      },
     );
+    begin.current = () => (begun = opened.say({ do: "carry out" }));
     return () => {
       current = false;
+      // What was begun is completed, also if the dialog is closed.
+      if (!begun) opened.close();
     };
   }, [props.revision, options]);
 
-  const carryOut = async () => {
+  const carryOut = () => {
     if (!plan || progress !== null) return;
-    const refused = await execute(plan, setProgress);
-    setProgress(null);
-    if (refused.length === 0) {
-      toast(words.undoDone(plan.steps.length));
-      props.close();
-    } else {
-      setFailures(refused);
-    }
-    props.done?.();
+    if (begin.current()) setProgress(0);
   };
   const blocked = plan !== null && plan.conflicts.length > 0;
   return (
@@ -86,7 +104,7 @@ export function UndoDialog(props: { revision: number; close(): void; done?(): vo
             look="primary"
             writes
             disabled={!plan || plan.steps.length === 0 || blocked || progress !== null || failures.length > 0}
-            onClick={() => void carryOut()}
+            onClick={carryOut}
           >
             {progress === null ? words.undoAction : words.undoWorking(progress, plan?.steps.length ?? 0)}
           </Button>
@@ -189,55 +207,4 @@ function shown(ref: PlanRef): string {
   const kind = ref.kind.toLowerCase();
   const name = ref.group ? `${kind}.${ref.group}/${ref.name}` : `${kind}/${ref.name}`;
   return ref.namespace ? `${name} (${ref.namespace})` : name;
-}
-
-/** Send the requests one after the other and return what was refused. A step is left out if it needs one that failed. */
-async function execute(plan: Plan, progress: (done: number) => void): Promise<string[]> {
-  const refused: string[] = [];
-  const uids = new Map<number, string>();
-  for (const [number, step] of plan.steps.entries()) {
-    progress(number);
-    const name = shown(step.object);
-    const links = step.links ?? [];
-    if (links.some((link) => !uids.has(link.step))) {
-      refused.push(`${name}: ${words.undoLeftOut}`);
-      continue;
-    }
-    const body = links.length > 0 ? structuredClone(step.request.body) : step.request.body;
-    for (const link of links) setAt(body, link.place, uids.get(link.step)!);
-    try {
-      uids.set(number, await send(step, body, plan.revision));
-    } catch (error) {
-      refused.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
-    }
-  }
-  return refused;
-}
-
-function setAt(body: unknown, place: readonly (string | number)[], uid: string): void {
-  let at = body as Record<string | number, unknown>;
-  for (const part of place.slice(0, -1)) at = at[part] as Record<string | number, unknown>;
-  at[place.at(-1)!] = uid;
-}
-
-async function send(step: PlanStep, body: unknown, undoes: number): Promise<string> {
-  const { method, path, query, contentType } = step.request;
-  // A plan is data of the server: only requests to objects are sent.
-  if (!METHODS.has(method) || !/^\/apis?\//.test(path) || path.includes("..")) throw new Error(words.undoRefused);
-  const end = performance.now() + TIMEOUT;
-  for (;;) {
-    try {
-      const answer = await ask<{ metadata?: { uid?: string } } | null>(method, path, {
-        query: Object.fromEntries(new URLSearchParams(query)),
-        body,
-        contentType,
-        undoes,
-      });
-      return answer?.metadata?.uid ?? "";
-    } catch (error) {
-      const waits = error instanceof ApiError && step.awaits && error.status.reason === step.awaits;
-      if (!waits || performance.now() > end) throw error;
-    }
-    await new Promise((resolve) => window.setTimeout(resolve, PAUSE));
-  }
 }

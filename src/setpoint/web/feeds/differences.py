@@ -39,7 +39,7 @@ _Written = tuple[str, str, str, str]
 async def run(ctx: PageContext, args: Args, output: FeedOutput) -> None:
     if "/at/" in ctx.cluster:
         raise BadRequest("name both moments in the arguments")
-    begin, end = _revision(args, "from"), _revision(args, "to")
+    begin, end = revision_argument(args, "from"), revision_argument(args, "to")
     if not begin or (end and end < begin):
         raise BadRequest("from must be a revision that is not after to")
     written, rest = await _written(ctx.client, begin, end)
@@ -103,7 +103,8 @@ async def _get(client: Client, prefix: str, resource: Resource, namespace: str, 
         return None
 
 
-def _revision(args: Args, name: str) -> int:
+def revision_argument(args: Args, name: str) -> int:
+    """Return a revision; 0 if there is none. Raises BadRequest."""
     value: Any = args.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise BadRequest(f"argument {name} must be a revision")
