@@ -39,7 +39,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import BadRequest, Conflict
 from setpoint.meta.lease_term import TERM_HEADER, Fence, Term, parse_term
 from setpoint.meta.times import unix_milliseconds
-from setpoint.store.interface import Check, CompareFailed, KeyValue, Op, Store
+from setpoint.store.interface import Check, CompareFailed, DeferredCause, KeyValue, Op, Store
 from setpoint.wire.message import ObjectRequest, Request
 
 _LEASE = ("coordination.k8s.io", "leases")
@@ -77,8 +77,8 @@ class Transactions:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._last = 0
-        """The time of the last transaction, in milliseconds since the epoch."""
+        self.last = 0
+        """The time of the last transaction whose cause was encoded, in milliseconds since the epoch."""
         self._leases: dict[str, _LeaseState] = {}
         """The last known state of each Lease, by its key. The comparison in the transaction detects a stale one."""
 
@@ -113,24 +113,25 @@ class Transactions:
         if len(agent) > MAX_MEMOIZED_LENGTH:
             agent = product_of(agent)
         applies = verb == "patch" and headers.get("content-type", "").startswith(_APPLY_TYPES)
-        writer = (ctx.user.name, ctx.impersonator, agent, verb, ctx.target.subresource, applies)
         trace = headers.get(_TRACE_HEADER, "")
         if trace and not _TRACE.fullmatch(trace):
             trace = ""
-        return _RequestCause((self, ctx.now, writer, _noted_claim(request), trace, term))
+        user, subresource, claim = ctx.user.name, ctx.target.subresource, _noted_claim(request)
+        return RequestCause(
+            (self, ctx.now, user, ctx.impersonator, agent, verb, subresource, applies, claim, trace, term)
+        )
 
     def _own_cause(self, verb: str, reason: str, term: str) -> SupportsBytes:
-        writer = (_SERVER, "", _SERVER_AGENT, verb, "", False)
         claim = ("", "", 0, "", (), 0, "", reason)
-        return _RequestCause((self, self._clock.now(), writer, claim, "", term))
+        return RequestCause((self, self._clock.now(), _SERVER, "", _SERVER_AGENT, verb, "", False, claim, "", term))
 
     def time(self, arrived: datetime) -> int:
         """Return the time of a transaction whose request arrived at this time. Stores encode causes in the order of the
         transactions, so it must be called by the encoding only."""
         at = unix_milliseconds(arrived)
-        if at > self._last:
-            self._last = at
-        return self._last
+        if at > self.last:
+            self.last = at
+        return self.last
 
     async def _commit_fenced(self, term: Term, ops: Sequence[Op], cause: Callable[[], SupportsBytes]) -> Committed:
         """Commit if the term still holds its Lease; raise Conflict if it does not."""
@@ -177,16 +178,53 @@ class Transactions:
         return lease
 
 
-class _RequestCause(tuple[Transactions, datetime, tuple[str, str, str, str, str, bool], Any, str, str]):
+class RequestCause(tuple[Transactions, datetime, str, str, str, str, str, bool, Any, str, str], DeferredCause):
     """The parts of a cause: when the request arrived, the arguments of `_writer`, the claim (`_noted_claim`), the
     trace, and the term of the leader. The store makes the recorded form of them."""
 
     __slots__ = ()
 
     def __bytes__(self) -> bytes:
-        transactions, arrived, writer, claim, trace, term = self
-        values = run_claim_values(*claim) if isinstance(claim, tuple) else _parsed_claim(claim) if claim else ()
-        return recorded(transactions.time(arrived), _writer(*writer), values, trace, term)
+        transactions, arrived, user, impersonator, agent, verb, subresource, applies, claim, trace, term = self
+        writer = _writer(user, impersonator, agent, verb, subresource, applies)
+        return recorded(transactions.time(arrived), writer, _values(claim), trace, term)
+
+    @staticmethod
+    def join(causes: Sequence[RequestCause]) -> bytes | None:
+        transactions = causes[0][0]
+        parts, last = [], causes[0][1]
+        for server, arrived, user, impersonator, agent, verb, subresource, applies, claim, trace, term in causes:
+            if server is not transactions:
+                return None
+            if arrived > last:
+                last = arrived
+            writer = _writer(user, impersonator, agent, verb, subresource, applies)
+            parts.append((arrived, writer, claim, trace, term))
+        try:
+            block = orjson.dumps((transactions.last, parts))
+        except orjson.JSONEncodeError:  # the text of a claim is not valid Unicode
+            return None
+        transactions.time(last)
+        return block
+
+    @staticmethod
+    def split(block: bytes) -> Sequence[SupportsBytes]:
+        at, parts = orjson.loads(block)
+        causes = []
+        for arrived, writer, claim, trace, term in parts:
+            at = max(at, unix_milliseconds(datetime.fromisoformat(arrived)))
+            causes.append(_JoinedCause((at, writer, claim, trace, term)))
+        return causes
+
+
+class _JoinedCause(tuple[int, str, Any, str, str]):
+    """A cause of a block: time, writer, claim, trace and term."""
+
+    __slots__ = ()
+
+    def __bytes__(self) -> bytes:
+        at, writer, claim, trace, term = self
+        return recorded(at, writer, _values(claim), trace, term)
 
 
 class _LeaseState(NamedTuple):
@@ -213,8 +251,14 @@ def _parsed(header: str) -> Term:
 
 def claimed(request: Request) -> tuple[Any, ...]:
     """Return the values of the claim that the client of a request makes; empty if it makes none."""
-    noted = _noted_claim(request)
-    return run_claim_values(*noted) if isinstance(noted, tuple) else _parsed_claim(noted) if noted else ()
+    return _values(_noted_claim(request))
+
+
+def _values(noted: Sequence[Any] | str) -> tuple[Any, ...]:
+    """Return the values of a noted claim."""
+    if isinstance(noted, str):
+        return _parsed_claim(noted) if noted else ()
+    return run_claim_values(*noted)
 
 
 def _noted_claim(request: Request) -> tuple[Any, ...] | str:

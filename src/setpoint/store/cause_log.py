@@ -1,10 +1,9 @@
 """The causes of transactions in memory.
 
 A cause is recorded with every write and rarely read. So the causes of the latest transactions are kept as they were
-given, and encoded when there are enough of them: encoding many in a row takes a fraction of the time that encoding each
-within its write would. Encoded causes are kept as one block with their offsets, which is half as large as one object
-for each. The causes of a controller resemble each other, so `pack` compresses all but the latest blocks: a cause then
-takes about 35 bytes.
+given, and made one block of bytes when there are enough of them: that takes a fraction of the time that encoding each
+within its write would, above all for a `DeferredCause`. The causes of a controller resemble each other, so `pack`
+compresses all but the latest blocks: a cause then takes about 35 bytes.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import SupportsBytes
 
-from setpoint.store.interface import Cause
+from setpoint.store.interface import Cause, DeferredCause
 
 _BLOCK = 64
 """Number of causes that are encoded together."""
@@ -27,19 +27,13 @@ _LEVEL = 3
 class _Block:
     """Encoded causes, ascending by revision."""
 
-    __slots__ = ("_data", "_packed", "ends", "revisions")
+    __slots__ = ("_data", "_packed", "_split", "revisions")
 
-    def __init__(self, causes: list[tuple[int, SupportsBytes]]) -> None:
-        data, ends = bytearray(), []
-        for _, cause in causes:  # one by one, so that all are encoded in the same memory
-            data += bytes(cause)
-            ends.append(len(data))
-        self._data = bytes(data)
+    def __init__(self, revisions: list[int], causes: list[SupportsBytes]) -> None:
+        self._data, self._split = _joined(causes)
         self._packed = False
         """Whether `_data` is compressed."""
-        self.revisions = array("q", [revision for revision, _ in causes])
-        self.ends = array("I", ends)
-        """The offset at which each cause ends."""
+        self.revisions = array("q", revisions)
 
     def pack(self) -> None:
         if not self._packed:
@@ -48,39 +42,56 @@ class _Block:
 
     def after(self, revision: int) -> Iterator[Cause]:
         data = zlib.decompress(self._data, -zlib.MAX_WBITS) if self._packed else self._data
-        place = bisect_right(self.revisions, revision)
-        begin = self.ends[place - 1] if place else 0
-        for each, end in zip(self.revisions[place:], self.ends[place:], strict=True):
-            yield Cause(each, data[begin:end])
-            begin = end
+        causes = self._split(data)
+        for at in range(bisect_right(self.revisions, revision), len(causes)):
+            yield Cause(self.revisions[at], bytes(causes[at]))
+
+
+_Split = Callable[[bytes], Sequence[SupportsBytes]]
+
+
+def _joined(causes: list[SupportsBytes]) -> tuple[bytes, _Split]:
+    """Return the causes as bytes, and the function that returns them from these bytes."""
+    kind = type(causes[0])
+    if issubclass(kind, DeferredCause) and all(type(cause) is kind for cause in causes):
+        block = kind.join(causes)
+        if block is not None:
+            return block, kind.split
+    data, ends = bytearray(), array("I", [0])
+    for cause in causes:  # one by one, so that all are encoded in the same memory
+        data += bytes(cause)
+        ends.append(len(data))
+    return bytes(data), lambda data: [data[begin:end] for begin, end in pairwise(ends)]
 
 
 class CauseLog:
-    __slots__ = ("_blocks", "_latest", "_packed")
+    __slots__ = ("_blocks", "_latest", "_packed", "_revisions")
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
         self._packed = 0
         """The number of blocks, from the first, that are compressed."""
-        self._latest: list[tuple[int, SupportsBytes]] = []
+        self._latest: list[SupportsBytes] = []
         """Fewer than `_BLOCK` causes after those of the blocks. Each is encoded once, in the order of the revisions."""
+        self._revisions: list[int] = []
+        """The revision of each of them."""
 
     def append(self, revision: int, cause: SupportsBytes) -> None:
         """Add the cause of a revision that is greater than all before."""
-        self._latest.append((revision, cause))
+        self._revisions.append(revision)
+        self._latest.append(cause)
         if len(self._latest) >= _BLOCK:
-            self._blocks.append(_Block(self._latest))
-            self._latest = []
+            self._blocks.append(_Block(self._revisions, self._latest))
+            self._revisions, self._latest = [], []
 
     def after(self, revision: int) -> Iterator[Cause]:
         """Yield the causes of the revisions greater than this one, oldest first."""
         for at in range(bisect_right(self._blocks, revision, key=_last_revision), len(self._blocks)):
             yield from self._blocks[at].after(revision)
         self._encode_latest()
-        latest = self._latest
-        for at in range(bisect_right(latest, revision, key=_revision), len(latest)):
-            found, cause = latest[at]
-            yield Cause(found, bytes(cause))
+        revisions, latest = self._revisions, self._latest
+        for at in range(bisect_right(revisions, revision), len(revisions)):
+            yield Cause(revisions[at], bytes(latest[at]))
 
     def pack(self, limit: int) -> None:
         """Compress about `limit` further causes, if there are so many; more than as many transactions can have."""
@@ -96,22 +107,19 @@ class CauseLog:
         del self._blocks[:count]
         self._packed = max(0, self._packed - count)
         if not self._blocks:
-            del self._latest[: bisect_right(self._latest, through, key=_revision)]
+            count = bisect_right(self._revisions, through)
+            del self._revisions[:count], self._latest[:count]
 
     def fork(self) -> CauseLog:
         """Return an independent copy, which shares the blocks."""
         self._encode_latest()
         other = CauseLog()
-        other._blocks, other._latest = self._blocks.copy(), self._latest.copy()
-        other._packed = self._packed
+        other._blocks, other._packed = self._blocks.copy(), self._packed
+        other._latest, other._revisions = self._latest.copy(), self._revisions.copy()
         return other
 
     def _encode_latest(self) -> None:
-        self._latest = [(revision, bytes(cause)) for revision, cause in self._latest]
-
-
-def _revision(item: tuple[int, SupportsBytes]) -> int:
-    return item[0]
+        self._latest = [*map(bytes, self._latest)]
 
 
 def _last_revision(block: _Block) -> int:

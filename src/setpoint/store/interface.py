@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, SupportsBytes
+from typing import Any, NamedTuple, Protocol, SupportsBytes
 
 
 class StoreError(Exception):
@@ -236,6 +236,30 @@ class Cause(NamedTuple):
     cause: bytes
 
 
+class DeferredCause:
+    """The cause of a transaction that becomes bytes later, if it is ever read.
+
+    Most causes are never read. A store that keeps them in memory may keep many as one block, whose bytes cost a
+    fraction of those of each cause."""
+
+    __slots__ = ()
+
+    def __bytes__(self) -> bytes:
+        """Return what is recorded. It is called once, in the order of the transactions."""
+        raise NotImplementedError
+
+    @staticmethod
+    def join(causes: Sequence[Any]) -> bytes | None:
+        """Return causes of this class as one block, instead of the bytes of each; None if that is impossible."""
+        raise NotImplementedError
+
+    @staticmethod
+    def split(block: bytes) -> Sequence[SupportsBytes]:
+        """Return the causes of a block, with the bytes that each would have had. It may be called any number of
+        times."""
+        raise NotImplementedError
+
+
 class Version(NamedTuple):
     """One key at one revision."""
 
@@ -400,8 +424,9 @@ class Store(Protocol):
         The entry is None for a deletion or a check. When the caller resumes, others may already have written the same
         keys again: the result, not what get returns, describes this transaction. `cause` says who made the change and
         why; it is stored with the revision for as long as history is retained. If it is not bytes yet, the store
-        converts it once, perhaps later and in another thread, but in the order of the calls. A transaction that only
-        checks, or deletes absent keys, gets no revision: the current one is returned.
+        converts it once, perhaps later and in another thread, but in the order of the calls; a `DeferredCause` perhaps
+        together with others. A transaction that only checks, or deletes absent keys, gets no revision: the current one
+        is returned.
         Raises CompareFailed, NotProcessed or TooLarge (the transaction had no effect); Unavailable or another
         StoreError (it is unknown whether it happened); ValueError for invalid operations: a repeated key, a key that is
         empty or contains a zero byte, a stamp outside of the value."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from server_harness import APPLY, LIMITED_TOKEN, MERGE_PATCH, ServerHarness
+from stopped_clock import StoppedClock
 
 from setpoint.apiserver.refusals import Refusals
+from setpoint.apiserver.transactions import RequestCause, Transactions
 from setpoint.meta.cause import CAUSE_HEADER, MAX_TRIGGERS, Claim, WriteCause, decode
+from setpoint.store.memory import MemoryStore
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -137,6 +142,49 @@ async def test_the_time_never_falls(harness: ServerHarness) -> None:
         times.append((await last(harness)).at)
     assert times == sorted(times) and times[1] == times[2] == times[3] < times[4]
     assert times[4] == int(harness.clock.now().timestamp() * 1000)
+
+
+TEXTS = st.text(max_size=8) | st.sampled_from(["system:node:n", "system:serviceaccount:a:b", "@x"])
+NOTED_CLAIMS = st.tuples(
+    TEXTS,
+    TEXTS,
+    st.integers(0, 2**53),
+    TEXTS,
+    st.lists(st.integers(1, 2**53), max_size=MAX_TRIGGERS).map(tuple),
+    st.integers(0, 2**53),
+    TEXTS,
+    TEXTS,
+) | st.sampled_from(["", "why=done", "r=c/1;k=a/b;t=5,7", "no claim"])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.datetimes(timezones=st.just(UTC)),
+            *(TEXTS for _ in range(5)),
+            st.booleans(),
+            NOTED_CLAIMS,
+            st.sampled_from(["", TRACE]),
+            TEXTS,
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(0, 2**42),
+)
+def test_causes_in_a_block_are_what_each_would_be_by_itself(parts: list[tuple[Any, ...]], before: int) -> None:
+    alone, together = (Transactions(MemoryStore(), StoppedClock()) for _ in range(2))
+    alone.last = together.last = before
+    expected = [bytes(RequestCause((alone, *each))) for each in parts]
+    causes = [RequestCause((together, *each)) for each in parts]
+    block = RequestCause.join(causes)
+    if block is None:  # a text that is not valid Unicode: they become bytes one by one
+        assert r"\ud800" in ascii(parts)
+        assert together.last == before
+        assert [*map(bytes, causes)] == expected
+    else:
+        assert [*map(bytes, RequestCause.split(block))] == expected
+        assert together.last == alone.last
 
 
 async def test_refused_writes_are_kept(harness: ServerHarness) -> None:

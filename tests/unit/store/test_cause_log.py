@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.store.cause_log import CauseLog
-from setpoint.store.interface import Cause
+from setpoint.store.interface import Cause, DeferredCause
 
 
 class Late:
@@ -31,6 +34,44 @@ def test_causes_are_converted_once_in_order_and_not_with_every_write() -> None:
     fork.append(201, b"fork")
     log.append(201, b"original")
     assert [each.cause for log in (log, fork) for each in log.after(200)] == [b"original", b"fork"]
+
+
+class Joined(DeferredCause):
+    """A cause that is a number, and notes how it becomes bytes."""
+
+    calls: ClassVar[list[str]] = []
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __bytes__(self) -> bytes:
+        self.calls.append(f"bytes {self.number}")
+        return b"%d" % self.number
+
+    @staticmethod
+    def join(causes: Sequence[Joined]) -> bytes | None:
+        Joined.calls.append(f"join {len(causes)}")
+        return b" ".join(b"%d" % each.number for each in causes) if causes[0].number != 64 else None
+
+    @staticmethod
+    def split(block: bytes) -> Sequence[bytes]:
+        return block.split(b" ")
+
+
+def test_deferred_causes_are_joined_if_they_can_be() -> None:
+    log = CauseLog()
+    Joined.calls.clear()
+    for number in range(200):
+        log.append(number + 1, Joined(number))
+    assert Joined.calls == ["join 64", "join 64", *(f"bytes {each}" for each in range(64, 128)), "join 64"]
+    assert [*log.after(0)] == [Cause(number + 1, b"%d" % number) for number in range(200)]
+    # What was read is bytes already.
+    Joined.calls.clear()
+    for number in range(200, 256):
+        log.append(number + 1, Joined(number))
+    assert Joined.calls == [f"bytes {each}" for each in range(200, 256)]
+    log.pack(1_000)
+    assert [*log.after(100)] == [Cause(number + 1, b"%d" % number) for number in range(100, 256)]
 
 
 def test_all_but_the_latest_blocks_are_compressed() -> None:
