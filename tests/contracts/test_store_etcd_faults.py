@@ -311,6 +311,31 @@ async def test_a_member_of_three_fails(tmp_path: Path, how: signal.Signals, capl
         await store.close()
 
 
+async def test_the_first_endpoint_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure of another member then does not matter. Nothing is lost and nothing is refused by the return."""
+    monkeypatch.setattr(replica, "RETURN_PAUSE", 0.2)
+    with etcd_cluster(tmp_path, 2) as members:
+        async with Cuttable(members[0].endpoint).running() as relay:
+            store = await opened(relay.url, members[1].endpoint)
+            client, sink = store._keyspace.client, Sink()
+            store.watch("", store.revision, sink)
+            assert client.uses_first
+            relay.refuse = True
+            relay.cut()
+            async with asyncio.timeout(20):
+                while client.uses_first or store.unavailable is not None:  # noqa: ASYNC110 (there is no event for it)
+                    await asyncio.sleep(0.02)
+            relay.refuse = False
+            revisions = list[int]()
+            async with asyncio.timeout(20):
+                while not client.uses_first or len(revisions) < 50:
+                    revisions.append((await store.txn([Put("a", b"%d" % len(revisions))]))[0])
+                    assert store.unavailable is None
+            await store.sync()
+            assert [event.revision for event in sink.events] == revisions
+            await store.close()
+
+
 async def test_a_member_without_a_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses calls and ends the watch at once, so that the store knows that its state may be old."""
     with etcd_cluster(tmp_path, 3) as members:

@@ -51,12 +51,16 @@ class EtcdClient:
     """One connection for calls and one for the watch: large reads on a shared connection would delay events.
 
     A call that etcd certainly did not process is repeated, on the next endpoint if its connection failed, until
-    CALL_TIMEOUT has passed."""
+    CALL_TIMEOUT has passed. The first endpoint is preferred, which is usually the member on the same machine: so the
+    failure of another machine does not affect this client. `return_to_first` uses it again after a failure."""
 
     def __init__(self, endpoints: Sequence[str], tls: TlsClient | None = None) -> None:
         if not endpoints:
             raise ValueError("no etcd endpoint is given")
+        self._first = endpoints[0]
+        """The endpoint to return to after a failure."""
         self._endpoints = [*endpoints]
+        """The endpoints in the order in which the next connection tries them."""
         self._tls = tls
         self._calls: Channel | None = None
         self._events: Channel | None = None
@@ -67,6 +71,8 @@ class EtcdClient:
 
     def set_endpoints(self, endpoints: Sequence[str]) -> None:
         """Use these endpoints for new connections, in this order; connections that work are kept."""
+        if endpoints:
+            self._first = endpoints[0]
         if endpoints and {*endpoints} != {*self._endpoints}:
             self._endpoints = [*endpoints]
 
@@ -212,14 +218,7 @@ class EtcdClient:
         for endpoint in [*self._endpoints]:
             self._prefer(endpoint, False)
             try:
-                channel = await Channel.connect(
-                    endpoint,
-                    tls=self._tls,
-                    timeout=_CONNECT_TIMEOUT,
-                    keepalive=_KEEPALIVE,
-                    keepalive_timeout=_KEEPALIVE_TIMEOUT,
-                    metadata=_METADATA,
-                )
+                channel = await self._connect_to(endpoint)
             except GrpcError as error:
                 reasons.append(error.message)
                 self._refusals = "; ".join(reasons)
@@ -227,6 +226,47 @@ class EtcdClient:
                 self._prefer(endpoint, True)
                 return channel
         raise GrpcError(Code.UNAVAILABLE, self._refusals, may_be_processed=False)
+
+    async def _connect_to(self, endpoint: str) -> Channel:
+        """Connect to one endpoint. Raises GrpcError."""
+        return await Channel.connect(
+            endpoint,
+            tls=self._tls,
+            timeout=_CONNECT_TIMEOUT,
+            keepalive=_KEEPALIVE,
+            keepalive_timeout=_KEEPALIVE_TIMEOUT,
+            metadata=_METADATA,
+        )
+
+    @property
+    def uses_first(self) -> bool:
+        """Whether the connections for calls and for the watch are those of the first endpoint."""
+        return all(each is not None and each.target == self._first for each in (self._calls, self._events))
+
+    async def return_to_first(self) -> bool:
+        """Use the first endpoint again for calls, if they use another one and its member answers.
+
+        Return whether the watch is still at another one, and should start again."""
+        calls, first = self._calls, self._first
+        if calls is not None and calls.failure is None and calls.target != first:
+            channel = None
+            try:
+                channel = await self._connect_to(first)
+                # This read is answered only if the member belongs to the quorum.
+                await channel.unary(_RANGE, _REVISION_QUERY, timeout=_CONNECT_TIMEOUT)
+            except GrpcError:
+                if channel is not None:
+                    channel.close()
+                return False
+            if self._calls is not calls:  # a call has failed meanwhile, and chosen another endpoint
+                channel.close()
+                return False
+            self._calls = channel
+            calls.retire(f"{first} is used again")
+        if self._calls is None or self._calls.target != first:
+            return False
+        self._prefer(first, True)
+        return self._events is not None and self._events.target != first
 
     def _prefer(self, endpoint: str, preferred: bool) -> None:
         """Try this endpoint before or after all others from now on."""

@@ -8,6 +8,8 @@ Some problems end no watch: a member that is paused or cut off from the others, 
 replica therefore asks every CHECK_INTERVAL seconds for etcd's revision, which must become visible soon, and for the
 status of the member. `unavailable` says what is wrong until a check succeeds.
 
+After a failure, calls and the watch return to the first endpoint when its member answers again.
+
 The replica drops the history that any client of etcd announces to compact.
 """
 
@@ -31,6 +33,8 @@ log = logging.getLogger("setpoint.store")
 
 RECONNECT_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 CHECK_INTERVAL = 2.0
+RETURN_PAUSE, _MAX_RETURN_PAUSE = 5.0, 60.0
+"""Seconds between two attempts to return to the first endpoint, and the most after it has failed again and again."""
 _DROP_BATCH = 1_000
 """Number of events that are dropped in one iteration of the event loop."""
 MAX_LAG = 5.0
@@ -41,6 +45,9 @@ class _WatchEnd(NamedTuple):
     reason: str
     compacted: int
     """The revision up to which history was compacted, if the watch wanted older events; else 0."""
+
+
+_MOVES = _WatchEnd("the watch moves to another endpoint", 0)
 
 
 class Replica(InMemoryReads):
@@ -124,22 +131,39 @@ class Replica(InMemoryReads):
             self._end_watch()
             if self._failure is not None:
                 return
-            self._unreachable = f"the watch of etcd ended: {end.reason}"
-            log.warning("%s; it starts again after revision %d", self._unreachable, self._history.revision)
-            attempt = 0
-            while self._unreachable is not None:
-                await asyncio.sleep(RECONNECT_PAUSES[min(attempt, len(RECONNECT_PAUSES) - 1)])
-                attempt += 1
+            if end is not _MOVES:
+                self._unreachable = f"the watch of etcd ended: {end.reason}"
+                log.warning("%s; it starts again after revision %d", self._unreachable, self._history.revision)
+            attempt, following = 0, False
+            while not following:
+                if self._unreachable is not None:
+                    await asyncio.sleep(RECONNECT_PAUSES[min(attempt, len(RECONNECT_PAUSES) - 1)])
+                    attempt += 1
                 self._keyspace.client.drop_watch()
                 try:
                     if end.compacted:
                         await self._reload()
                     await self._follow()
+                    following = True
                 except OffsetChanged as error:
                     self._fail(str(error))
                     return
                 except StoreError as error:
                     self._unreachable = str(error)
+
+    async def _keep_returning(self) -> None:
+        """Return to the first endpoint after each failure, until the store fails or is closed.
+
+        The pause grows while that fails, and if the endpoint fails again at once."""
+        client, pause = self._keyspace.client, RETURN_PAUSE
+        while self._failure is None:
+            await asyncio.sleep(pause)
+            if client.uses_first:
+                pause = RETURN_PAUSE
+                continue
+            pause = min(2 * pause, _MAX_RETURN_PAUSE)
+            if await client.return_to_first() and self._unreachable is None and not self._watch_end.done():
+                self._watch_end.set_result(_MOVES)
 
     async def _keep_checking(self) -> None:
         """Check etcd until the store fails or is closed."""

@@ -118,6 +118,7 @@ class EtcdStore(Replica):
         store._note(problem)
         store._tasks.start(store._keep_following())
         store._tasks.start(store._keep_checking())
+        store._tasks.start(store._keep_returning())
         return store
 
     @property
