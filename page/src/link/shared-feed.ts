@@ -10,8 +10,9 @@ const LOG_LENGTH = 2_000;
 const LINGER = 2_000;
 /** Items above which components render ten times a second at most. */
 const MANY = 500;
-const FIRST_PAUSE = 1_000;
-const LONGEST_PAUSE = 30_000;
+/** Milliseconds until a feed is opened again after an error: the first and the longest time. */
+const AFTER_FAILURE = [1_000, 30_000] as const;
+const AFTER_REFUSAL = [4_000, 60_000] as const;
 /** Complete feeds of past moments that are kept: the past does not change. */
 const KEYFRAMES = 64;
 
@@ -67,13 +68,14 @@ export class SharedFeed {
           this.changed();
         },
         end: (error) => {
-          if (error && isTransient(error)) {
-            this.fresh = null;
-            const pause = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(this.failures, 5));
-            this.failures += 1;
+          const pause = error && pauseAfter(error, this.failures);
+          const failures = this.failures + 1;
+          // What is shown stays while the server is away, and ends with the right to see it.
+          if (error && isTransient(error)) this.fresh = null;
+          else this.finish();
+          if (pause !== null) {
+            this.failures = failures;
             this.retry = window.setTimeout(() => (this.channel = this.begin()), pause);
-          } else {
-            this.finish();
           }
           this.synced = true;
           this.error = error;
@@ -112,6 +114,7 @@ export class SharedFeed {
   restart(): void {
     window.clearTimeout(this.retry);
     this.channel.close();
+    this.failures = 0;
     this.error = null;
     this.synced = this.items.size > 0 || this.log.length > 0;
     this.channel = this.begin();
@@ -126,10 +129,20 @@ export class SharedFeed {
   }
 }
 
-/** Whether a feed that ended with this error is worth another attempt: the server is overloaded, away, or restarts. */
+/** Whether a feed ended because the server is overloaded, away, or restarts. */
 function isTransient(error: Status): boolean {
   const code = error.code ?? 0;
   return code === 0 || code === 429 || (code >= 500 && code !== 501);
+}
+
+/**
+ * The milliseconds until a feed is opened again while components hold it; the error is shown meanwhile. A refusal may end
+ * too: a role is granted, a kind is defined. Null: never, because the same request cannot succeed later.
+ */
+function pauseAfter(error: Status, failures: number): number | null {
+  if (error.code === 400 || error.code === 410) return null;
+  const [first, longest] = isTransient(error) ? AFTER_FAILURE : AFTER_REFUSAL;
+  return Math.min(longest, first * 2 ** Math.min(failures, 5));
 }
 
 /** The feeds that are held or linger. One that is not here any more receives nothing. */
