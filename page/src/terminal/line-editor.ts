@@ -5,14 +5,9 @@
  */
 import type { Terminal } from "@xterm/xterm";
 import { terminal as words } from "../words/terminal";
-import { characterWidth, textWidth } from "./width";
-
-export interface Completions {
-  start: number;
-  words: readonly (readonly [string, string])[];
-  space: boolean;
-  total: number;
-}
+import { columns, commonStart, described, quoted, unquoted } from "./completions";
+import type { Completions } from "./completions";
+import { layout, textWidth } from "./width";
 
 export interface LineHandlers {
   /** Enter: the whole line. */
@@ -68,7 +63,6 @@ const KEYS: Record<string, string> = {
   "\n": "enter",
 };
 const SEQUENCE = /^(?:\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|\x1b[bf\x7f]|\x1b)/;
-const COLUMN_GAP = 2;
 
 /** The first key of what was typed: a character, or the sequence of a key. */
 export function firstKey(data: string): string {
@@ -80,8 +74,14 @@ export class LineEditor {
   /** The position of the cursor, in UTF-16 units. */
   private at = 0;
   private prompt = "";
+  /** The column in which the line begins: behind what a command has written, or 0. */
+  private column = 0;
   private rowsAbove = 0;
   private active = false;
+  /** Whether the line is not drawn: it is not known yet where the output before it ends. */
+  private hidden = false;
+  /** Counts the attempts to find the end of the output; only the latest counts. */
+  private placing = 0;
   private historyAt = -1;
   private draft = "";
   private killed = "";
@@ -113,17 +113,54 @@ export class LineEditor {
     return this.pressed;
   }
 
-  /** Show a prompt and let the user type. An empty prompt: input for a command that runs. */
+  /** Show a prompt in the first column and let the user type. */
   begin(prompt: string): void {
+    this.reset(prompt);
+    this.draw();
+  }
+
+  /** Let the user type input for a command that runs, behind what it has written: that may be a question. */
+  beginInput(): void {
+    this.reset("");
+    this.hidden = true;
+    this.place();
+  }
+
+  /** Write what a command prints. The input that is being typed stays behind it. */
+  output(text: string): void {
+    const isInput = this.active && !this.prompt;
+    if (isInput && !this.hidden) {
+      this.screen.write(`${this.toStart()}\x1b[J`);
+      this.hidden = true;
+    }
+    this.screen.write(text);
+    if (isInput) this.place();
+  }
+
+  private reset(prompt: string): void {
     this.prompt = prompt;
     this.text = "";
     this.pressed = "";
-    this.at = 0;
-    this.rowsAbove = 0;
+    this.at = this.column = this.rowsAbove = 0;
     this.historyAt = -1;
     this.searching = null;
     this.active = true;
-    this.draw();
+    this.hidden = false;
+    this.placing += 1;
+  }
+
+  /** Draw the line where the output ends: xterm parses it in turns, and knows the column then. */
+  private place(): void {
+    const turn = ++this.placing;
+    this.screen.write("", () => {
+      if (turn !== this.placing || !this.active) return;
+      const column = this.screen.buffer.active.cursorX;
+      if (column >= this.screen.cols) this.screen.write("\r\n");
+      this.column = column % this.screen.cols;
+      this.rowsAbove = 0;
+      this.hidden = false;
+      this.draw();
+    });
   }
 
   /** Stop editing; what is shown stays. */
@@ -135,6 +172,7 @@ export class LineEditor {
   resized(): void {
     if (!this.active) return;
     this.rowsAbove = 0;
+    this.column = Math.min(this.column, this.screen.cols - 1);
     this.draw();
   }
 
@@ -172,8 +210,8 @@ export class LineEditor {
     this.text = this.text.slice(0, this.at) + text + this.text.slice(this.at);
     this.at += text.length;
     // The common case needs no drawing, unless the line reaches the edge.
-    const column = (textWidth(this.prompt) + textWidth(this.text.slice(0, this.at))) % this.screen.cols;
-    if (atEnd && column > 1 && !text.includes("\n") && !this.suggested && !this.suggestion()) this.screen.write(text);
+    const column = (this.column + textWidth(this.prompt) + textWidth(this.text.slice(0, this.at))) % this.screen.cols;
+    if (atEnd && !this.hidden && column > 1 && !text.includes("\n") && !this.suggested && !this.suggestion()) this.screen.write(text);
     else this.draw();
   }
 
@@ -223,7 +261,7 @@ export class LineEditor {
         break;
       case "clear":
         this.screen.write("\x1b[H\x1b[2J");
-        this.rowsAbove = 0;
+        this.rowsAbove = this.column = 0;
         this.draw();
         break;
       case "search":
@@ -259,6 +297,7 @@ export class LineEditor {
     this.searching = null;
     this.active = false;
     this.pressed = "";
+    if (this.hidden) this.screen.write(this.text.replaceAll("\n", "\r\n"));
     this.draw();
     this.screen.write(`${mark}\r\n`);
   }
@@ -410,14 +449,20 @@ export class LineEditor {
 
   // -- drawing ------------------------------------------------------------------------------------------------------
 
+  /** The sequence that moves the cursor to the beginning of the line. */
+  private toStart(): string {
+    const up = this.rowsAbove > 0 ? `\x1b[${this.rowsAbove}A` : "";
+    return `${up}\r${this.column > 0 ? `\x1b[${this.column}C` : ""}`;
+  }
+
   private draw(): void {
+    if (this.hidden) return;
     const prompt = this.searching === null ? this.prompt : words.search(this.searching);
     const width = this.screen.cols;
     const coloured = this.searching === null && prompt ? `\x1b[1;34m${prompt}\x1b[0m` : prompt;
-    const whole = layout(plain(prompt) + this.text, width);
-    const cursor = layout(plain(prompt) + this.text.slice(0, this.at), width);
-    let output = this.rowsAbove > 0 ? `\x1b[${this.rowsAbove}A` : "";
-    output += `\r\x1b[J${coloured}${this.text.replaceAll("\n", "\r\n")}`;
+    const whole = layout(plain(prompt) + this.text, width, this.column);
+    const cursor = layout(plain(prompt) + this.text.slice(0, this.at), width, this.column);
+    let output = `${this.toStart()}\x1b[J${coloured}${this.text.replaceAll("\n", "\r\n")}`;
     // A line that ends at the edge leaves the cursor there: move it on.
     if (whole.column === 0 && whole.row > 0 && !this.text.endsWith("\n")) output += "\r\n";
     this.suggested = this.suggestion();
@@ -432,60 +477,4 @@ export class LineEditor {
 
 function plain(text: string): string {
   return text.replace(/\x1b\[[0-9;]*m/g, "");
-}
-
-function layout(text: string, width: number): { row: number; column: number } {
-  let row = 0;
-  let column = 0;
-  for (const character of text) {
-    if (character === "\n") {
-      row += 1;
-      column = 0;
-      continue;
-    }
-    const size = characterWidth(character);
-    if (column + size > width) {
-      row += 1;
-      column = 0;
-    }
-    column += size;
-  }
-  return column === width ? { row: row + 1, column: 0 } : { row, column };
-}
-
-function commonStart(a: string, b: string): string {
-  let at = 0;
-  while (at < a.length && a[at] === b[at]) at += 1;
-  return a.slice(0, at);
-}
-
-function unquoted(text: string): string {
-  return text.replace(/['"\\]/g, "");
-}
-
-function quoted(text: string): string {
-  return /[\s'"\\$`;&|<>()*?[\]]/.test(text) ? `'${text.replaceAll("'", "'\\''")}'` : text;
-}
-
-function columns(found: Completions, width: number): string[] {
-  const names = found.words.map(([word]) => word);
-  const size = Math.max(...names.map(textWidth)) + COLUMN_GAP;
-  const count = Math.max(Math.floor(width / size), 1);
-  const rows = Math.ceil(names.length / count);
-  return Array.from({ length: rows }, (_, row) =>
-    Array.from({ length: count }, (_unused, column) => names[column * rows + row])
-      .filter((name) => name !== undefined)
-      .map((name) => name + " ".repeat(size - textWidth(name)))
-      .join("")
-      .trimEnd(),
-  );
-}
-
-function described(found: Completions, width: number): string[] {
-  const size = Math.min(Math.max(...found.words.map(([word]) => textWidth(word))), 40) + COLUMN_GAP;
-  return found.words.map(([word, about]) => {
-    const left = width - size - 1;
-    const text = about.length > left ? `${about.slice(0, Math.max(left - 1, 0))}…` : about;
-    return `${word}${" ".repeat(Math.max(size - textWidth(word), 1))}\x1b[2m${text}\x1b[0m`;
-  });
 }

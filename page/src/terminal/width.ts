@@ -16,3 +16,23 @@ export function textWidth(text: string): number {
   for (const character of text) width += characterWidth(character);
   return width;
 }
+
+/** Where a text ends that begins in the column `start`. */
+export function layout(text: string, width: number, start: number): { row: number; column: number } {
+  let row = 0;
+  let column = start;
+  for (const character of text) {
+    if (character === "\n") {
+      row += 1;
+      column = 0;
+      continue;
+    }
+    const size = characterWidth(character);
+    if (column + size > width) {
+      row += 1;
+      column = 0;
+    }
+    column += size;
+  }
+  return column === width ? { row: row + 1, column: 0 } : { row, column };
+}

@@ -5,8 +5,8 @@
  * What is typed is kept in order in every state: keys that belong to a line that cannot be edited yet wait for it.
  */
 import type { Terminal } from "@xterm/xterm";
+import type { Completions } from "../../terminal/completions";
 import { LineEditor } from "../../terminal/line-editor";
-import type { Completions } from "../../terminal/line-editor";
 import { Pager } from "../../terminal/pager";
 import { TypedInput } from "../../terminal/typed-input";
 
@@ -102,7 +102,7 @@ export class TerminalConversation {
   // -- from the server ----------------------------------------------------------------------------------------------
 
   receive(message: Message): void {
-    if (message.output !== undefined) this.screen.write(message.output);
+    if (message.output !== undefined) this.editor.output(message.output);
     else if (message.prompt !== undefined) this.prompted(message.prompt, message);
     else if (message.more) this.continued();
     else if (message.read !== undefined) this.input.acknowledge(message.read);
@@ -204,7 +204,7 @@ export class TerminalConversation {
           this.input.interrupt();
           return keys.slice(1);
         }
-        if (!this.editor.isActive) this.editor.begin("");
+        if (!this.editor.isActive) this.editor.beginInput();
         return this.editor.keys(keys);
       default:
         if (this.editor.isActive) return this.editor.keys(keys);
