@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from setpoint.kinds.catalog import Resource, Subresource
 from setpoint.meta.errors import NotAcceptable, NotFound, ServiceUnavailable
-from setpoint.meta.json_codec import encode_json
+from setpoint.meta.json_codec import decode_json, encode_json
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
@@ -24,8 +25,6 @@ class Discovery:
         self._resources: tuple[Resource, ...] | None = None
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
-        self._last_read: dict[str, tuple[bytes, list[Resource]]] = {}
-        """The last document, encoded, and its resources by path, because repeated reads mostly return the same."""
         self.missing: dict[str, str] = {}
         """The group versions (such as `metrics.k8s.io/v1`) whose resources could not be read last time, with the
         reason."""
@@ -83,10 +82,7 @@ class Discovery:
             except NotAcceptable:
                 document = await self._fetch(path, "application/json")
             if document.get("kind") == "APIGroupDiscoveryList":
-                encoded, known = encode_json(document), self._last_read.get(path)
-                if known is None or known[0] != encoded:
-                    known = self._last_read[path] = (encoded, _from_aggregated(document))
-                found += known[1]
+                found += _from_aggregated(encode_json(document))
                 missing |= _stale(document)
             else:
                 found += await self._from_legacy(document, missing)
@@ -126,9 +122,12 @@ def _stale(document: dict[str, Any]) -> dict[str, str]:
     return {name: f"stale GroupVersion discovery: {name}" for name in stale}
 
 
-def _from_aggregated(document: dict[str, Any]) -> list[Resource]:
+@lru_cache(maxsize=8)
+def _from_aggregated(encoded: bytes) -> list[Resource]:
+    """Return the resources of a document, which must not be changed: repeated reads mostly return the same, and so do
+    the servers of clusters in one process."""
     found: list[Resource] = []
-    for group in document.get("items") or ():
+    for group in decode_json(encoded).get("items") or ():
         name = (group.get("metadata") or {}).get("name") or ""
         for version in group.get("versions") or ():
             for entry in version.get("resources") or ():
