@@ -50,7 +50,7 @@ class _Queue:
 
     def __init__(self) -> None:
         self.requests: list[QueuedRequest] = []
-        """The queued requests in their order. A list, because there are hundreds of queues, nearly all empty."""
+        """The queued requests in their order. A list, because nearly all queues are empty."""
         self.work = 0
         """Number of seats that the queued requests need."""
         self.virtual_time = 0
@@ -79,7 +79,10 @@ class Queues:
         """Number of requests whose client disconnected while they were queued."""
         self._queue_length = 0
         self._hand_size = 0
-        self._queues: list[_Queue] = []
+        self._count = 0
+        """Number of queues."""
+        self._queues: dict[int, _Queue] = {}
+        """The queues that a request was assigned to so far, by number. There are hundreds; most are never used."""
         self._hand_cache: dict[int, tuple[int, ...]] = {}
         self._active: list[tuple[int, int, _Queue]] = []
         self._sequence = 0
@@ -88,19 +91,19 @@ class Queues:
     def configure(self, queues: int, length: int, hand: int) -> None:
         """Set the number of queues, their length and the hand size. Requests in queues that are removed are still
         dispatched."""
-        if (len(self._queues), self._hand_size) != (queues, hand):
-            self._queues = [_Queue() for _ in range(queues)]
+        if (self._count, self._hand_size) != (queues, hand):
+            self._count, self._queues = queues, {}
             self._hand_cache.clear()
         self._queue_length, self._hand_size = length, hand
 
     @property
     def has_queues(self) -> bool:
-        return bool(self._queues)
+        return self._count > 0
 
     @property
     def queues(self) -> Sequence[_Queue]:
         """The queues, which must not be changed."""
-        return self._queues
+        return [self._queues.get(number) or _Queue() for number in range(self._count)]
 
     def fits(self, seats: int) -> bool:
         """Return whether so many seats are free. A request for more than all seats fits if none is in use."""
@@ -108,7 +111,7 @@ class Queues:
 
     def enqueue(self, flow: int, seats: int) -> QueuedRequest:
         """Queue a request of the flow. Raises QueueFull."""
-        if not self._queues:
+        if not self._count:
             raise QueueFull
         queue = self._shortest(flow)
         if len(queue.requests) >= self._queue_length and self.in_use >= self.limit:
@@ -129,7 +132,7 @@ class Queues:
         That is the case if its queue is empty and not ahead of the others, and if there are seats for it and for the
         next queued request.
         """
-        if not self._queues:
+        if not self._count:
             return False
         queue = self._shortest(flow)
         first = self._active[0][2].requests if self._active else ()
@@ -145,8 +148,13 @@ class Queues:
         if hand is None:
             if len(self._hand_cache) >= 4096:
                 self._hand_cache.clear()
-            hand = self._hand_cache[flow] = shuffle_shard(flow, len(self._queues), self._hand_size)
-        return min((self._queues[card] for card in hand), key=lambda queue: queue.work)
+            hand = self._hand_cache[flow] = shuffle_shard(flow, self._count, self._hand_size)
+        queues = self._queues
+        card = min(hand, key=lambda card: queues[card].work if card in queues else 0)
+        found = queues.get(card)
+        if found is None:
+            found = queues[card] = _Queue()
+        return found
 
     def dispatch(self) -> int:
         """Grant seats to the next request and return their number; 0 means that no request is queued, or that it does

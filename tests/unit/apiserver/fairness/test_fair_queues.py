@@ -46,6 +46,13 @@ def _queues(limit: int, queues: int = 16, length: int = 4, hand: int = 4) -> Que
     return found
 
 
+async def test_a_queue_exists_from_its_first_request_on() -> None:
+    queues = _queues(limit=1, queues=64, length=50, hand=6)
+    assert queues.has_queues and len(queues.queues) == 64 and not queues._queues
+    request = queues.enqueue(flow_hash("s", "user"), 1)
+    assert [each for each in queues.queues if each.requests] == [request.queue] == [*queues._queues.values()]
+
+
 async def test_a_noisy_flow_does_not_delay_a_quiet_one() -> None:
     queues = _queues(limit=1, queues=64, length=50, hand=6)
     queues.in_use = 1
