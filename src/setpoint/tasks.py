@@ -16,7 +16,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from contextvars import copy_context
+from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, TypeVar
 
 from setpoint.meta.clock import Clock
@@ -27,6 +28,8 @@ log = logging.getLogger("setpoint.tasks")
 
 _CANCEL_TIMEOUT: Final = 5.0
 """Seconds that `TaskRegistry.stop` waits for cancelled tasks to end."""
+_CALLS_AT_ONCE: Final = 16
+"""Calls that `Timers` makes in one iteration of the event loop."""
 
 
 class Flag:
@@ -153,6 +156,106 @@ class Workers:
                 self.count = 0
                 for task in started:
                     task.cancel()
+
+
+class Timer:
+    """A call that `Timers` makes later."""
+
+    __slots__ = ("call", "serial", "when")
+
+    def __init__(self, when: float, serial: int, call: Callable[[], None]) -> None:
+        self.when = when
+        self.serial = serial
+        self.call: Callable[[], None] | None = call
+        """None after the call was made or cancelled."""
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.when, self.serial) < (other.when, other.serial)
+
+
+class Timers:
+    """Calls functions at times of the injected clock, from one task instead of one that sleeps for each call.
+
+    The calls are made in the order of their times, and those of the same time in the order in which they were
+    requested. They must be short. A call that fails is logged.
+    """
+
+    __slots__ = ("_cancelled", "_clock", "_heap", "_next_serial", "_task", "_tasks", "_wakes")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[Timer] = []
+        self._cancelled = 0
+        """The number of cancelled calls in the heap; at most half of it."""
+        self._next_serial = 0
+        self._tasks = TaskRegistry()
+        self._task: asyncio.Task[None] | None = None
+        """The task that sleeps until `_wakes`; None if there is no call to make."""
+        self._wakes = 0.0
+
+    def __len__(self) -> int:
+        """Return the number of calls to be made."""
+        return len(self._heap) - self._cancelled
+
+    def call_at(self, when: float, call: Callable[[], None]) -> Timer:
+        """Call `call` when the monotonic clock shows `when`. It runs in an empty context."""
+        timer = Timer(when, self._next_serial, call)
+        self._next_serial += 1
+        heappush(self._heap, timer)
+        if self._task is None or when < self._wakes:
+            self._restart()
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """Do not make a call. Has no effect if it was made or cancelled."""
+        if timer.call is None:
+            return
+        timer.call = None
+        self._cancelled += 1
+        if self._cancelled * 2 > len(self._heap):
+            self._heap = [each for each in self._heap if each.call is not None]
+            heapify(self._heap)
+            self._cancelled = 0
+            if not self._heap and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def stop(self) -> None:
+        """Drop all calls, and wait until the task has ended."""
+        self._heap.clear()
+        self._cancelled = 0
+        self._task = None
+        await self._tasks.stop()
+
+    def _restart(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._wakes = self._heap[0].when
+        self._task = Context().run(self._tasks.start, self._run())
+
+    async def _run(self) -> None:
+        task, made = self._task, 0
+        while self._heap and self._task is task:
+            first = self._heap[0]
+            left = first.when - self._clock.monotonic()
+            if left > 0:
+                self._wakes = first.when
+                await self._clock.sleep(left)
+                continue
+            heappop(self._heap)
+            call, first.call = first.call, None
+            if call is None:
+                self._cancelled -= 1
+                continue
+            try:
+                call()
+            except Exception:  # a failed call must not prevent the others
+                log.exception("a timer failed")
+            made += 1
+            if not made % _CALLS_AT_ONCE:
+                await asyncio.sleep(0)  # let other tasks run
+        if self._task is task:
+            self._task = None
 
 
 class TaskRegistry:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextvars import ContextVar
+from functools import partial
 
 import pytest
+from stopped_clock import StoppedClock, settle
 
 from setpoint.system import SystemClock
-from setpoint.tasks import Flag, TaskRegistry, Workers, child_tasks, first_completed, run_all, within
+from setpoint.tasks import Flag, TaskRegistry, Timers, Workers, child_tasks, first_completed, run_all, within
 
 
 async def _fail() -> None:
@@ -151,3 +153,58 @@ async def test_a_flag_wakes_all_who_wait_and_a_cancellation_affects_one() -> Non
     assert flag.is_set()
     await flag.wait()
     assert not flag._waiters
+
+
+async def test_timers_call_in_the_order_of_time_from_one_task() -> None:
+    clock, called = StoppedClock(), list[str]()
+    timers, before = Timers(clock), len(asyncio.all_tasks())
+    name: ContextVar[str] = ContextVar("name", default="")
+    name.set("of who requests the call")
+    timers.call_at(3.0, lambda: called.append("third" + name.get()))
+    timers.call_at(1.0, lambda: called.append("first"))  # earlier than the task would have woken
+    timers.call_at(2.0, lambda: called.append("second"))
+    timers.call_at(2.0, lambda: called.append("second, later"))
+    await settle()
+    assert len(asyncio.all_tasks()) == before + 1 and clock.sleeping == 1
+    await clock.advance(1.5)
+    assert called == ["first"] and len(timers) == 3
+    timers.call_at(1.0, lambda: called.append("due already"))
+    await clock.advance(2.0)
+    assert called == ["first", "due already", "second", "second, later", "third"]
+    assert len(asyncio.all_tasks()) == before and len(timers) == 0
+
+
+async def test_timers_shrink_when_calls_are_cancelled() -> None:
+    clock, called = StoppedClock(), list[int]()
+    timers, before = Timers(clock), len(asyncio.all_tasks())
+    made = [timers.call_at(float(10 + number), partial(called.append, number)) for number in range(100)]
+    for timer in made[:99]:
+        timers.cancel(timer)
+    assert len(timers) == 1 and len(timers._heap) <= 2
+    await clock.advance(200.0)
+    assert called == [99]
+    timers.cancel(made[99])
+    last = timers.call_at(300.0, lambda: called.append(300))
+    await settle()
+    timers.cancel(last)
+    timers.cancel(last)
+    await settle()
+    assert len(asyncio.all_tasks()) == before and len(timers) == 0
+
+
+async def test_a_failed_timer_does_not_prevent_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock, called = StoppedClock(), list[int]()
+    timers = Timers(clock)
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    timers.call_at(1.0, fail)
+    for number in range(40):  # more than are called in one iteration of the loop
+        timers.call_at(1.0, partial(called.append, number))
+    timers.call_at(2.0, lambda: called.append(-1))
+    await clock.advance(1.0)
+    assert called == [*range(40)] and "a timer failed" in caplog.messages
+    await timers.stop()
+    await clock.advance(5.0)
+    assert called == [*range(40)]

@@ -23,6 +23,7 @@ from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.objects import Obj
 from setpoint.store.interface import Store
+from setpoint.tasks import Timers
 from setpoint.wire.loop_slices import LoopSlicer
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ApiResources:
         self.clock = clock
         self.ids = ids
         self.slicer = LoopSlicer(clock)
+        self.timers = Timers(clock)
         self.worker = worker or Worker()
         self.metrics = Metrics()
         self.refusals = Refusals()
@@ -116,6 +118,7 @@ class ApiResources:
             hooks.stop()
         for cache in self.caches.values():
             cache.stop()
+        await self.timers.stop()
 
     async def _serve(self, resource: Resource) -> None:
         key = (resource.group, resource.version, resource.plural)

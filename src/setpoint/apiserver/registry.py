@@ -26,7 +26,7 @@ from setpoint.meta.names import path_segment
 from setpoint.meta.objects import Obj
 from setpoint.meta.schema import is_closed
 from setpoint.store.interface import Store
-from setpoint.tasks import within
+from setpoint.tasks import Timers, within
 from setpoint.wire.loop_slices import LoopSlicer
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Environment:
     """Whether the value under a key has to be written even if it does not change; None means never."""
     transactions: Transactions
     """Commits the writes of all resources."""
+    timers: Timers
+    """Sends the bookmarks of all watches, and ends them."""
     auditor: Auditor | None = None
     """The audit log; None if there is none."""
     watchers: Watchers | None = None

@@ -179,6 +179,7 @@ class ApiServer:
             hooks=parts.hooks,
             needs_rewrite=parts.needs_rewrite,
             transactions=Transactions(resources.store, resources.clock),
+            timers=resources.timers,
             auditor=parts.auditor,
             watchers=parts.watchers,
         )

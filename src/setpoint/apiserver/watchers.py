@@ -6,8 +6,7 @@ no client watches has no controller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 from setpoint.meta.clock import Clock
@@ -25,38 +24,42 @@ class Watching(NamedTuple):
     """The prefix of the resource in the store: `apps/deployments/`."""
 
 
-class _Period:
-    __slots__ = ("ended", "open", "since")
+class WatchPeriod:
+    """The time in which a client watches a resource: from the first block with it to the end of the last one."""
 
-    def __init__(self, since: int) -> None:
-        self.since = since
+    __slots__ = ("_now", "ended", "open", "since")
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self.since = since = now()
         """When the first watch began, in milliseconds since the epoch."""
         self.ended = since
         """When the last watch ended, unless one is open."""
         self.open = 0
         """The number of open watches."""
 
+    def __enter__(self) -> None:
+        self.open += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.open -= 1
+        self.ended = self._now()
+
 
 class Watchers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._periods: dict[Watching, _Period] = {}
+        self._periods: dict[Watching, WatchPeriod] = {}
 
-    @contextmanager
-    def watching(self, user: str, agent: str, prefix: str) -> Iterator[None]:
-        """Remember a watch, which is open inside the block."""
+    def watching(self, user: str, agent: str, prefix: str) -> WatchPeriod:
+        """Remember a watch, which is open in the block of the result."""
         client = Watching(user, agent, prefix)
         period = self._periods.get(client)
         if period is None:
             if len(self._periods) >= _MAX_ENTRIES:
                 self._drop()
-            period = self._periods[client] = _Period(self._now())
-        period.open += 1
-        try:
-            yield
-        finally:
-            period.open -= 1
-            period.ended = self._now()
+            period = self._periods[client] = WatchPeriod(self._now)
+        return period
 
     def of_client(self, user: str, agent: str, at: int) -> list[str]:
         """Return the prefixes of the resources that a client watched at a time in milliseconds since the epoch."""

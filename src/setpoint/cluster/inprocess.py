@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +26,7 @@ from setpoint.wire.message import (
     Peer,
     Request,
     StreamResponse,
+    StreamWriter,
     UpgradeResponse,
 )
 
@@ -51,7 +52,8 @@ class InProcess:
         self._handle = handle
         self._peer = Peer("127.0.0.1")
         self._tasks = asyncio.TaskGroup()
-        self._pipes: dict[_Pipe[Any], None] = {}
+        self._pipes: dict[_Pipe[Any], asyncio.Task[None]] = {}
+        """The pipes of open streams, with the tasks that serve them."""
         self._upgraded: dict[MemoryConnection, asyncio.Task[None]] = {}
         """The server's ends of upgraded connections, with the tasks that serve them."""
 
@@ -115,26 +117,27 @@ class InProcess:
         return client
 
     def _open(self, answer: StreamResponse, pipe: P) -> P:
-        self._pipes[pipe] = None
-        task = self._tasks.create_task(self._run(answer, pipe))
-        pipe.cancel = task.cancel
-
-        def ended(_: asyncio.Task[None]) -> None:
-            self._pipes.pop(pipe, None)
-            pipe.end()
-
-        task.add_done_callback(ended)
+        self._pipes[pipe] = self._tasks.create_task(self._run(answer.run, pipe))
+        pipe.on_close = self._cancel
         return pipe
 
-    async def _run(self, answer: StreamResponse, pipe: P) -> None:
+    def _cancel(self, pipe: _Pipe[Any]) -> None:
+        task = self._pipes.pop(pipe, None)
+        if task is not None:
+            task.cancel()
+
+    async def _run(self, run: Callable[[StreamWriter], Awaitable[None]], pipe: P) -> None:
         try:
-            await answer.run(pipe)
+            await run(pipe)
         except Exception as error:  # a failed stream must not end the others
             log.exception("a stream failed")
             pipe.failure = str(error)
         except asyncio.CancelledError as cancelled:
             drop_traceback(cancelled)
             raise
+        finally:
+            self._pipes.pop(pipe, None)
+            pipe.end()
 
 
 class _PeerServer:
@@ -209,7 +212,7 @@ def _join_repeated(request: Request, headers: Headers) -> None:
             request.repeated[name] = given
 
 
-def _nothing() -> None:
+def _nothing(_: _Pipe[Any]) -> None:
     pass
 
 
@@ -217,17 +220,19 @@ class _Pipe(Generic[T]):
     """A StreamWriter for the server and an async iterator for the client. As with a socket, the server closes a stream
     whose client is too far behind according to `buffered`; the client still receives the buffered items in order."""
 
-    __slots__ = ("_closed", "_drain", "_ended", "_items", "_reader", "buffered", "cancel", "failure")
+    __slots__ = ("_closed", "_drain", "_ended", "_items", "_reader", "buffered", "failure", "on_close")
 
     def __init__(self) -> None:
-        self._items: deque[tuple[T, int]] = deque()
-        """Items that the client has not read, each with its size."""
+        self._items: deque[tuple[T, int]] | None = None
+        """Items that the client has not read, each with its size; None if there are none, because an empty deque takes
+        as much memory as one with 64 items."""
         self._closed = Flag()
         self._ended = False
         self._reader: asyncio.Future[None] | None = None
         self._drain: asyncio.Event | None = None
         self.buffered = 0
-        self.cancel: Callable[[], object] = _nothing
+        self.on_close: Callable[[_Pipe[Any]], None] = _nothing
+        """Called with the pipe when the client closes it."""
         self.failure: str | None = None
         """The error of the server's side; None if there was none."""
 
@@ -235,6 +240,8 @@ class _Pipe(Generic[T]):
 
     def put(self, item: T, size: int) -> None:
         if not self._ended:
+            if self._items is None:
+                self._items = deque()
             self._items.append((item, size))
             self.buffered += size
             if self._reader is not None:
@@ -272,19 +279,21 @@ class _Pipe(Generic[T]):
                 self._reader = None
         item, size = self._items.popleft()
         self.buffered -= size
-        if self._drain is not None and not self._items:
-            self._drain.set()
+        if not self._items:
+            self._items = None
+            if self._drain is not None:
+                self._drain.set()
         return item
 
     def close(self) -> None:
-        self._items.clear()
+        self._items = None
         self.buffered = 0
         self._ended = True
         self._closed.set()
         self._wake()
         if self._drain is not None:
             self._drain.set()
-        self.cancel()
+        self.on_close(self)
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():

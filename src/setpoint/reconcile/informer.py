@@ -187,6 +187,7 @@ class Informer(Generic[T]):
             elif kind != "BOOKMARK":
                 self._put(key_of(obj), obj)
             self.resource_version = watch.resource_version
+            del obj  # the last object would be kept until the next event
 
     @property
     def _must_list(self) -> bool:

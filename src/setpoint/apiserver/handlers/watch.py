@@ -12,37 +12,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable
 from contextlib import nullcontext
-from typing import Any, Protocol
-
-import orjson
+from dataclasses import dataclass
+from typing import Any
 
 from setpoint.apiserver.cache_entry import Entry
 from setpoint.apiserver.corrupt_objects import list_error
+from setpoint.apiserver.handlers.watch_events import ChunkSink, EventSink, ObjectSink
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, PROTOBUF_STREAM, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
 from setpoint.apiserver.registry import Registry, wait_for_revision
 from setpoint.apiserver.rendering import (
     LARGE_ENTRY,
-    column_definitions,
-    columns_of,
-    encode_value,
     include_object,
-    partial,
-    table_row,
 )
-from setpoint.apiserver.request_context import RequestContext
+from setpoint.apiserver.request_context import RequestContext, Target
 from setpoint.apiserver.shared_watches import FrameEncoder, SharedWatch
 from setpoint.apiserver.watch_cache import Change, Watch
+from setpoint.apiserver.watchers import WatchPeriod
+from setpoint.apiserver.worker import Worker
 from setpoint.meta.cause import product_of
 from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
-from setpoint.meta.protobuf.writing import write_watch_event
 from setpoint.store.interface import Compacted, Unavailable
-from setpoint.tasks import Flag
+from setpoint.tasks import Flag, Timer, child_tasks, first_completed
 from setpoint.wire.broadcast import Receiver
-from setpoint.wire.message import Answer, EventWriter, StreamResponse, StreamWriter, accepts_events
+from setpoint.wire.message import Answer, StreamResponse, StreamWriter, accepts_events
 
 _MAX_BUFFERED = 16 * 1024 * 1024
 """Maximum number of buffered bytes of a stream."""
@@ -61,14 +57,16 @@ _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
 _CONTENT_TYPES = {JSON: JSON, PROTOBUF: PROTOBUF_STREAM}
 _INITIAL_END = "k8s.io/initial-events-end"
+_EVERY_OBJECT = ("kind", "apiVersion", "metadata")
 
 
 async def watch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
     options = await ctx.compute(list_options, ctx, True, registry)
     if form.media_type not in _CONTENT_TYPES:
         raise NotAcceptable(f"only the following media types are accepted: {STREAMS}")
+    include = ""
     if form.transform == "Table":
-        include_object(ctx)
+        include = include_object(ctx)
     if registry.cache.corrupt:
         raise list_error(registry.resource, registry.cache.corrupt, False)
     if options.initial_events:
@@ -78,87 +76,58 @@ async def watch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
         # Randomized, so that watches that started together do not end together.
         timeout = _MIN_TIMEOUT + registry.env.ids.below(_MIN_TIMEOUT)
 
-    async def run(writer: StreamWriter) -> None:
+    start = _Start(registry, options, form, include, ctx.worker, ctx.target, float(timeout))
+    watchers = registry.env.watchers
+    if watchers is not None:
         agent = product_of(ctx.request.headers.get("user-agent", ""))
-        watchers = registry.env.watchers
-        with watchers.watching(ctx.user.name, agent, registry.cache.prefix) if watchers is not None else nullcontext():
-            await stream(writer)
+        start.period = watchers.watching(ctx.user.name, agent, registry.cache.prefix)
+    return StreamResponse(200, [("Content-Type", _CONTENT_TYPES[form.media_type])], start.run)
 
-    async def stream(writer: StreamWriter) -> None:
-        shared: FrameEncoder | None = None
-        if accepts_events(writer) and form.transform != "Table":
-            sink: _EventSink = _ObjectSink(registry, form, writer)
+
+@dataclass(slots=True)
+class _Start:
+    """Starts the stream of a request. The request is not kept while the stream is open."""
+
+    registry: Registry
+    options: ListOptions
+    form: Form
+    include: str
+    """The part of an object that a row of a table contains; empty if the form is no table."""
+    worker: Worker
+    target: Target
+    timeout: float
+    period: WatchPeriod | None = None
+    """Remembers that the client watches; None if this is not remembered."""
+
+    async def run(self, writer: StreamWriter) -> None:
+        with self.period or nullcontext():
+            await self._stream(writer)
+
+    def _stream(self, writer: StreamWriter) -> Awaitable[None]:
+        registry, shared = self.registry, None
+        if accepts_events(writer) and self.form.transform != "Table":
+            sink: EventSink = ObjectSink(registry, self.form, writer)
         else:
-            sink = chunks = _ChunkSink(ctx, registry, form, writer)
+            sink = chunks = ChunkSink(registry, self.form, self.include, writer)
             shared = chunks.encoder if chunks.encoder.form else None
-        if not registry.encoding.remote:
-            await _Stream(ctx, registry, options, writer, sink, shared).run(float(timeout))
-            return
-        converted = _Stream(ctx, registry, options, writer, sink)
-        converting_sink = _ConvertingSink(registry, sink, converted)
-        converted.send, converted.drained = converting_sink.send, converting_sink.drained
+        if registry.encoding.remote:
+            return self._convert(_Stream(self, writer, sink), sink)
+        return _Stream(self, writer, sink, shared).run(self.timeout)
+
+    async def _convert(self, stream: _Stream, sink: EventSink) -> None:
+        converting_sink = _ConvertingSink(self.registry, sink, stream)
+        stream.send, stream.drained = converting_sink.send, converting_sink.drained
         async with asyncio.TaskGroup() as tasks:
             converting = tasks.create_task(converting_sink.run())
-            await converted.run(float(timeout))
+            await stream.run(self.timeout)
             converting.cancel()
-
-    return StreamResponse(200, [("Content-Type", _CONTENT_TYPES[form.media_type])], run)
-
-
-class _EventSink(Protocol):
-    """Sends the events of one stream."""
-
-    def send(self, kind: str, entry: Entry, change: Change | None = None) -> None:
-        """Send an event. If there is a `change`, other streams may share its encoding."""
-        ...
-
-    def send_error(self, error: ApiError) -> None: ...
-
-
-class _ChunkSink:
-    """Sends events as HTTP chunks, which all streams of one form share."""
-
-    def __init__(self, ctx: RequestContext, registry: Registry, form: Form, writer: StreamWriter) -> None:
-        self._writer = writer
-        self._protobuf = form.media_type == PROTOBUF
-        make = _protobuf_encoder if self._protobuf else _encoder
-        self.encoder = FrameEncoder(*make(ctx, registry, form))
-
-    def send(self, kind: str, entry: Entry, change: Change | None = None) -> None:
-        if change is not None and self.encoder.form:
-            self._writer.write_chunks(self.encoder.frame(kind, entry, change))
-        else:
-            self._writer.write(self.encoder.event(kind, entry))
-
-    def send_error(self, error: ApiError) -> None:
-        if self._protobuf:
-            self._writer.write(write_watch_event("ERROR", encode_value(error.status()) or b""))
-        else:
-            self._writer.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status()))
-
-
-class _ObjectSink:
-    """Sends events as objects, which all clients in the process share."""
-
-    def __init__(self, registry: Registry, form: Form, writer: EventWriter) -> None:
-        self._writer = writer
-        if form.transform:
-            self._form: Callable[[Entry], dict[str, Any]] = lambda entry: partial(registry, entry, form)
-        else:
-            self._form = registry.encoding.shared
-
-    def send(self, kind: str, entry: Entry, change: Change | None = None) -> None:
-        self._writer.event(kind, self._form(entry), entry.size)
-
-    def send_error(self, error: ApiError) -> None:
-        self._writer.event("ERROR", error.status(), 0)
 
 
 class _ConvertingSink:
     """Sends events after a webhook has converted their objects, in order. The selectors are applied after the
     conversion, to the fields of the requested version."""
 
-    def __init__(self, registry: Registry, sink: _EventSink, stream: _Stream) -> None:
+    def __init__(self, registry: Registry, sink: EventSink, stream: _Stream) -> None:
         self._encoding = registry.encoding
         self._sink = sink
         self._over = stream.over
@@ -220,17 +189,32 @@ def _entries_of(batch: list[tuple[str, Entry, Change | None]]) -> list[Entry]:
 
 
 class _Stream:
+    __slots__ = (
+        "_empty",
+        "_encoder",
+        "_ends",
+        "_live",
+        "_shared",
+        "_step",
+        "_timer",
+        "_worker",
+        "drained",
+        "options",
+        "over",
+        "registry",
+        "revision",
+        "send",
+        "send_error",
+        "watch",
+        "writer",
+    )
+
     def __init__(
-        self,
-        ctx: RequestContext,
-        registry: Registry,
-        options: ListOptions,
-        writer: StreamWriter,
-        sink: _EventSink,
-        encoder: FrameEncoder | None = None,
+        self, start: _Start, writer: StreamWriter, sink: EventSink, encoder: FrameEncoder | None = None
     ) -> None:
+        options, registry, target = start.options, start.registry, start.target
         self.registry = registry
-        self._worker = ctx.worker
+        self._worker = start.worker
         self.options = options
         self.writer = writer
         self.send = sink.send
@@ -245,9 +229,10 @@ class _Stream:
         """Encodes the events of streams like this one; None if this one has a watch of its own."""
         self._shared: tuple[SharedWatch, Receiver] | None = None
         """The shared watch from which this stream receives live events; None if it does not."""
-        self._empty: dict[str, Any] | None = None
-        """The fields of an empty object, for bookmarks; None until the first one."""
-        target = ctx.target
+        self._ends = 0.0
+        """When the stream ends, on the monotonic clock."""
+        self._timer: Timer | None = None
+        """The next bookmark or the end; None before the start."""
         self.watch = Watch(
             namespace=target.namespace or options.fields.exact("metadata.namespace") or "",
             name=target.name or options.fields.exact("metadata.name") or "",
@@ -269,25 +254,28 @@ class _Stream:
         registry, clock = self.registry, self.registry.env.clock
         try:
             try:
-                current = self._start()
+                catching_up = self._catch_up(self._start())
             except ApiError as error:
                 self.send_error(error)
                 return
-            ends = clock.monotonic() + timeout
-            async with asyncio.TaskGroup() as tasks:
-                waiting = tasks.create_task(self.writer.closed())
-                waiting.add_done_callback(lambda _: self.over.set())
-                timer = tasks.create_task(self._run_timer(ends))
-                catching_up = tasks.create_task(self._catch_up(current))
+            self._ends = clock.monotonic() + timeout
+            self._schedule()
+            if accepts_events(self.writer):
+                # Clients in the process cancel this task when they are gone, and so does their server when it stops.
+                await catching_up
                 await self.over.wait()
-                if waiting.done() and self._live and self.options.bookmarks:
+                return
+            async with child_tasks(self.writer.closed()) as (closed,):
+                closed.add_done_callback(lambda _: self.over.set())
+                await first_completed(catching_up, self.over.wait())
+                await self.over.wait()
+                if closed.done() and self._live and self.options.bookmarks:
                     # The server stops: let the client resume at another one from the present.
                     self._bookmark_present()
                     await self.drained()
-                waiting.cancel()
-                timer.cancel()
-                catching_up.cancel()
         finally:
+            if self._timer is not None:
+                registry.env.timers.cancel(self._timer)
             if self._shared is not None:
                 registry.shared_watches.leave(*self._shared)
                 self._shared = None
@@ -407,20 +395,20 @@ class _Stream:
         self._live = False
         self.over.set()
 
-    async def _run_timer(self, ends: float) -> None:
-        """Send bookmarks periodically and shortly before the end, and end the stream."""
-        clock = self.registry.env.clock
+    def _schedule(self) -> None:
+        """Send the next bookmark, one in a while and one shortly before the end, and then end the stream."""
+        env, call, when = self.registry.env, self.over.set, self._ends
         if self.options.bookmarks:
-            while True:
-                left = ends - clock.monotonic()
-                pause = min(_BOOKMARK_EVERY, left - _BOOKMARK_BEFORE_END)
-                if pause <= 0:
-                    break
-                await clock.sleep(pause)
-                if self._live:
-                    self._bookmark_present()
-        await clock.sleep(max(0.0, ends - clock.monotonic()))
-        self.over.set()
+            now = env.clock.monotonic()
+            next_bookmark = min(now + _BOOKMARK_EVERY, when - _BOOKMARK_BEFORE_END)
+            if next_bookmark > now:
+                call, when = self._send_bookmark, next_bookmark
+        self._timer = env.timers.call_at(when, call)
+
+    def _send_bookmark(self) -> None:
+        if self._live:
+            self._bookmark_present()
+        self._schedule()
 
     def _bookmark_present(self) -> None:
         """Send a bookmark of a live stream, after all changes up to the present."""
@@ -434,55 +422,6 @@ class _Stream:
         meta: dict[str, Any] = {"resourceVersion": str(max(self.revision, self.options.revision))}
         if annotations:
             meta["annotations"] = annotations
-        if self._empty is None:
-            empty = zero(self.registry.resource.type)
-            self._empty = {n: value for n, value in empty.items() if n not in ("kind", "apiVersion", "metadata")}
-        bookmark = {"metadata": meta, **self._empty}
+        empty = zero(self.registry.resource.type)
+        bookmark = {"metadata": meta, **{name: empty[name] for name in empty if name not in _EVERY_OBJECT}}
         self.send("BOOKMARK", self.registry.encoding.entry("", bookmark, self.revision))
-
-
-def _protobuf_encoder(ctx: RequestContext, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:
-    """Return the same as `_encoder` for events in protobuf, which has no tables."""
-    encoding = registry.encoding
-    if not form.transform:
-        return lambda kind, entry: write_watch_event(kind, encoding.protobuf_single(entry)), encoding.form + "#protobuf"
-
-    def metadata_only(kind: str, entry: Entry) -> bytes:
-        return write_watch_event(kind, encode_value(partial(registry, entry, form)) or b"")
-
-    return metadata_only, f"{encoding.form}#metadata#{form.meta_version}#protobuf"
-
-
-def _encoder(ctx: RequestContext, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:
-    """Return a function that encodes one event, and the key under which streams share the bytes; empty: not shared."""
-    encoding = registry.encoding
-
-    def wrap(kind: str, obj: bytes) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
-
-    if not form.transform:
-        return lambda kind, entry: wrap(kind, encoding.single(entry)), encoding.form
-    if form.transform.startswith("PartialObjectMetadata"):
-
-        def metadata_only(kind: str, entry: Entry) -> bytes:
-            return wrap(kind, orjson.dumps(partial(registry, entry, form)))
-
-        return metadata_only, f"{encoding.form}#metadata#{form.meta_version}"
-    include, columns = include_object(ctx), columns_of(registry)
-    first = True
-
-    def table(kind: str, entry: Entry) -> bytes:
-        # Only the first event of a stream defines the columns. Rows are not shared because they contain ages.
-        nonlocal first
-        definitions = column_definitions(columns) if first else None
-        first = False
-        body = {
-            "kind": "Table",
-            "apiVersion": form.meta_version,
-            "metadata": {"resourceVersion": str(entry.revision)},
-            "columnDefinitions": definitions,
-            "rows": [table_row(registry.env.clock.now(), form, registry, entry, include, columns)],
-        }
-        return wrap(kind, orjson.dumps(body))
-
-    return table, ""

@@ -137,6 +137,7 @@ class PastServer:
             hooks={},
             needs_rewrite=None,
             transactions=Transactions(store, clock),
+            timers=live.timers,
         )
         scale: Mapping[str, Handler] = {"get": ScaleHandlers(BuiltInScaling()).by_verb["get"]}
         api.configure(env, {(group, plural, "scale"): scale for group, plural in _SCALABLE}, {})
