@@ -21,6 +21,7 @@ from statistics import median
 
 import uvloop
 
+import setpoint.scheduler.engine  # noqa: F401 - the first Pod loads it, which is not a cost of each Pod
 from setpoint.client import Client
 from setpoint.client.inprocess import SharingTransport
 from setpoint.client.resources import builtin

@@ -12,6 +12,7 @@ from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager, key_of
+from setpoint.reconcile.keys import controller_of
 from setpoint.reconcile.loop_state import SchedulingAttempt
 from setpoint.reconcile.run import RecentRuns, Run, because, current_run, process_of
 from setpoint.scheduler.binding import Binder, Eviction
@@ -87,6 +88,12 @@ def _watch_others(manager: Manager, listers: Listers, queue: SchedulingQueue, bi
     listers.attachments = informer("volumeattachments", _STORAGE, ATTACHMENT)
     for lister in (listers.claims, listers.volumes):
         lister.add_handler(binder.changed)
+
+
+def _is_static(pod: Pod) -> bool:
+    """Return whether a Pod belongs to its node, and is not scheduled."""
+    owner = controller_of(pod)
+    return owner is not None and owner["kind"] == "Node"
 
 
 def _notify(queue: SchedulingQueue, resource: str, old: Obj | None, new: Obj | None) -> None:
@@ -262,9 +269,10 @@ class Scheduler:
                 await asyncio.sleep(0)  # yield to informers and writes, however many Pods wait
 
     async def _warm_up(self) -> None:
-        """Load the engine after the start, if no Pod arrives before."""
+        """Load the engine after the start of a cluster with Pods. Others load it with their first Pod, because NumPy
+        takes 12 MB."""
         await self._clock.sleep(_WARM_UP_DELAY)
-        if self._engine is None and self._nodes.items:
+        if self._engine is None and not all(_is_static(pod) for pod in self._pods.items.values()):
             self._engine = self._start_engine()
 
     def _schedule_batch(self, first: QueueEntry) -> None:

@@ -5,7 +5,6 @@ Links in responses to the root of the proxied server are rewritten, so that they
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -76,6 +75,8 @@ def rewrite_link(link: str, prefix: str, host: str) -> str:
 
 
 def rewrite_html(text: str, prefix: str, host: str) -> str:
+    import html  # its table of entities takes 0.3 MB, and few servers proxy a page
+
     def tag(found: re.Match[str]) -> str:
         wanted = _LINKS.get(found[1].lower())
         if not wanted or "=" not in found[2]:

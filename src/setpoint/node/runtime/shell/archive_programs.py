@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import tarfile
 import zlib
 from collections.abc import Iterator
 from hashlib import sha256
@@ -58,6 +57,8 @@ def _tar(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _unpack(session: Session, directory: str, streams: Streams) -> int:
+    import tarfile  # takes 0.4 MB with its compressions, and few clusters use it
+
     raw, streams.stdin = streams.stdin.encode("utf-8", "surrogateescape"), ""
     try:
         with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
@@ -84,6 +85,8 @@ def _unpack(session: Session, directory: str, streams: Streams) -> int:
 
 
 def _pack(session: Session, directory: str, named: list[str], streams: Streams) -> int:
+    import tarfile  # see _unpack
+
     buffer, status = io.BytesIO(), 0
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in named:
