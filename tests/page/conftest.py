@@ -1,3 +1,3 @@
-from browser import browser, cluster, new_context, page
+from browser import browser, cluster, new_context, page, shared_context
 
-__all__ = ["browser", "cluster", "new_context", "page"]
+__all__ = ["browser", "cluster", "new_context", "page", "shared_context"]

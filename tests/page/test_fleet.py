@@ -136,7 +136,7 @@ def test_all_pods_of_five_thousand_nodes_by_pixels(new_context: Callable[..., Gu
 def test_all_pods_by_webgl_also_after_a_lost_context(browser: Browser, cluster: PageCluster) -> None:
     own = browser.browser_type.launch(executable_path="/usr/bin/chromium", args=_SOFTWARE_GL)
     try:
-        context = GuardedContext(own.new_context(viewport={"width": 700, "height": 500}), cluster)
+        context = GuardedContext(own.new_context(viewport={"width": 700, "height": 500})).begin(cluster)
         fleet = FakeFleet(600, 25)
         page = entered(context, fleet, "gl")
         assert page.evaluate("window.__draws.fleet.renderer") == "gl"

@@ -20,10 +20,11 @@ name: settings
 
 
 HELD_MESSAGES = """
-// Messages of the tab stay in the tab while window.__held is a list.
+// Messages of the tab stay in the tab while window.__held is a list; window.__sent are those before.
 const send = WebSocket.prototype.send;
+window.__sent = [];
 WebSocket.prototype.send = function (data) {
-  window.__held ? window.__held.push(() => send.call(this, data)) : send.call(this, data);
+  window.__held ? window.__held.push(() => send.call(this, data)) : (window.__sent.push(data), send.call(this, data));
 };
 """
 
@@ -104,6 +105,7 @@ def test_a_line_that_is_typed_while_the_prompt_returns_is_not_mixed_with_the_nex
     page.keyboard.type("clear\n")
     typist.until_prompt()
     page.keyboard.type("sleep 1\n")
+    page.until("window.__sent.some((message) => message.includes('sleep 1'))")
     page.evaluate("window.__held = []")
     page.keyboard.type("echo typed\n")  # on its way when the command ends
     page.until(

@@ -9,8 +9,8 @@
         page.go("#/objects/pods")
         page.get_by_role("row", name="web-").first.click()
 
-Each file has one cluster and one browser, and each test a fresh browser context with a session of its own. The tests
-must be synchronous functions. They need Debian's chromium and a built page (`page/README.md`; SETPOINT_PAGE_FILES names
+Each file has one cluster, and each test a page with a session and a storage of its own; `new_context` makes a browser
+context that no other test has used. The tests must be synchronous functions. They need Debian's chromium and a built page (`page/README.md`; SETPOINT_PAGE_FILES names
 another directory than the committed one); without them they are skipped. SETPOINT_REQUIRE_BROWSER makes it a failure
 that there is no browser.
 """
@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from page_cluster import PageCluster, page_files
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 MAX_LAYOUT_SHIFT = 0.1
 """The cumulative layout shift of a document, as browsers define it: the largest sum of unexpected shifts in a window
@@ -64,6 +64,16 @@ new PerformanceObserver((list) => {
 """
 
 
+_UNTIL = """async (timeout) => {
+  const deadline = performance.now() + timeout;
+  while (!(%s)) {
+    if (performance.now() > deadline) return false;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  return true;
+}"""
+
+
 def _missing(what: str) -> None:
     if os.environ.get("SETPOINT_REQUIRE_BROWSER"):
         pytest.fail(f"{what} is missing, and SETPOINT_REQUIRE_BROWSER is set")
@@ -84,17 +94,12 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         found.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     chromium = os.environ.get("SETPOINT_CHROMIUM") or shutil.which("chromium")
     if chromium is None:
         _missing("chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("the package playwright")
-        raise
-    # Ended with the file: the synchronous interface keeps an event loop running, which asynchronous tests cannot bear.
+    # Ended with the folder: the synchronous interface keeps an event loop running, which asynchronous tests cannot bear.
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
         yield launched
@@ -116,9 +121,10 @@ def cumulative_shift(shifts: list[Shift]) -> float:
 class GuardedContext:
     """A browser context with a session, and the problems of its pages."""
 
-    def __init__(self, context: BrowserContext, cluster: PageCluster) -> None:
+    cluster: PageCluster
+
+    def __init__(self, context: BrowserContext) -> None:
         self.context = context
-        self.cluster = cluster
         self.problems: list[str] = []
         self.allowed: list[str] = []
         """Parts of problems that the test expects."""
@@ -128,6 +134,21 @@ class GuardedContext:
         context.on("console", self._note_console)
         context.on("weberror", lambda error: self._add(f"exception: {error.error}"))
         context.on("request", lambda request: self._check_origin(request.url))
+
+    def begin(self, cluster: PageCluster) -> GuardedContext:
+        """Begin a test with a cluster, without the problems of the test before."""
+        self.cluster = cluster
+        self.problems.clear()
+        self.allowed.clear()
+        self._shifts.clear()
+        return self
+
+    def end(self) -> None:
+        """Close the pages after their last problems were delivered."""
+        for page in self.context.pages:
+            with suppress(Exception):  # a page that was closed has delivered its problems
+                page.evaluate("new Promise(requestAnimationFrame)")
+            page.close()
 
     def _note(self, source: Any, kind: str, text: str) -> None:
         if kind == "layout shift":
@@ -197,12 +218,18 @@ class GuardedPage:
         return self
 
     def until(self, expression: str, timeout: float = 15.0) -> None:
-        """Wait until a JavaScript expression is true. Evaluated from outside: the page forbids it to itself."""
-        deadline = self.page.evaluate("performance.now()") + timeout * 1000
-        while not self.page.evaluate(expression):
-            if self.page.evaluate("performance.now()") > deadline:
+        """Wait until a JavaScript expression is true. It is sent once, and evaluated by the page again and again."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                found = self.page.evaluate(_UNTIL % expression, (deadline - time.monotonic()) * 1000)
+            except PlaywrightError as error:
+                if "context was destroyed" not in str(error):  # by another document, which is asked then
+                    raise
+                continue
+            if not found:
                 pytest.fail(f"{expression} did not become true; the page shows:\n{self.text()}")
-            self.page.wait_for_timeout(50)
+            return
 
     def until_text(self, text: str, timeout: float = 15.0) -> None:
         """Wait until a text is visible on the page."""
@@ -216,28 +243,40 @@ class GuardedPage:
         return [each for each in self.page.locator("[aria-live]").all_inner_texts() if each]
 
 
+def _options(**options: Any) -> dict[str, Any]:
+    return {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"} | options
+
+
 @pytest.fixture
 def new_context(browser: Browser, cluster: PageCluster) -> Iterator[Callable[..., GuardedContext]]:
     """Makes contexts, with the options of `Browser.new_context`. Their problems fail the test at its end."""
     made: list[GuardedContext] = []
 
     def make(**options: Any) -> GuardedContext:
-        options.setdefault("viewport", {"width": 1280, "height": 800})
-        options.setdefault("reduced_motion", "reduce")
-        made.append(GuardedContext(browser.new_context(**options), cluster))
+        made.append(GuardedContext(browser.new_context(**_options(**options))).begin(cluster))
         return made[-1]
 
     yield make
     for each in made:
-        with suppress(Exception):  # a page that was closed has delivered its problems
-            for page in each.context.pages:
-                page.evaluate("new Promise(requestAnimationFrame)")
+        each.end()
         each.context.close()
     for each in made:
         each.check()
 
 
+@pytest.fixture(scope="package")
+def shared_context(browser: Browser) -> GuardedContext:
+    """A context for one test after the other: a new one would cost more than most tests do."""
+    return GuardedContext(browser.new_context(**_options()))
+
+
 @pytest.fixture
-def page(new_context: Callable[..., GuardedContext]) -> GuardedPage:
-    """A page of 1280 by 800 pixels in a session of its own."""
-    return new_context().new_page().enter()
+def page(shared_context: GuardedContext, cluster: PageCluster) -> Iterator[GuardedPage]:
+    """A page of 1280 by 800 pixels in a session of its own, without anything that a test before has stored."""
+    found = shared_context.begin(cluster).new_page()
+    session = shared_context.context.new_cdp_session(found.page)
+    session.send("Storage.clearDataForOrigin", {"origin": cluster.origin, "storageTypes": "all"})
+    session.detach()
+    yield found.enter()
+    shared_context.end()
+    shared_context.check()
