@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from comparing import Both
 
@@ -46,11 +48,22 @@ spec:
 """
 
 
-def test_scale(both_alive: Both) -> None:
-    both_alive.given(WORKLOADS)
-    both_alive.smooth.append((r"(pod-template-hash[=:] ?|revision |web-|db-)[bcdf-hj-np-tv-xz0-9]{8,10}\b", r"\1HASH"))
-    both_alive.smooth.append((r"(restartedAt[=:] ?\"?)[-0-9T:+Z]+", r"\1TIME"))
-    both_alive.writes("""
+SMOOTH = [
+    (r"(pod-template-hash[=:] ?|revision |web-|db-)[bcdf-hj-np-tv-xz0-9]{8,10}\b", r"\1HASH"),
+    (r"(restartedAt[=:] ?\"?)[-0-9T:+Z]+", r"\1TIME"),
+]
+
+
+@pytest.fixture
+def workloads(both_alive: Both, request: pytest.FixtureRequest) -> Both:
+    """The workloads in namespaces of the test's own."""
+    found = replace(both_alive, namespace=request.node.name.removeprefix("test_"), smooth=SMOOTH)
+    found.given(WORKLOADS)
+    return found
+
+
+def test_scale(workloads: Both) -> None:
+    workloads.writes("""
         scale deployment web --replicas=3
         scale deployment web --replicas=3 --dry-run=client
         scale deployment web --replicas=1 --dry-run=server
@@ -75,10 +88,10 @@ def test_scale(both_alive: Both) -> None:
     """)
 
 
-def test_rollout(both_alive: Both) -> None:
-    both_alive.writes("""
+def test_rollout(workloads: Both) -> None:
+    workloads.writes("""
         wait deploy/web --for=condition=Available --timeout=30s
-        wait sts/db --for=jsonpath={.status.readyReplicas}=2 --timeout=30s
+        wait sts/db --for=jsonpath={.status.readyReplicas}=1 --timeout=30s
         wait daemonset/logs --for=jsonpath={.status.numberAvailable}=2 --timeout=30s
         rollout status deploy/web
         rollout status deploy web --revision=1
@@ -119,10 +132,14 @@ def test_rollout(both_alive: Both) -> None:
     """)
 
 
-def test_undo(both_alive: Both) -> None:
-    both_alive.writes("""
+def test_undo(workloads: Both) -> None:
+    workloads.writes("""
+        wait deploy/web --for=condition=Available --timeout=30s
+        wait sts/db --for=jsonpath={.status.readyReplicas}=1 --timeout=30s
+        wait ds/logs --for=jsonpath={.status.numberAvailable}=2 --timeout=30s
+        rollout restart deploy/web sts/db ds/logs
         wait ds/logs --for=jsonpath={.status.updatedNumberScheduled}=2 --timeout=30s
-        wait deploy/web --for=jsonpath={.status.updatedReplicas}=1 --timeout=30s
+        wait deploy/web --for=jsonpath={.status.updatedReplicas}=2 --timeout=30s
         rollout history ds/logs
         rollout undo deploy/web --dry-run=client
         rollout undo deploy/web --dry-run=server
@@ -138,7 +155,7 @@ def test_undo(both_alive: Both) -> None:
         ! rollout undo deploy/web --to-revision=-1
         ! rollout undo sa/default
         ! rollout undo
-        wait deploy/web --for=jsonpath={.status.updatedReplicas}=1 --timeout=30s
+        wait deploy/web --for=jsonpath={.status.updatedReplicas}=2 --timeout=30s
         rollout history deploy/web
     """)
 
