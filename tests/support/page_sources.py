@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,8 +17,12 @@ PAGE = Path(__file__).parents[2] / "page"
 
 
 def require_node() -> None:
+    """Skip the test without node and the packages of the page; with SETPOINT_REQUIRE_NODE it fails."""
     if shutil.which("node") is None or not (PAGE / "node_modules").is_dir():
-        pytest.skip("node is missing, or `npm ci --ignore-scripts` was not run in page/")
+        what = "node is missing, or `npm ci --ignore-scripts` was not run in page/"
+        if os.environ.get("SETPOINT_REQUIRE_NODE"):
+            pytest.fail(f"{what}, and SETPOINT_REQUIRE_NODE is set")
+        pytest.skip(what)
 
 
 def node(*command: str) -> None:
