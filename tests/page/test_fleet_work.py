@@ -143,7 +143,7 @@ def test_a_frame_costs_what_has_changed_and_what_is_visible(new_context: Callabl
 def test_a_frame_of_webgl_uploads_what_has_changed(browser: Browser, cluster: PageCluster) -> None:
     own = browser.browser_type.launch(executable_path="/usr/bin/chromium", args=_SOFTWARE_GL)
     try:
-        context = GuardedContext(own.new_context(viewport={"width": 700, "height": 500}), cluster)
+        context = GuardedContext(own.new_context(viewport={"width": 700, "height": 500})).begin(cluster)
         fleet = CountedFleet(context, 5_000, "gl")
         fleet.page.evaluate(_COUNT_UPLOADS)
         fleet.assert_nothing_happens()
