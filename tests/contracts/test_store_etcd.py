@@ -314,13 +314,15 @@ async def test_the_limits_of_etcd(tmp_path: Path) -> None:
         store = await opened(etcd.endpoint)
         limits = store.limits
         with pytest.raises(TooLarge, match=r"^etcdserver: too many operations in txn request$"):
-            await store.txn([Put(f"a/{number}", b"", 0) for number in range(limits.operations + 1)])
+            await store.txn([Put(f"a/{number}", b"", 0) for number in range(129)])
         for size in (3 << 19, 3 << 20, 65 << 20):
             with pytest.raises(TooLarge, match=r"^etcdserver: request is too large$"):
                 await store.txn([Put("a", bytes(size))])
         assert store.failure is None and store.unavailable is None
         assert (await store.list("")).items == []
-        await store.txn([Put(f"a/{number}", b"", 0) for number in range(limits.operations)], b"c" * 1000)
+        keys = [f"a/{number}" for number in range(limits.operations)]
+        await store.txn([Put(key, b"", 0) for key in keys], b"c" * 1000)
+        await store.txn([Delete(key) for key in keys], b"c" * 1000)
         await store.txn([Put("b", bytes(limits.size - 1)), Check("c", 0)], b"c" * 1000)
         await store.close()
 
@@ -399,6 +401,46 @@ async def test_old_pages_of_everything_omit_the_own_keys(etcd: EtcdProcess, monk
     assert [(page.more, page.total) for page in pages] == [(True, 3), (False, 1)]
     with pytest.raises(ValueError, match="begins with ~"):
         await store.txn([Put("~cause", b"")])
+    await store.close()
+
+
+async def test_the_record_of_a_transaction_costs_a_key_only_if_nothing_else_is_written(
+    etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, client = await opened(etcd.endpoint), EtcdClient([etcd.endpoint])
+    everything = messages.RangeRequest(key=b"/", range_end=b"0", keys_only=True)
+    revision, _ = await store.txn([Put("a", b"1", 0, 1), Put("b", b"2")], b"first")
+    assert [each.key for each in (await client.range(everything)).kvs] == [b"/registry/a", b"/registry/b"]
+    await store.txn([Delete("a"), Put("b", b"3")], b"second")
+    await store.txn([Delete("b")], b"third")
+    assert [each.key for each in (await client.range(everything)).kvs] == [b"/registry/~cause"]
+    for replayed in (5_000, 0):
+        monkeypatch.setattr(etcd_store, "_REPLAYED", replayed)
+        other = await opened(etcd.endpoint)
+        past = await other.list("", revision=revision)
+        assert [(each.key, each.value) for each in past.items] == [("a", b"1%d" % revision), ("b", b"2")]
+        causes = [cause.cause for cause in await other.causes(other.compacted)]
+        assert causes == ([b"first", b"second", b"third"] if replayed else [])
+        await other.close()
+    client.close()
+    await store.close()
+
+
+async def test_data_of_earlier_versions(etcd: EtcdProcess) -> None:
+    """They stored the record of every transaction in a key of its own."""
+    client = EtcdClient([etcd.endpoint])
+    request = messages.TxnRequest()
+    for key, value in ((b"a", b"1:xy"), (b"~cause", bytes(16) + b"why")):
+        put = request.success.add().request_put
+        put.key, put.value = b"/registry/" + key, value
+    revision = (await client.txn(request)).header.revision
+    client.close()
+    store = await opened(etcd.endpoint)
+    (found,) = (await store.list("")).items
+    assert (found.key, found.value) == ("a", b"x%dy" % revision)
+    _, (changed,) = await store.txn([Put("a", b"z", revision)], b"changed")
+    assert changed is not None and changed.value == b"z"
+    assert [cause.cause for cause in await store.causes(0)] == [b"why", b"changed"]
     await store.close()
 
 

@@ -17,8 +17,10 @@ from setpoint.meta.lease_term import parse_term
 
 _PREFIX = "/registry/"
 _CAUSE = "~cause"
+_RECORD = b"~"
+"""The first byte of a value that is stored after the record of its transaction, whose length are the next three bytes."""
 _NUMBER_LENGTH = 16
-"""The length of the number in front of a cause."""
+"""The length of the number in front of the cause in a record."""
 _LINE_LIMIT = 64 * 1024 * 1024
 _PAUSE = 0.3
 
@@ -47,11 +49,17 @@ def commits(response: dict[str, Any]) -> list[Commit]:
             continue
         key, revision = key.removeprefix(_PREFIX), int(entry["mod_revision"])
         value = None if event.get("type") else base64.b64decode(entry.get("value") or "")
-        if key != _CAUSE:
+        record = b""
+        if key == _CAUSE:
+            record = value or b""
+        else:
+            if value and value.startswith(_RECORD):
+                end = 4 + int.from_bytes(value[1:4], "big")
+                record, value = value[4:end], value[end:]
             found.append((revision, key, value))
-        elif value:
+        if record:
             with suppress(ValueError):
-                terms[revision] = _term(decode(value[_NUMBER_LENGTH:]).term)
+                terms[revision] = _term(decode(record[_NUMBER_LENGTH:]).term)
     return [
         Commit(revision, key, None if value is None else _summary(key, value), terms.get(revision, ""))
         for revision, key, value in found

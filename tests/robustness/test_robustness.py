@@ -81,20 +81,21 @@ def test_commits_of_the_log() -> None:
     lease = json.dumps({"spec": {"holderIdentity": "me/1", "leaseTransitions": 3}}).encode()
     response = {
         "Events": [
-            put("/registry/core/configmaps/robust/a", 7, b"12:" + config),
-            put("/registry/~cause", 7, cause),
-            put("/registry/coordination.k8s.io/leases/kube-system/work", 8, b"1:" + lease),
-            put("/registry/~cause", 8, b"x" * 16),
+            put(
+                "/registry/core/configmaps/robust/a", 7, b"~" + len(cause).to_bytes(3, "big") + cause + b"12:" + config
+            ),
+            put("/registry/coordination.k8s.io/leases/kube-system/work", 8, b"~\0\0\x10" + b"x" * 16 + b"1:" + lease),
             put("/other", 9, b"1"),
             put("/registry/allocation/1", 10, b":not JSON"),
             {"type": 1, "kv": {"key": encoded(b"/registry/core/configmaps/robust/a"), "mod_revision": 11}},
+            put("/registry/~cause", 11, cause),
         ]
     }
     assert commits(response) == [
         Commit(7, "core/configmaps/robust/a", "v1", "kube-system/work/3/me/1"),
         Commit(8, "coordination.k8s.io/leases/kube-system/work", "3/me/1"),
         Commit(10, "allocation/1", ""),
-        Commit(11, "core/configmaps/robust/a", None),
+        Commit(11, "core/configmaps/robust/a", None, "kube-system/work/3/me/1"),
     ]
 
 

@@ -1,10 +1,10 @@
 """The part of etcd that belongs to one store, in the store's terms.
 
-A key of the store is stored under a prefix. A value is stored with the offset of its revision stamp in front, because
-the revision is not known before the commit; it is stamped when it is read. Two more keys are stored under the prefix:
+A key of the store is stored under a prefix, and its value in the form of `stored_value.py`. Every transaction has a
+record: a number that identifies it, and its cause. The history of the records at etcd is the log of causes. A record is
+stored with the first value that the transaction writes. Two more keys are stored under the prefix:
 
-- `~cause` holds the cause of the latest transaction, after a number that identifies the transaction. Its history at
-  etcd is the log of causes.
+- `~cause` holds the record of the latest transaction that writes no value (up to version 0.2, of every transaction).
 - `~offset` exists if the content was moved from another store. It holds a number that is added to every revision of
   etcd, so that revisions never fall by the move. The history of the store begins with the revision that created it.
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from setpoint.store.etcd import messages
+from setpoint.store.etcd import messages, stored_value
 from setpoint.store.etcd.client import NO_SPACE, EtcdClient
 from setpoint.store.interface import Delete, KeyValue, NotProcessed, Op, Page, Put, StoreError
-from setpoint.store.transaction import check_key, with_stamp_prefix, without_stamp_prefix
+from setpoint.store.transaction import check_key, without_stamp_prefix
 
 CAUSE, OFFSET = "~cause", "~offset"
 COMPACTED = b"compact_rev_key"
@@ -107,9 +107,14 @@ class Keyspace:
 
     def entry(self, found: Any, key: str) -> KeyValue:
         """Return an entry of etcd as one of the store's."""
+        return self.entry_and_record(found, key)[0]
+
+    def entry_and_record(self, found: Any, key: str) -> tuple[KeyValue, bytes]:
+        """Return an entry of etcd as one of the store's, and the record that is stored with it; empty if none is."""
+        record, data = stored_value.split(found.value)
         revision = found.mod_revision + self.offset
-        value = without_stamp_prefix(found.value, revision)
-        return KeyValue(key, value, found.create_revision + self.offset, revision)
+        value = without_stamp_prefix(data, revision)
+        return KeyValue(key, value, found.create_revision + self.offset, revision), record
 
     def check_offset(self, value: bytes | None) -> None:
         """Raise OffsetChanged unless the value of the key `~offset` is still the one that was read at the start."""
@@ -129,6 +134,7 @@ class Keyspace:
 
         A Delete must have an expectation, and a positive one must be a revision of this store. Raises Unavailable."""
         request = messages.TxnRequest()
+        record = number + cause
         for op in ops:
             key = self.prefix + op.key.encode()
             if op.expect is not None:
@@ -137,12 +143,13 @@ class Keyspace:
                 compare.mod_revision = op.expect - self.offset if op.expect else 0
             if isinstance(op, Put):
                 put = request.success.add().request_put
-                put.key, put.value = key, with_stamp_prefix(op)
+                put.key, put.value = key, stored_value.encode(op, record)
+                record = b""
             elif isinstance(op, Delete) and op.expect:
                 request.success.add().request_delete_range.key = key
-        if request.success:
+        if record and request.success:
             put = request.success.add().request_put
-            put.key, put.value = self.cause_key, number + cause
+            put.key, put.value = self.cause_key, record
         answer = await self.client.txn(request)
         return answer.succeeded, answer.header.revision + self.offset
 

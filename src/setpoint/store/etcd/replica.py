@@ -240,11 +240,9 @@ class Replica(InMemoryReads):
                     revision = at
                 elif revision == before_these:
                     raise StoreError(f"revision {revision} was delivered twice")
+                record = b""
                 if stored == cause_key:
-                    value = entry.value
-                    number, cause = value[:NUMBER_LENGTH], value[NUMBER_LENGTH:]
-                    if number in self._committed:
-                        self._committed[number] = revision
+                    record = entry.value
                 elif stored.startswith(prefix):
                     key = stored[own:].decode()
                     if key == OFFSET:
@@ -252,11 +250,16 @@ class Replica(InMemoryReads):
                         continue
                     before = history.state.get(key)
                     if event.type != messages.DELETE:
-                        transaction.append(Event(revision, key, keyspace.entry(entry, key), before))
+                        now, record = keyspace.entry_and_record(entry, key)
+                        transaction.append(Event(revision, key, now, before))
                     elif before is not None:
                         transaction.append(Event(revision, key, None, before))
                 elif stored == COMPACTED:
                     compacted = keyspace.compaction(entry.value)
+                if record:
+                    number, cause = record[:NUMBER_LENGTH], record[NUMBER_LENGTH:]
+                    if number in self._committed:
+                        self._committed[number] = revision
             if transaction:
                 history.apply(transaction, cause)
                 published += transaction
