@@ -225,19 +225,27 @@ class InMemoryReads:
         self._check()
         await self._wait_visible(revision)
 
-    async def _wait_visible(self, revision: int) -> None:
-        """Return when `revision` is visible, even while the store is closing."""
-        if revision > self._history.revision:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiter_serial += 1
-            heapq.heappush(self._waiters, (revision, self._waiter_serial, waiter))
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                # The revision may never come; do not hold the future until then.
-                self._waiters = [each for each in self._waiters if not each[2].done()]
-                heapq.heapify(self._waiters)
-                raise
+    async def _wait_visible(self, revision: int, timeout: float = 0.0) -> None:
+        """Return when `revision` is visible, even while the store is closing. Raise TimeoutError after `timeout`
+        seconds; 0 means that there is no limit."""
+        if revision <= self._history.revision:
+            return
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiter_serial += 1
+        heapq.heappush(self._waiters, (revision, self._waiter_serial, waiter))
+        # Transactions wait here: `asyncio.timeout` would cost several times as much as the timer.
+        timer = loop.call_later(timeout, _expire, waiter) if timeout else None
+        try:
+            await waiter
+        except (asyncio.CancelledError, TimeoutError):
+            # The revision may never come; do not hold the future until then.
+            self._waiters = [each for each in self._waiters if not each[2].done()]
+            heapq.heapify(self._waiters)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _wake_waiters(self) -> None:
         """Wake the callers whose revision is visible now."""
@@ -305,3 +313,8 @@ class InMemoryReads:
         if past:
             subscription.deliver(past, self._history.revision)
         return subscription
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

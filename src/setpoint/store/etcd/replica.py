@@ -178,8 +178,7 @@ class Replica(InMemoryReads):
         except StoreError as error:
             return str(error)
         try:
-            async with asyncio.timeout(MAX_LAG):
-                await self._wait_visible(revision)
+            await self._wait_visible(revision, MAX_LAG)
         except TimeoutError:
             if self._unreachable is None:
                 client.drop_watch()

@@ -227,11 +227,8 @@ class EtcdStore(Replica):
 
     async def _wait_for(self, revision: int) -> None:
         """Wait until a committed revision is visible; Unavailable if the watch does not bring it in time."""
-        if revision <= self._history.revision:
-            return
         try:
-            async with asyncio.timeout(_RESOLVE_TIMEOUT):
-                await self._wait_visible(revision)
+            await self._wait_visible(revision, _RESOLVE_TIMEOUT)
         except TimeoutError:
             raise Unavailable(f"revision {revision} of etcd is not visible here yet") from None
 
