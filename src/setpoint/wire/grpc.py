@@ -162,9 +162,8 @@ class Channel:
         """Call `method` once and return; `on_answer` receives the answer or the error, later on the event loop.
 
         The request is written at once, not at the end of this iteration of the event loop. Raise GrpcError."""
-        with self._connection.written_at_once():
-            stream = self._open(self._unary_head(method, timeout), _Answer(on_answer), self._loop.time() + timeout)
-            stream.send(_framed(request), end=True)
+        head, deadline = self._unary_head(method, timeout), self._loop.time() + timeout
+        self._open(head, _Answer(on_answer), deadline, _framed(request), at_once=True)
 
     async def unary(self, method: str, request: bytes, *, timeout: float) -> bytes:
         """Call `method` ("/package.Service/Method") and return the answer. Raise GrpcError.
@@ -195,8 +194,7 @@ class Channel:
 
     async def _call(self, head: bytes, request: bytes, deadline: float) -> bytes:
         answer: asyncio.Future[bytes] = self._loop.create_future()
-        stream = self._open(head, _Answer(partial(_resolve, answer)), deadline)
-        stream.send(_framed(request), end=True)
+        stream = self._open(head, _Answer(partial(_resolve, answer)), deadline, _framed(request))
         try:
             return await answer
         except asyncio.CancelledError:
@@ -220,9 +218,17 @@ class Channel:
         """Accept no further calls, and close the connection when the open ones have ended."""
         self._connection.retire(reason)
 
-    def _open(self, head: bytes, receiver: _Messages, deadline: float | None = None) -> Http2Stream:
+    def _open(
+        self,
+        head: bytes,
+        receiver: _Messages,
+        deadline: float | None = None,
+        body: bytes | None = None,
+        *,
+        at_once: bool = False,
+    ) -> Http2Stream:
         try:
-            return self._connection.open(head, receiver, deadline)
+            return self._connection.open(head, receiver, deadline, body, at_once=at_once)
         except StreamFailed as failure:
             raise GrpcError(Code.UNAVAILABLE, str(failure), may_be_processed=False) from None
 

@@ -19,8 +19,7 @@ import asyncio
 import ssl
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, cast
 
 from setpoint.wire.http2_frames import (
@@ -31,6 +30,7 @@ from setpoint.wire.http2_frames import (
     ENABLE_PUSH,
     END_HEADERS,
     END_STREAM,
+    FRAME_HEAD,
     GOAWAY,
     HEADER_TABLE_SIZE,
     HEADERS,
@@ -51,6 +51,7 @@ from setpoint.wire.http2_frames import (
     MalformedFrame,
     frame,
     number_of,
+    other_protocol,
     without_padding,
 )
 from setpoint.wire.http2_stream import STREAM_WINDOW, DeadlineExceeded, Http2Stream, Receiver, StreamFailed
@@ -66,9 +67,9 @@ _CACHED_BLOCKS = 256
 _REFUSALS = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED")
 """Alerts of TLS with which a peer refuses a client's certificate."""
 _DEFERRED_ACKS, _ACK_DELAY = 16, 0.01
-"""Pings of the peer, at most so many, are answered with the next data that is sent, and after so many seconds without
-any. gRPC's servers send a ping with nearly every answer, to measure the connection; each write costs both sides about
-as much as the call itself."""
+"""Pings of the peer are answered after so many seconds, or when so many have arrived. gRPC's servers measure the
+connection with a ping whenever data arrives and the last ping is answered: if that is at once, there is one for nearly
+every call, which costs both sides a write."""
 _TICK = 0.25
 """Seconds between checks of the deadlines and of the peer, while there are streams."""
 
@@ -109,9 +110,8 @@ class Http2Connection(asyncio.Protocol):
         """Stream, flags and content of a header block that continues in further frames."""
         self._blocks: dict[bytes, Mapping[str, str]] = {}
         self._out: list[bytes] = []
-        self._writes_at_once = False
         self._acks: list[bytes] = []
-        """Answers to pings that wait for other data."""
+        """Answers to pings that are not sent yet."""
         self._ack_timer: asyncio.TimerHandle | None = None
         self._keepalive, self._keepalive_timeout = keepalive, keepalive_timeout
         self._last_received = self._loop.time()
@@ -148,18 +148,16 @@ class Http2Connection(asyncio.Protocol):
             data = bytes(self._received)
             self._received.clear()
         at, end = 0, len(data)
-        while end - at >= 9 and self._transport is not None:
-            length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
+        while end - at >= FRAME_HEAD.size and self._transport is not None:
+            length_and_kind, flags, stream = FRAME_HEAD.unpack_from(data, at)
+            length, begin = length_and_kind >> 8, at + FRAME_HEAD.size
             if length > _MAX_FRAME:
-                return self._protocol_error(_misunderstood(data[at : at + 5]) or f"a frame of {length} bytes")
-            if end - at < 9 + length:
+                return self._protocol_error(other_protocol(data[at : at + 5]) or f"a frame of {length} bytes")
+            if end - begin < length:
                 break
-            kind, flags = data[at + 3], data[at + 4]
-            stream = int.from_bytes(data[at + 5 : at + 9], "big") & _MAX_STREAM_ID
-            payload = data[at + 9 : at + 9 + length]
-            at += 9 + length
+            at = begin + length
             try:
-                self._on_frame(kind, flags, stream, payload)
+                self._on_frame(length_and_kind & 0xFF, flags, stream & _MAX_STREAM_ID, data[begin:at])
             except MalformedFrame as problem:
                 return self._protocol_error(str(problem))
         if at < end and self._transport is not None:
@@ -168,31 +166,37 @@ class Http2Connection(asyncio.Protocol):
 
     # -- for callers --------------------------------------------------------------------------------------------------
 
-    def open(self, head: bytes, receiver: Receiver, deadline: float | None = None) -> Http2Stream:
+    def open(
+        self,
+        head: bytes,
+        receiver: Receiver,
+        deadline: float | None = None,
+        body: bytes | None = None,
+        *,
+        at_once: bool = False,
+    ) -> Http2Stream:
         """Open a stream with a header block (see `http2_frames.literal`). Raise StreamFailed if none can be opened.
 
-        `deadline` is a time of the event loop."""
+        `deadline` is a time of the event loop. `body` is the whole body of the request; without it, use `send`. With
+        `at_once` the request is written now, and not at the end of this iteration of the event loop."""
         if self.failure is not None:
             raise StreamFailed(self.failure, may_be_processed=False)
         stream = Http2Stream(self, head, receiver, deadline)
+        if body is not None:
+            stream.outgoing.append(body)
+            stream.sending_ends = True
         if self._timer is None:
             self._last_received = max(self._last_received, self._loop.time())
             self._timer = self._loop.call_later(_TICK, self._tick)
         if len(self._streams) < self._max_streams and not self._waiting:
+            if at_once and not self._out:
+                self._out.append(b"")  # nothing is scheduled: it is written below
             self._start(stream)
+            if at_once:
+                self._flush()
         else:
             self._waiting.append(stream)
         return stream
-
-    @contextmanager
-    def written_at_once(self) -> Iterator[None]:
-        """Write what is sent in this block at its end, not at the end of this iteration of the event loop."""
-        self._writes_at_once = True
-        try:
-            yield
-        finally:
-            self._writes_at_once = False
-            self._flush()
 
     def close(self) -> None:
         """Close the connection; open streams fail."""
@@ -264,25 +268,27 @@ class Http2Connection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         """Write at the end of this iteration of the loop, together with everything else of it."""
-        if not self._out and not self._writes_at_once:
+        if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
 
     def _acknowledge(self, data: bytes) -> None:
-        """Write with the next data, or after a short time."""
+        """Answer a ping, after a short time."""
         self._acks.append(data)
         if len(self._acks) == _DEFERRED_ACKS:
-            self._flush()
+            self._send_acks()
         elif self._ack_timer is None:
-            self._ack_timer = self._loop.call_later(_ACK_DELAY, self._on_ack_timer)
+            self._ack_timer = self._loop.call_later(_ACK_DELAY, self._send_acks)
 
-    def _on_ack_timer(self) -> None:
+    def _send_acks(self) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
         self._ack_timer = None
-        self._flush()
+        self._write(b"".join(self._acks))
+        self._acks.clear()
 
     def _flush(self) -> None:
-        out, self._out = self._out + self._acks, []
-        self._acks.clear()
+        out, self._out = self._out, []
         if out and self._transport is not None:
             self._transport.write(b"".join(out))
 
@@ -489,10 +495,3 @@ class Http2Connection(asyncio.Protocol):
             self._write(frame(PING, 0, 0, b"setpoint"))
         if self._timer is None and (self._streams or self._waiting):
             self._timer = self._loop.call_later(_TICK, self._tick)
-
-
-def _misunderstood(begin: bytes) -> str:
-    """Say what these first bytes of a frame are, if they belong to another protocol."""
-    if begin == b"HTTP/":
-        return "an answer of HTTP/1"
-    return "a record of TLS" if begin[0] in (0x15, 0x16) and begin[1] == 3 else ""

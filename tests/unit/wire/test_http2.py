@@ -119,7 +119,7 @@ def test_frames_may_arrive_in_any_pieces(cuts: list[int]) -> None:
         edges = [0, *sorted(cuts), len(ANSWER)]
         for begin, end in pairwise(edges):
             peer.connection.data_received(ANSWER[begin:end])
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
         assert recorder.calls == [{":status": "200"}, b"one", b"two", ("end", {"grpc-status": "0"})]
         assert (PING, ACK, 0, b"12345678") in peer.frames()
 
@@ -249,7 +249,9 @@ async def test_a_peer_of_another_protocol_is_an_error(begin: bytes, what: str) -
     assert recorder.calls == [(f"the peer violated HTTP/2: it sent {what}", True)]
 
 
-def test_pings_are_answered_with_other_data_or_soon() -> None:
+def test_pings_are_answered_soon_and_not_at_once() -> None:
+    """An answer at once would make a server of gRPC send the next ping with its next frame."""
+
     def ping(number: int) -> bytes:
         return frame(PING, 0, 0, b"%08d" % number)
 
@@ -260,14 +262,12 @@ def test_pings_are_answered_with_other_data_or_soon() -> None:
         assert await peer.receive(ping(1), ping(2)) == []
         stream.send(b"x")
         await asyncio.sleep(0)
-        answers = [(PING, ACK, 0, b"00000001"), (PING, ACK, 0, b"00000002")]
-        assert peer.frames() == [(DATA, 0, 1, b"x"), *answers]
-        assert await peer.receive(ping(3)) == []
+        assert peer.frames() == [(DATA, 0, 1, b"x")]
         await asyncio.sleep(0.02)
-        assert peer.frames() == [(PING, ACK, 0, b"00000003")]
+        assert peer.frames() == [(PING, ACK, 0, b"00000001"), (PING, ACK, 0, b"00000002")]
         assert len(await peer.receive(*map(ping, range(100)))) >= 90, "only a few wait"
         await asyncio.sleep(0.02)
-        peer.frames()
+        assert len(peer.frames()) <= 10
         await peer.receive(ping(4))
         peer.connection.close()
         await asyncio.sleep(1)
@@ -279,14 +279,37 @@ async def test_a_request_can_be_written_at_once() -> None:
     peer, _, recorder = await opened()
     await asyncio.sleep(0)
     peer.frames()
-    with peer.connection.written_at_once():
-        peer.connection.open(HEAD, recorder).send(b"x", end=True)
-        assert peer.frames() == []
+    peer.connection.open(HEAD, recorder, body=b"x", at_once=True)
     assert peer.frames() == [(HEADERS, END_HEADERS, 3, HEAD), (DATA, END, 3, b"x")]
+    await asyncio.sleep(0)
+    assert peer.frames() == []
     peer.connection.open(HEAD, recorder)
     assert peer.frames() == []
-    await asyncio.sleep(0)
-    assert [sent[0] for sent in peer.frames()] == [HEADERS]
+    peer.connection.open(HEAD, recorder, body=b"", at_once=True)
+    assert peer.frames() == [(HEADERS, END_HEADERS, 5, HEAD), (HEADERS, END_HEADERS, 7, HEAD), (DATA, END, 7, b"")]
+
+
+@given(st.binary(max_size=40_000), st.integers(0, 70_000), st.integers(0, 70_000), st.booleans())
+def test_a_request_with_its_body_equals_one_in_two_steps(body: bytes, window: int, more: int, at_once: bool) -> None:
+    """Whatever the windows allow is sent in the same frames."""
+
+    async def sent(*, in_one_step: bool) -> list[tuple[int, int, int, bytes]]:
+        peer, _, _ = await opened(window=window)
+        peer.frames()
+        if in_one_step:
+            peer.connection.open(HEAD, Recorder(), body=body, at_once=at_once)
+        else:
+            peer.connection.open(HEAD, Recorder()).send(body, end=True)
+        await asyncio.sleep(0)
+        frames = peer.frames()
+        peer.connection.data_received(frame(WINDOW, 0, 3, struct.pack(">I", more + 1)))
+        await asyncio.sleep(0)
+        return frames + peer.frames()
+
+    async def compare() -> None:
+        assert await sent(in_one_step=True) == await sent(in_one_step=False)
+
+    run_virtual(compare)
 
 
 def test_a_silent_peer_is_pinged_and_disconnected() -> None:
