@@ -1,21 +1,26 @@
 """The loops together: `python bench/loops.py [--pods 2000] [--nodes 1000] [--store sqlite|memory] [--sets 1]
-[--churn SECONDS] [--turnover RATE] [--profile FILE]`.
+[--churn SECONDS] [--turnover RATE] [--no-heartbeats] [--profile FILE]`.
 
 A whole cluster in this process, as `setpoint up` runs it. Measured are a Deployment (or several, `--sets`) from its
 POST until all of its Pods are bound and until all are Running, with the CPU and the memory that each Pod cost, and how
 long it takes until a deleted Pod has a successor that is bound to a node. `--churn` then changes 20 Pods a second for
 so long, and says how long the changes and as many reads took. `--turnover` deletes so many Pods a second for a minute
 (they are replaced). Last comes how long after their time stamps Events arrived. The one who looks is a client of the
-same process with an informer of its own."""
+same process with an informer of its own.
+
+The cluster is quiescent when nothing but Leases and Nodes was written for two seconds. An idle cluster is measured
+first. `--no-heartbeats` renews no Lease during the run: with thousands of nodes, Leases are most of the writes."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import cProfile
+import dataclasses
 import resource
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -31,11 +36,20 @@ from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.interpreter_gc import GarbageCollection
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
+from setpoint.node.options import FleetOptions, NodeTemplate
 from setpoint.reconcile import Informer
+from setpoint.store.interface import Event, Store
 
 PODS = builtin("pods")
 NAMESPACE = "bench"
 REPLACED = 25
+HEARTBEATS = ("coordination.k8s.io/leases/", "core/nodes/")
+"""Prefixes of the keys that nodes write whether there are Pods or not."""
+QUIET_SECONDS = 2.0
+IDLE_SECONDS = 10.0
+"""The period of a Lease: each node renews its own once."""
+NO_HEARTBEAT = 100_000
+"""Seconds of a Lease that is not renewed during a run."""
 
 
 def deployment(name: str, replicas: int) -> Obj:
@@ -83,26 +97,77 @@ class Observer:
                 self.all_running.set()
 
 
-async def bench(client: Client, pods: Informer[Obj], wanted: int, sets: int) -> None:
+class Writes:
+    """Notes the writes of the whole cluster."""
+
+    def __init__(self, store: Store) -> None:
+        self.count = 0
+        """Writes other than heartbeats so far."""
+        self.heartbeats = 0
+        self.last = time.perf_counter()
+        """The time of the latest of them."""
+        store.watch("", store.revision, self._record)
+
+    def _record(self, events: Sequence[Event], _: int) -> None:
+        count = sum(not event.key.startswith(HEARTBEATS) for event in events)
+        self.heartbeats += len(events) - count
+        if count:
+            self.count += count
+            self.last = time.perf_counter()
+
+    async def started(self, nodes: int) -> None:
+        """Wait until controllers have stopped to change new Nodes: each node writes its Lease every 10 seconds."""
+        before = -nodes
+        while self.heartbeats - before > nodes * QUIET_SECONDS / 10 * 1.5:
+            before = self.heartbeats
+            await asyncio.sleep(QUIET_SECONDS)
+        await self.quiescent()
+
+    async def quiescent(self) -> None:
+        """Wait until all Events and statuses are written, which are part of the cost."""
+        left = QUIET_SECONDS
+        while left > 0:
+            await asyncio.sleep(left)
+            left = self.last + QUIET_SECONDS - time.perf_counter()
+
+
+async def idle() -> None:
+    """Measure heartbeats alone."""
+    began, cpu = time.perf_counter(), time.process_time()
+    await asyncio.sleep(IDLE_SECONDS)
+    print(
+        f"CPU of an idle cluster:  {(time.process_time() - cpu) / (time.perf_counter() - began) * 100:7.1f} % of a core"
+    )
+
+
+class Stopwatch:
+    """The time and the CPU time since it was made."""
+
+    def __init__(self) -> None:
+        self._began, self._cpu = time.perf_counter(), time.process_time()
+
+    def report(self, what: str, pods: int) -> None:
+        took, used = time.perf_counter() - self._began, time.process_time() - self._cpu
+        print(f"{what:24} {took:7.2f} s  {pods / took:7.0f} Pods/s {used / pods * 1e6:7.0f} us of CPU each")
+
+
+async def bench(client: Client, pods: Informer[Obj], writes: Writes, wanted: int, sets: int) -> None:
     seen = Observer(wanted)
     pods.add_handler(seen.changed)
     resident = resident_now()
-    began, cpu = time.perf_counter(), time.process_time()
+    watch, began, written = Stopwatch(), time.perf_counter(), writes.count
     for number in range(sets):
         await client.create(deployment(f"web-{number}", wanted // sets))
     reporter = asyncio.ensure_future(report(seen))
     await asyncio.wait_for(seen.all_running.wait(), 1200)
     reporter.cancel()
-    took, used = time.perf_counter() - began, time.process_time() - cpu
+    watch.report("POST until all Running:", wanted)
     bound = max(seen.bound.values()) - began
     print(f"POST until all bound:    {bound:7.2f} s  {wanted / bound:7.0f} Pods/s")
-    print(
-        f"POST until all Running:  {took:7.2f} s  {wanted / took:7.0f} Pods/s {used / wanted * 1e6:7.0f} us of CPU each"
-    )
     print(f"resident for each Pod:   {(resident_now() - resident) / wanted / 1024:7.1f} KiB")
-    await settled()
-    later = time.process_time() - cpu
-    print(f"and until all is quiet:                            {later / wanted * 1e6:7.0f} us of CPU each")
+    await writes.quiescent()
+    watch.report("POST until quiescent:", wanted)
+    print(f"writes for each Pod:     {(writes.count - written) / wanted:7.1f}")
 
 
 async def report(seen: Observer) -> None:
@@ -177,15 +242,6 @@ class EventLag:
         )
 
 
-async def settled() -> None:
-    """Events and statuses that are still on their way are part of the cost."""
-    quiet = 0
-    while quiet < 3:
-        before = time.process_time()
-        await asyncio.sleep(0.5)
-        quiet = quiet + 1 if time.process_time() - before < 0.1 else 0
-
-
 async def replace(client: Client, pods: Informer[Obj]) -> None:
     times = []
     for victim in [pod for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE][:REPLACED]:
@@ -206,7 +262,11 @@ async def main(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as directory:
         config = ApiServerConfig(Path(directory), port=0, store=options.store)
         began = time.perf_counter()
-        async with cluster(config, nodes=options.nodes) as running:
+        fleet, grace = FleetOptions(options.nodes), None
+        if options.no_heartbeats:
+            fleet = dataclasses.replace(fleet, template=NodeTemplate(lease_seconds=NO_HEARTBEAT))
+            grace = float(NO_HEARTBEAT)
+        async with cluster(config, nodes=fleet, node_monitor_grace_period=grace) as running:
             print(f"{options.nodes} nodes ready after  {time.perf_counter() - began:7.2f} s")
             server = running.apiserver
             GarbageCollection(asyncio.get_running_loop(), server.api.resources.count).start()  # as in a server
@@ -218,11 +278,13 @@ async def main(options: argparse.Namespace) -> None:
                 lag = EventLag()
                 following = [asyncio.ensure_future(each) for each in (pods.run(), lag.follow(client))]
                 await pods.synced.wait()
-                await settled()
+                writes = Writes(server.api.resources.store)
+                await writes.started(options.nodes)
+                await idle()
                 profile = cProfile.Profile() if options.profile else None
                 if profile is not None:
                     profile.enable()
-                await bench(client, pods, options.pods, options.sets)
+                await bench(client, pods, writes, options.pods, options.sets)
                 if profile is not None:
                     profile.disable()
                     profile.dump_stats(options.profile)
@@ -231,7 +293,7 @@ async def main(options: argparse.Namespace) -> None:
                     await churn(client, pods, options.churn)
                 if options.turnover:
                     await turn_over(client, pods, options.turnover)
-                    await settled()
+                    await writes.quiescent()
                 lag.report()
                 print(f"resident at most:        {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:7.0f} MiB")
                 for task in following:
@@ -246,5 +308,6 @@ if __name__ == "__main__":
     parser.add_argument("--sets", type=int, default=1)
     parser.add_argument("--churn", type=int, default=0)
     parser.add_argument("--turnover", type=int, default=0)
+    parser.add_argument("--no-heartbeats", action="store_true")
     parser.add_argument("--profile")
     uvloop.run(main(parser.parse_args()))
