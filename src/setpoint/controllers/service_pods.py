@@ -47,12 +47,11 @@ class ServicePods:
         """Return the keys of the Services whose endpoints the change may affect."""
         if old is None or new is None:
             return list(self._matching(new or old or {}))
-        same_matches = old["metadata"].get("labels") == new["metadata"].get("labels") and _host(old) == _host(new)
-        changed = _as_endpoint(old) != _as_endpoint(new)
-        if same_matches:
-            return list(self._matching(new)) if changed else []
-        before, after = self._matching(old), self._matching(new)
-        if changed or _host(old) != _host(new):
+        after = self._matching(new)
+        before = after if old["metadata"].get("labels") == new["metadata"].get("labels") else self._matching(old)
+        if not before and not after:
+            return []  # most Pods belong to no Service
+        if _as_endpoint(old) != _as_endpoint(new) or _host(old) != _host(new):
             return list({**before, **after})
         return [key for key in {**before, **after} if (key in before) != (key in after)]
 

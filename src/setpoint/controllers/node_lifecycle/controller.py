@@ -71,6 +71,9 @@ class Health:
     """The Ready condition at the last check; None if the node had none."""
     renewed: str = ""
     """The renewTime of the Lease at the last check; empty if there is none."""
+    zone: str = ""
+    observed: tuple[Node, Lease | None] | None = None
+    """The objects that this was computed from; None if only a part of it was."""
 
 
 def observe(health: Health | None, node: Node, lease: Lease | None, at: float, now: datetime) -> Health:
@@ -89,6 +92,8 @@ def observe(health: Health | None, node: Node, lease: Lease | None, at: float, n
     if renewed and renewed != health.renewed:
         health.renewed = renewed
         health.last_heartbeat = at
+    health.zone = zone_of(node)
+    health.observed = (node, lease)
     return health
 
 
@@ -246,7 +251,7 @@ class NodeMonitor:
             if name in failed:
                 continue
             if _EXCLUDED not in (node["metadata"].get("labels") or {}):
-                ready_by_zone.setdefault(zone_of(node), []).append(self.ready(name) == "True")
+                ready_by_zone.setdefault(self.health[name].zone, []).append(self.ready(name) == "True")
             if self._needs_attention(node, before[name]):
                 active.append(node)
 
@@ -300,7 +305,15 @@ class NodeMonitor:
         name = node["metadata"]["name"]
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
         at = self._clock.monotonic()
-        health = self.health[name] = observe(self.health.get(name), node, lease, at, self._clock.now())
+        health = self.health.get(name)
+        # In a large cluster, most nodes have not changed since the last check.
+        if (
+            health is None
+            or health.observed is None
+            or health.observed[0] is not node
+            or health.observed[1] is not lease
+        ):
+            health = self.health[name] = observe(health, node, lease, at, self._clock.now())
         options = self._options
         grace = options.node_startup_grace_period if health.ready is None else options.node_monitor_grace_period
         return at > health.last_heartbeat + grace and self.ready(name) != "Unknown"
@@ -319,6 +332,7 @@ class NodeMonitor:
             try:
                 written = await self._client.update(changed, subresource="status")
                 self.health[name].ready = condition_of(written, "Ready")
+                self.health[name].observed = None
                 return
             except Conflict:
                 if attempt == _ATTEMPTS - 1:
@@ -344,9 +358,10 @@ class NodeMonitor:
 
     def _needs_attention(self, node: Node, before: str) -> bool:
         """Return whether anything must be done for the node; most are healthy and were before."""
-        now = self.ready(node["metadata"]["name"])
-        if now == before == "True" and (not taints_of(node) or ids_of(taints_of(node)).isdisjoint(EVICTING)):
-            self._unmarked.discard(node["metadata"]["name"])
+        name = node["metadata"]["name"]
+        now, taints = self.ready(name), node["spec"].get("taints")
+        if now == before == "True" and (not taints or ids_of(taints).isdisjoint(EVICTING)):
+            self._unmarked.discard(name)
             return False
         return bool(now)
 
