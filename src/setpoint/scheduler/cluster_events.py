@@ -94,7 +94,8 @@ def pod_changes(old: Pod, new: Pod) -> list[Action]:
     found = []
     if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
         found.append(Action.POD_LABEL)
-    if _resources(old) != _resources(new):
+    unchanged = before is after and is_fully_allocated(old) and is_fully_allocated(new)
+    if not unchanged and _resources(old) != _resources(new):
         had, has = pod_requests(old), pod_requests(new)
         if any(name not in has or compare(amount, has[name]) > 0 for name, amount in had.items()):
             found.append(Action.POD_SCALE_DOWN)

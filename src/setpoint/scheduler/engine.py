@@ -118,6 +118,9 @@ _PLUGINS: dict[str, Make] = {
 
 
 class Engine:
+    NoNodes, FitError = NoNodes, FitError
+    """The exceptions of `decide`, for callers that do not import this module."""
+
     def __init__(
         self,
         configuration: Configuration,

@@ -159,6 +159,11 @@ class Column:
         return found
 
     @property
+    def is_used(self) -> bool:
+        """Return whether any slot may have a value."""
+        return len(self.values) > 1
+
+    @property
     def present(self) -> Mask:
         found: Mask = self.of != ABSENT
         return found

@@ -321,14 +321,12 @@ class Scheduler:
             self._failed(entry, SCHEDULER_ERROR, f"{type(error).__name__}: {error}", None, nominate="")
 
     def _decide(self, engine: Engine, entry: QueueEntry, pod: Pod, start: float) -> None:
-        from setpoint.scheduler.engine import FitError, NoNodes  # loaded already: there is an engine
-
         try:
             cycle, choice = engine.decide(pod)
-        except NoNodes as error:
+        except engine.NoNodes as error:
             self.metrics.attempted("unschedulable", entry.scheduler, self._clock.monotonic() - start)
             self._failed(entry, UNSCHEDULABLE, str(error), None, nominate="")
-        except FitError as error:
+        except engine.FitError as error:
             victims = engine.preempt(pod, error.diagnosis)
             nominate: str | None = error.diagnosis.nominate
             if victims is not None:

@@ -194,10 +194,10 @@ def is_fully_allocated(pod: Pod) -> bool:
     and its status adds nothing to its requests."""
     spec: ObjView = pod["spec"]
     status: ObjView = pod.get("status") or {}
-    level = (status.get("allocatedResources"), (status.get("resources") or {}).get("requests"))
-    if any(level):
-        wanted = {} if spec.get("overhead") else pod_requests({"spec": spec})
-        if any(wanted.get(name) != amount for amounts in level for name, amount in (amounts or {}).items()):
+    if "allocatedResources" in status or "resources" in status:
+        level = (status.get("allocatedResources") or {}, (status.get("resources") or {}).get("requests") or {})
+        wanted = {} if spec.get("overhead") or not any(level) else pod_requests({"spec": spec})
+        if any(wanted.get(name) != amount for amounts in level for name, amount in amounts.items()):
             return False
     for containers, statuses in _STATUSES:
         given = status.get(statuses)
@@ -209,4 +209,7 @@ def is_fully_allocated(pod: Pod) -> bool:
             allocated, actual = entry.get("allocatedResources"), resources and resources.get("requests")
             if (allocated and allocated != requests) or (actual and actual != requests):
                 return False
-    return all(condition["type"] != "PodResizePending" for condition in status.get("conditions") or ())
+    for condition in status.get("conditions") or ():  # noqa: SIM110 - it is called for each change of a Pod
+        if condition["type"] == "PodResizePending":
+            return False
+    return True

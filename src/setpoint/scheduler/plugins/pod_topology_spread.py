@@ -190,6 +190,8 @@ class PodTopologySpread(FilterBase):
             counted, candidates = labelled, feasible & labelled
         total: Floats = np.zeros(cycle.table.capacity)
         for constraint, column in zip(constraints, columns):
+            if not all_labels and not column.is_used:
+                continue  # no node is in a domain, such as a zone
             counts = _counts(cycle.snapshot, cycle.demand, constraint)
             if constraint.key == HOSTNAME:
                 size = int(np.count_nonzero(candidates))
