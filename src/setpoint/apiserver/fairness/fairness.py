@@ -37,9 +37,11 @@ _MAX_SEATS = 100
 _SAMPLED_OBJECTS = 8
 _SMALL_LIST = 20
 """Lists of at most this many objects count as one seat."""
-_MAX_CACHED_FLOWS = 4096
+_MAX_CACHED_FLOWS, _MAX_CACHED_KINDS = 16_384, 4096
+"""Maximum numbers of flows, of which each node of a cluster has one or two, and of distinct kinds of requests."""
 _MAX_CACHED_LENGTH = 1024
 """Maximum length of the client-controlled attributes of a cached flow, to bound the memory."""
+_SERVICE_ACCOUNT = "system:serviceaccount:"
 _MAX_CACHED_USERS = 1024
 _SEATS_PER_ITERATION = 4
 """Number of seats that are granted to queued requests in one iteration of the event loop."""
@@ -96,31 +98,60 @@ class Classifier:
         self._schemas = sorted(known, key=lambda s: (s["spec"].get("matchingPrecedence", 0), s["metadata"]["name"]))
         self._levels = levels
         self._uids = uids
-        self._flows: dict[tuple[Any, ...], Flow] = {}
+        self._named = frozenset(
+            subject["user"]["name"]
+            for schema in self._schemas
+            for rule in schema["spec"].get("rules") or ()
+            for subject in rule.get("subjects") or ()
+            if subject.get("kind") == "User"
+        )
+        """Users that a rule names. Thousands of others, such as nodes, are classified alike by their groups."""
+        self._matching: dict[tuple[Any, ...], ObjView] = {}
+        """The schema by the attributes of a request that rules can distinguish."""
+        self._flows: dict[tuple[str, str], Flow] = {}
+        """Flows by the name of the schema and the distinguisher."""
         self._rules: dict[tuple[str, tuple[str, ...]], list[tuple[ObjView, Mapping[str, Any]]]] = {}
         """The rules with a user as their subject, each with its schema, in order, by the user's name and groups."""
 
     def flow(self, access: Access) -> Flow:
-        user = access.user
-        scope = access.namespace if access.resource else access.path
-        key = (user.name, user.groups, access.verb, access.group, access.resource, access.subresource, scope)
-        found = self._flows.get(key)
+        schema = self._schema(access)
+        name, by = schema["metadata"]["name"], (schema["spec"].get("distinguisherMethod") or {}).get("type", "")
+        distinguisher = access.user.name if by == "ByUser" else access.namespace if by == "ByNamespace" else ""
+        found = self._flows.get((name, distinguisher))
         if found is None:
             if len(self._flows) >= _MAX_CACHED_FLOWS:
                 self._flows.clear()
-            found = self._classify(access)
-            if len(user.name) + len(access.group) + len(access.resource) + len(scope or "") <= _MAX_CACHED_LENGTH:
-                self._flows[key] = found
+            found = self._flow(schema, distinguisher)
+            if len(distinguisher) <= _MAX_CACHED_LENGTH:
+                self._flows[name, distinguisher] = found
         return found
 
-    def _classify(self, access: Access) -> Flow:
+    def _schema(self, access: Access) -> ObjView:
+        scope = access.namespace if access.resource else access.path
+        user = self._known_name(access.user)
+        key = (user, access.user.groups, access.verb, access.group, access.resource, access.subresource, scope)
+        found = self._matching.get(key)
+        if found is None:
+            if len(self._matching) >= _MAX_CACHED_KINDS:
+                self._matching.clear()
+            found = self._classify(access)
+            if len(user) + len(access.group) + len(access.resource) + len(scope or "") <= _MAX_CACHED_LENGTH:
+                self._matching[key] = found
+        return found
+
+    def _known_name(self, user: UserInfo) -> str:
+        """Return the name of a user whom a rule can name; empty for others."""
+        name = user.name
+        return name if name in self._named or name.startswith(_SERVICE_ACCOUNT) else ""
+
+    def _classify(self, access: Access) -> ObjView:
         for schema, rule in self._rules_for(access.user):
             if _matches(rule, access):
-                return self._flow(schema, access)
-        return self._flow(self._schemas[-1], access)  # the mandatory catch-all schema
+                return schema
+        return self._schemas[-1]  # the mandatory catch-all schema
 
     def _rules_for(self, user: UserInfo) -> list[tuple[ObjView, Mapping[str, Any]]]:
-        key = (user.name, user.groups)
+        key = (self._known_name(user), user.groups)
         found = self._rules.get(key)
         if found is None:
             if len(self._rules) >= _MAX_CACHED_USERS:
@@ -135,10 +166,8 @@ class Classifier:
                 self._rules[key] = found
         return found
 
-    def _flow(self, schema: ObjView, access: Access) -> Flow:
+    def _flow(self, schema: ObjView, distinguisher: str) -> Flow:
         name, level = schema["metadata"]["name"], _level(schema)
-        by = (schema["spec"].get("distinguisherMethod") or {}).get("type", "")
-        distinguisher = access.user.name if by == "ByUser" else access.namespace if by == "ByNamespace" else ""
         headers = (
             ("X-Kubernetes-Pf-Flowschema-Uid", schema["metadata"].get("uid", "")),
             ("X-Kubernetes-Pf-Prioritylevel-Uid", self._uids.get(level, "")),
@@ -168,7 +197,7 @@ def _is_subject(subject: Mapping[str, Any], user: UserInfo) -> bool:
     if kind == "Group":
         return subject["group"]["name"] == "*" or subject["group"]["name"] in user.groups
     account = subject["serviceAccount"]
-    prefix = f"system:serviceaccount:{account['namespace']}:"
+    prefix = f"{_SERVICE_ACCOUNT}{account['namespace']}:"
     return user.name.startswith(prefix) and account["name"] in ("*", user.name[len(prefix) :])
 
 

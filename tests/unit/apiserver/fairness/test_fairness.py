@@ -205,6 +205,37 @@ def test_users_without_groups_are_classified() -> None:
     assert (flow.schema, flow.level.name) == ("catch-all", "catch-all")
 
 
+def test_nodes_are_classified_once_and_each_has_a_flow_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    schemas = flow_schemas()
+    names = {schema["spec"]["priorityLevelConfiguration"]["name"] for schema in schemas}
+    classifier = Classifier(schemas, {name: Level(name, 0.0) for name in names}, {})
+    classified: list[Access] = []
+    classify = classifier._classify
+
+    def recorded(access: Access) -> Any:
+        classified.append(access)
+        return classify(access)
+
+    monkeypatch.setattr(classifier, "_classify", recorded)
+    groups = ("system:nodes", "system:authenticated")
+    renewals = [
+        Access(UserInfo(f"system:node:{n}", groups), "update", "coordination.k8s.io", resource="leases", namespace="x")
+        for n in range(6_000)
+    ]
+    flows = [classifier.flow(access) for access in renewals]
+    assert len(classified) == 1
+    assert len({flow.hash for flow in flows}) == len(flows)
+    assert all(classifier.flow(access) is flow for access, flow in zip(renewals, flows))
+
+
+def test_a_user_whom_a_rule_names_is_classified_by_name() -> None:
+    levels = {name: Level(name, 0.0) for name in ("narrow", "catch-all")}
+    kept = [schema for schema in flow_schemas() if schema["metadata"]["name"] in levels]
+    classifier = Classifier([_schema("named", "narrow", "ann"), *kept], levels, {})
+    for user, schema in (("ann", "named"), ("bob", "catch-all"), ("ann", "named")):
+        assert classifier.flow(Access(UserInfo(user), "get", resource="pods")).schema == schema
+
+
 async def test_a_large_list_needs_more_than_one_seat(slow_harness: ServerHarness) -> None:
     for number in range(30):
         await slow_harness.make(_MAPS, {"metadata": {"name": f"large-{number}"}, "data": {"text": "x" * 20_000}})
