@@ -143,9 +143,40 @@ def _value_order(value: Any) -> tuple[int, Any]:
 FieldSet = dict[str, Any]
 
 
-_shared: dict[bytes, FieldSet] = {}
-_interned: dict[int, FieldSet] = {}
-"""The sets in `_shared` by their identity, so that the next update of an object need not encode its sets."""
+class _Interned:
+    """Sets by their JSON text and by their identity: the next update of an object need not encode its sets.
+
+    There are two generations. A set that is used moves to the younger one; when that is full, the older one is dropped.
+    So the sets of thousands of objects that contain an address or the like, each used once, do not evict the others."""
+
+    def __init__(self) -> None:
+        self._young: dict[bytes, FieldSet] = {}
+        self._old: dict[bytes, FieldSet] = {}
+        self._young_ids: dict[int, FieldSet] = {}
+        self._old_ids: dict[int, FieldSet] = {}
+
+    def contains(self, fields: FieldSet) -> bool:
+        key = id(fields)
+        return self._young_ids.get(key) is fields or self._old_ids.get(key) is fields
+
+    def get(self, text: bytes) -> FieldSet | None:
+        found = self._young.get(text)
+        if found is None:
+            found = self._old.get(text)
+            if found is not None:
+                self.put(text, found)
+        return found
+
+    def put(self, text: bytes, fields: FieldSet) -> None:
+        if len(text) > _LONGEST_SHARED:
+            return
+        if len(self._young) >= _MAX_SHARED:
+            self._old, self._old_ids = self._young, self._young_ids
+            self._young, self._young_ids = {}, {}
+        self._young[text] = self._young_ids[id(fields)] = fields
+
+
+_interned = _Interned()
 
 
 def shared(fields: FieldSet) -> FieldSet:
@@ -154,16 +185,16 @@ def shared(fields: FieldSet) -> FieldSet:
     Thousands of objects that were created alike have few distinct sets, and each set is larger than the fields it
     describes. Where an address or the like makes a set unique, its parts are still shared. A large set is returned as
     it is."""
-    if _interned.get(id(fields)) is fields or _exceeds(fields, _MAX_SHARED_KEYS):
+    if _interned.contains(fields) or _exceeds(fields, _MAX_SHARED_KEYS):
         return fields
     text = orjson.dumps(fields)
-    found = _shared.get(text)
+    found = _interned.get(text)
     if found is None:
         found = {
             top: {name: _shared_part(part) if part else part for name, part in below.items()} if below else below
             for top, below in fields.items()
         }
-        _keep(text, found)
+        _interned.put(text, found)
     return found
 
 
@@ -180,19 +211,11 @@ def _exceeds(fields: FieldSet, limit: int) -> bool:
 
 def _shared_part(part: FieldSet) -> FieldSet:
     text = orjson.dumps(part)
-    found = _shared.get(text)
+    found = _interned.get(text)
     if found is None:
         found = part
-        _keep(text, found)
+        _interned.put(text, found)
     return found
-
-
-def _keep(text: bytes, fields: FieldSet) -> None:
-    if len(text) <= _LONGEST_SHARED:
-        if len(_shared) >= _MAX_SHARED:
-            _shared.clear()
-            _interned.clear()
-        _shared[text] = _interned[id(fields)] = fields
 
 
 def sort(node: FieldSet) -> FieldSet:

@@ -54,8 +54,11 @@ def id_of(entry: Entry) -> ManagerId:
     )
 
 
-def make_entry(who: ManagerId, api_version: str, fields: FieldSet, time: str | None) -> Entry:
-    """Return an entry with its members in the order in which they are written."""
+def make_entry(
+    who: ManagerId, api_version: str, fields: FieldSet, time: str | None, *, is_shared: bool = False
+) -> Entry:
+    """Return an entry with its members in the order in which they are written. `is_shared`: the set is the one of a
+    stored entry."""
     entry: Entry = {}
     if who.manager:
         entry["manager"] = who.manager
@@ -64,7 +67,7 @@ def make_entry(who: ManagerId, api_version: str, fields: FieldSet, time: str | N
     if time is not None:
         entry["time"] = time
     entry["fieldsType"] = "FieldsV1"
-    entry["fieldsV1"] = shared(fields)
+    entry["fieldsV1"] = fields if is_shared else shared(fields)
     if who.subresource:
         entry["subresource"] = who.subresource
     return entry

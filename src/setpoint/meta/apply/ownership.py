@@ -137,7 +137,8 @@ def track_update(version: WrittenVersion, live: Obj, new: Obj, managers: Manager
         if not keeps:
             before = managers.get(who)
             owned = union(before["fieldsV1"], changed) if before is not None else changed
-        managers[who] = make_entry(who, who.api_version, owned, now)
+        # The set of an entry that keeps its fields is shared already.
+        managers[who] = make_entry(who, who.api_version, owned, now, is_shared=keeps)
     if len(managers) > MAX_UPDATE_MANAGERS:
         cap_updates(managers)
 

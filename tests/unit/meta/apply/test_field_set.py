@@ -141,3 +141,13 @@ def test_equal_sets_are_interned_and_large_ones_are_not_even_encoded(monkeypatch
     large = containers(1_000)
     monkeypatch.setattr(field_set, "orjson", None)
     assert field_set.shared(large) is large
+
+
+def test_sets_that_are_used_once_do_not_evict_those_in_use() -> None:
+    def addresses(number: int) -> FieldSet:
+        return {"f:status": {"f:podIPs": {f'k:{{"ip":"10.0.{number >> 8}.{number & 255}"}}': {".": {}, "f:ip": {}}}}}
+
+    used = field_set.shared({"f:data": {"f:in-use": {}}})
+    for number in range(5_000):
+        field_set.shared(addresses(number))
+        assert field_set.shared({"f:data": {"f:in-use": {}}}) is used
