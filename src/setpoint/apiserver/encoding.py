@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, cast, overload
 
@@ -385,7 +385,12 @@ def encoding_of(resource: Resource) -> Encoding:
     module, from_storage, to_storage = _CONVERSIONS[(resource.group, resource.version)]
 
     def conversion(name: str) -> Callable[[Any], Any]:
-        return lambda obj: getattr(import_module(module), name)(obj)
+        @cache
+        def load() -> Callable[[Any], Any]:
+            function: Callable[[Any], Any] = getattr(import_module(module), name)
+            return function
+
+        return lambda obj: load()(obj)
 
     stored_as = next(r for r in RESOURCES if (r.group, r.version, r.kind) == (*resource.storage, resource.kind))
     return ConvertedEncoding(resource, stored_as, conversion(from_storage), conversion(to_storage))

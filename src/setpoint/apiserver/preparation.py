@@ -101,7 +101,7 @@ def prepare_update(resource: Resource, obj: Obj, old: Obj, strategy: Strategy, c
         meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
     errs: Errors = []
     validate_object_meta(meta, resource.namespaced, _validate_path_segment, "metadata", errs)
-    validate_object_meta_update(meta, old_meta, "metadata", errs)
+    validate_object_meta_update(meta, old_meta, "metadata", errs, is_valid=not errs)
     if strategy.qualified_finalizers and "finalizers" in meta:
         validate_qualified_finalizers(meta, "metadata", errs)
     strategy.validate_update(obj, old, errs, ctx)

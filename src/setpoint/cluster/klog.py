@@ -58,14 +58,16 @@ class LogFilter(logging.Filter):
         return record.exc_info is not None or self._is_new(record)
 
     def _is_new(self, record: logging.LogRecord) -> bool:
-        now, key = self._monotonic(), (record.name, record.levelno, record.getMessage())
+        message = record.getMessage()
+        record.msg, record.args = message, ()  # handlers need not format it again
+        now, key = self._monotonic(), (record.name, record.levelno, message)
         counted = self._lines.get(key)
         if counted is not None and now < counted[0]:
             counted[1] += 1
             return counted[1] <= _BURST
         if counted is not None:
             if counted[1] > _BURST:
-                record.msg, record.args = f"{key[2]} (and {counted[1] - _BURST:.0f} times more since)", ()
+                record.msg = f"{message} (and {counted[1] - _BURST:.0f} times more since)"
             del self._lines[key]  # so that it is inserted as the newest
         elif len(self._lines) >= _MAX_TRACKED_LINES:
             del self._lines[next(iter(self._lines))]

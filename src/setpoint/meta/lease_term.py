@@ -8,6 +8,7 @@ server commits it only if that term still holds the lease. Other servers ignore 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
@@ -26,7 +27,12 @@ class Term(NamedTuple):
     """The Lease's leaseTransitions: it grows whenever the holder changes."""
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}/{self.transitions}/{quote(self.holder, safe='')}"
+        return _text(self)
+
+
+@lru_cache(maxsize=64)
+def _text(term: Term) -> str:
+    return f"{term.namespace}/{term.name}/{term.transitions}/{quote(term.holder, safe='')}"
 
 
 @memoized(maxsize=64)

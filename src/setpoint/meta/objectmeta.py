@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from setpoint.meta.caching import memoized
 from setpoint.meta.field import (
     Errors,
     duplicate,
@@ -107,9 +108,26 @@ def validate_field_manager(manager: str, path: str, errs: Errors) -> None:
         position += len(char.encode())
 
 
+_OPERATIONS = frozenset({"Apply", "Update"})
+
+
+@memoized(maxsize=1024)
+def _is_field_manager(manager: str) -> bool:
+    errs: Errors = []
+    validate_field_manager(manager, "", errs)
+    return not errs
+
+
 def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> None:
     for i, entry in enumerate(entries):
         operation = entry.get("operation", "")
+        if (
+            operation in _OPERATIONS
+            and entry.get("fieldsType", "") == "FieldsV1"
+            and _is_field_manager(entry.get("manager", ""))
+            and len(entry.get("subresource", "")) <= 256
+        ):
+            continue
         if not operation:
             errs.append(required(f"{path}[{i}].operation", "must not be empty"))
         elif operation not in ("Apply", "Update"):
@@ -156,8 +174,11 @@ def validate_object_meta(
         _validate_finalizers(meta["finalizers"], f"{path}.finalizers", errs)
 
 
-def validate_object_meta_update(meta: Mapping[str, Any], old: Mapping[str, Any], path: str, errs: Errors) -> None:
-    """Validate the metadata of an update: immutable fields, and the rules that must still hold."""
+def validate_object_meta_update(
+    meta: Mapping[str, Any], old: Mapping[str, Any], path: str, errs: Errors, *, is_valid: bool = False
+) -> None:
+    """Validate the metadata of an update: immutable fields, and the rules that must still hold. `is_valid`:
+    `validate_object_meta` has found that they do."""
     if old.get("deletionTimestamp"):
         extra = sorted(set(meta.get("finalizers", ())) - set(old.get("finalizers", ())))
         if extra:
@@ -177,7 +198,8 @@ def validate_object_meta_update(meta: Mapping[str, Any], old: Mapping[str, Any],
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if meta.get(name) != old.get(name):
             errs.append(invalid(f"{path}.{name}", meta.get(name), IMMUTABLE))
-    _validate_common(meta, path, errs)
+    if not is_valid:
+        _validate_common(meta, path, errs)
 
 
 def _validate_common(meta: Mapping[str, Any], path: str, errs: Errors) -> None:

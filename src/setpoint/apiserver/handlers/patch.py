@@ -115,14 +115,16 @@ async def patch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
     if media_type == APPLY:
         return await _apply(ctx, registry, form, force)
     patcher = await ctx.compute(patcher_for, ctx, registry.resource, media_type)
-    encoding = registry.encoding
+    encoding, strategy = registry.encoding, registry.strategy
+    # A write of a subresource does not change the rest of the object, which has its defaults.
+    set_defaults = strategy.subresources.get(ctx.target.subresource, strategy).default
 
     def patched(live: Obj) -> Obj:
         versioned = encoding.versioned(live)
         full = {"kind": registry.resource.kind, "apiVersion": registry.resource.api_version, **versioned}
         obj = patcher(full)
-        registry.strategy.default(obj)
-        registry.strategy.stamp(obj, ctx.now)
+        set_defaults(obj)
+        strategy.stamp(obj, ctx.now)
         check_name(ctx, obj)
         own(ctx, registry, versioned, obj)
         return encoding.to_storage(obj)

@@ -39,9 +39,11 @@ def _merge_map(type_: Type | None, doc: dict[str, Any], patch: dict[str, Any]) -
     if DIRECTIVE in patch:
         return whole_map(patch)
     merged = doc
-    if any(key[:1] == "$" for key in patch):
-        merged = _retain_keys(doc, patch)
-        merged, patch = _ordered_lists(type_, merged, patch)
+    for key in patch:
+        if key[:1] == "$":
+            merged = _retain_keys(doc, patch)
+            merged, patch = _ordered_lists(type_, merged, patch)
+            break
     for name, value in patch.items():
         key, is_delete_list = name, False
         if name.startswith(DELETE_LIST):
@@ -313,7 +315,11 @@ def _is_plain(value: Any) -> bool:
         if DIRECTIVE in value or None in value.values():
             return False
         value = value.values()
-    return all(type(member) not in (dict, list) or _is_plain(member) for member in value)
+    for member in value:
+        kind = type(member)
+        if (kind is dict or kind is list) and not _is_plain(member):
+            return False
+    return True
 
 
 def _without_nulls(value: Any) -> Any:
