@@ -30,6 +30,7 @@ _MAX_ENTRIES = 4096
 _MAX_SIMILAR = 10
 """Distinct messages with one reason about one object that stay separate; further ones are aggregated."""
 _AGGREGATION_SECONDS = 600.0
+_EVICTION_INTERVAL = 1.0
 _BURST = 25
 _REFILL = 1 / 300
 """Events per second about one object once its burst is used up."""
@@ -126,6 +127,8 @@ class Correlator:
         self._aggregates: LruCache[int, _Aggregate] = LruCache()
         self._states: LruCache[int, EventState] = LruCache()
         self._tokens: LruCache[int, _Tokens] = LruCache()
+        self._evict_at = 0.0
+        """The time from which stale entries are evicted again."""
 
     def correlate(self, identity: EventIdentity, name: str, stamp: str) -> tuple[EventState, str] | None:
         """Return the Event to write and its message, or None if it exceeds the rate limit.
@@ -133,8 +136,10 @@ class Correlator:
         A new Event has a count of 1 and gets `name` and `stamp`.
         """
         now = self._clock.monotonic()
-        self._aggregates.evict(lambda each: now - each.at > _AGGREGATION_SECONDS)
-        self._tokens.evict(lambda each: each.left + (now - each.at) * _REFILL >= _BURST)
+        if now >= self._evict_at:
+            self._evict_at = now + _EVICTION_INTERVAL
+            self._aggregates.evict(lambda each: now - each.at > _AGGREGATION_SECONDS)
+            self._tokens.evict(lambda each: each.left + (now - each.at) * _REFILL >= _BURST)
         key, message = self._aggregated(identity, now)
         state = self._states.lookup(key)
         if state is None:
@@ -387,15 +392,12 @@ class EventRecorder:
         stamp = format_time(now)
         message = message[:_MAX_MESSAGE_LENGTH]
         log_event(self._log, about, kind, reason, message)
-        involved = tuple(
-            str(part or "")
-            for part in (
-                about.get("kind"),
-                meta.get("namespace"),
-                meta["name"],
-                meta.get("uid"),
-                about.get("apiVersion"),
-            )
+        involved: tuple[str, ...] = (
+            about.get("kind") or "",
+            meta.get("namespace") or "",
+            meta["name"],
+            meta.get("uid") or "",
+            about.get("apiVersion") or "",
         )
         identity = EventIdentity((self._component, host), involved, field_path, kind, reason, message)
         name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000 + self._nanosecond_offset)

@@ -8,6 +8,7 @@ bytes, and is read with one decompression of a few microseconds, however many ve
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 from setpoint.store.interface import KeyValue
 
@@ -23,17 +24,22 @@ _WINDOW_MARGIN = 1024
 """Bytes by which the window is larger than the base: an equal text need not be at the same offset."""
 _MEMORY_LEVEL = 6
 _MAX_BASES = 512
+_MAX_PREPARED = 8
+"""Compressors that are kept, of up to 200 KiB each."""
 
 
 class Packer:
     """Compresses values, and selects their bases."""
 
-    __slots__ = ("_bases", "saved")
+    __slots__ = ("_bases", "_prepared", "saved")
 
     def __init__(self) -> None:
         self._bases: dict[str, bytes] = {}
         """The latest base by resource, and by the key up to its last dash: the Pods of one ReplicaSet share that. In
         the order in which they were added; the number is bounded."""
+        self._prepared: dict[int, tuple[bytes, Any]] = {}
+        """Compressors that have read a base, with the base, by its identity: a copy of one is quicker than to read the
+        base again. The number is bounded."""
         self.saved = 0
         """Bytes by which the values are smaller that were compressed so far."""
 
@@ -54,7 +60,7 @@ class Packer:
         if base is value:
             return
         if base is not None:
-            stream = _compressed(value, base)
+            stream = self._compressed(value, base)
             if len(stream) * _MIN_RATIO <= len(value):
                 entry.compress(stream, base)
                 self.saved += len(value) - len(stream)
@@ -65,8 +71,17 @@ class Packer:
         while len(self._bases) > _MAX_BASES:
             del self._bases[next(iter(self._bases))]
 
+    def _compressed(self, value: bytes, base: bytes) -> bytes:
+        known = self._prepared.get(id(base))
+        if known is None:
+            if len(self._prepared) >= _MAX_PREPARED:
+                del self._prepared[next(iter(self._prepared))]
+            known = self._prepared[id(base)] = (base, _compressor(base))
+        with_base = known[1].copy()
+        stream: bytes = with_base.compress(value) + with_base.flush()
+        return stream
 
-def _compressed(value: bytes, base: bytes) -> bytes:
+
+def _compressor(base: bytes) -> Any:
     window = min(max((len(base) + _WINDOW_MARGIN).bit_length(), _MIN_WINDOW), _MAX_WINDOW)
-    with_base = zlib.compressobj(_LEVEL, zlib.DEFLATED, -window, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, base)
-    return with_base.compress(value) + with_base.flush()
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, -window, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, base)
