@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.node_lifecycle.controller import Health, observe, unknown_conditions
+from setpoint.controllers.node_lifecycle.health import Health, observe, unknown_conditions
 from setpoint.controllers.node_lifecycle.taints import (
     Change,
     Limiter,

@@ -9,12 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
+from setpoint.controllers.node_lifecycle.health import Health, observe, unknown_conditions
 from setpoint.controllers.node_lifecycle.taints import (
     EVICTING,
     NODES,
@@ -32,10 +31,9 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods import PodsByNode, is_ready
 from setpoint.meta.clock import Clock
-from setpoint.meta.conditions import condition_of, conditions_of
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.errors import ApiError, Conflict, NotFound
-from setpoint.meta.objects import ObjView
-from setpoint.meta.times import format_time, parse_time
+from setpoint.meta.times import format_time
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.gate import Checkpoint
 from setpoint.reconcile.manager import ControllerGroup, Runnable
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("setpoint.controllers")
 
 
-_WATCHED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-"""Conditions that become Unknown. NetworkUnavailable is not reported by the kubelet and therefore not included."""
 LEASES = builtin("leases", "coordination.k8s.io")
 LEASE_NAMESPACE = "kube-node-lease"
 _EXCLUDED = "node.kubernetes.io/exclude-disruption"
@@ -59,76 +55,6 @@ _YIELD_EVERY = 500
 """The number of nodes after which the loop yields to other tasks."""
 _ACCOUNT, _NAME = "node-controller", "node-lifecycle-controller"
 _NODE_WORKERS, _POD_WORKERS = 8, 4
-
-
-@dataclass(slots=True)
-class Health:
-    """The health of a node, measured with this process's own clock, because node clocks may be wrong. After a restart
-    every node gets the full grace period again."""
-
-    last_heartbeat: float
-    ready: ObjView | None
-    """The Ready condition at the last check; None if the node had none."""
-    renewed: str = ""
-    """The renewTime of the Lease at the last check; empty if there is none."""
-    zone: str = ""
-    observed: tuple[Node, Lease | None] | None = None
-    """The objects that this was computed from; None if only a part of it was."""
-
-
-def observe(health: Health | None, node: Node, lease: Lease | None, at: float, now: datetime) -> Health:
-    """Return the health of a node in this state at `at` (monotonic seconds), which is `now`."""
-    ready = condition_of(node, "Ready")
-    if health is None:
-        last_heartbeat = at
-        if ready is None:
-            last_heartbeat = at - (now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds()
-        health = Health(last_heartbeat, ready)
-    elif (health.ready or {}).get("lastHeartbeatTime") != (ready or {}).get("lastHeartbeatTime"):
-        health.last_heartbeat = at
-    health.ready = ready
-    renewed = ((lease or {}).get("spec") or {}).get("renewTime") or ""
-    # Any other time is a heartbeat, even an earlier one: the node's clock may have been set back.
-    if renewed and renewed != health.renewed:
-        health.renewed = renewed
-        health.last_heartbeat = at
-    health.zone = zone_of(node)
-    health.observed = (node, lease)
-    return health
-
-
-def unknown_conditions(node: Node, now: datetime) -> list[ObjView] | None:
-    """Return the conditions of a node without heartbeats, or None if they are Unknown already."""
-    stamp = format_time(now)
-    ready = condition_of(node, "Ready")
-    if ready is not None and ready["status"] == "Unknown":
-        return None
-    changed: list[ObjView] = []
-    there = set()
-    for found in conditions_of(node):
-        there.add(found["type"])
-        if found["type"] in _WATCHED and found["status"] != "Unknown":
-            found = {
-                **found,
-                "status": "Unknown",
-                "reason": "NodeStatusUnknown",
-                "message": "Kubelet stopped posting node status.",
-                "lastTransitionTime": stamp,
-            }
-        changed.append(found)
-    for kind in _WATCHED:
-        if kind not in there:
-            changed.append(
-                {
-                    "type": kind,
-                    "status": "Unknown",
-                    "reason": "NodeStatusNeverUpdated",
-                    "message": "Kubelet never posted node status.",
-                    "lastHeartbeatTime": node["metadata"]["creationTimestamp"],
-                    "lastTransitionTime": stamp,
-                }
-            )
-    return changed
 
 
 async def mark_not_ready(client: Client, clock: Clock, recorder: EventRecorder, pods: Iterable[Pod]) -> None:

@@ -219,7 +219,13 @@ def test_nodes_are_classified_once_and_each_has_a_flow_of_its_own(monkeypatch: p
     monkeypatch.setattr(classifier, "_classify", recorded)
     groups = ("system:nodes", "system:authenticated")
     renewals = [
-        Access(UserInfo(f"system:node:{n}", groups), "update", "coordination.k8s.io", resource="leases", namespace="x")
+        Access(
+            UserInfo(f"system:node:{n}", groups=groups),
+            "update",
+            "coordination.k8s.io",
+            resource="leases",
+            namespace="x",
+        )
         for n in range(6_000)
     ]
     flows = [classifier.flow(access) for access in renewals]
