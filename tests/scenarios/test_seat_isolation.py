@@ -102,6 +102,10 @@ def code_of_the_worker() -> tuple[str, ...]:
     return tuple(filter(None, subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()))
 
 
+PROCESSORS = "/sys/devices/system/cpu/possible"
+"""The number of processors, which numpy reads when it is loaded, with the first Pod of a cluster."""
+
+
 def violations(calls: list[tuple[str, str]]) -> list[str]:
     """Return the calls with which something of the machine can be reached."""
     found, code = [], code_of_the_worker()
@@ -114,7 +118,7 @@ def violations(calls: list[tuple[str, str]]) -> list[str]:
             harmless = call in READS  # the file is one that is open already
         else:
             is_code = not path[1] or os.path.normpath(path[1]).startswith(code)
-            harmless = is_code and (not writes or "__pycache__" in path[1])
+            harmless = (is_code and (not writes or "__pycache__" in path[1])) or (path[1] == PROCESSORS and not writes)
         if not harmless:
             found.append(f"{call}({arguments[:200]}")
     return found
