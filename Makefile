@@ -37,9 +37,10 @@ alone-tests: $(VENV)/.dev
 real-tests: alone-tests
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder tests/real
 
-# Browsers need the processor for themselves, or what they show within a second takes longer.
+# Browsers need the processor for themselves, or what they show within a second takes longer. All of these wait a third of
+# the time, so that three at once keep two cores busy.
 process-tests: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/page tests/scenarios tests/interop
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/page tests/scenarios tests/interop
 
 robustness: $(VENV)/.dev ## faults in a control plane of three machines; options: make robustness ARGS="--faults 300"
 	$(BIN)/python -m tests.robustness $(ARGS)

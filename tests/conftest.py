@@ -36,8 +36,11 @@ gc.disable()
 
 
 LONGEST_FIRST = (
+    "page/test_learn_solutions.py",
     "page/test_learn.py",
     "page/test_accessibility.py",
+    "page/test_terminal.py",
+    "page/test_slow_tab.py",
     "scenarios/test_high_availability.py",
     "scenarios/test_lessons.py",
     "scenarios/test_crashes.py",
@@ -45,9 +48,11 @@ LONGEST_FIRST = (
     "page/test_class.py",
     "real/test_agent_crashes.py",
     "real/test_three_tier.py",
+    "real/test_lifecycle.py",
     "real/test_postgres_cluster.py",
     "real/test_images.py",
     "real/test_three_machines.py",
+    "contracts/test_store.py",
     "unit/testing/test_plugin.py",
     "unit/web/test_lesson_conversation.py",
 )

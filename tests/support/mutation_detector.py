@@ -73,11 +73,12 @@ class MutationDetector:
 
 
 def _is_changed(entry: Entry) -> bool:
-    written = orjson.loads(entry.value)
-    if entry._obj != written:
+    obj: Any = entry._obj
+    # Most are encoded as they were written, and to encode is faster than to decode and to compare.
+    if orjson.dumps(obj) != entry.value and obj != orjson.loads(entry.value):
         return True
     whole = entry.whole
-    return whole is not None and whole != {"kind": whole.get("kind"), "apiVersion": whole.get("apiVersion"), **written}
+    return whole is not None and whole != {"kind": whole.get("kind"), "apiVersion": whole.get("apiVersion"), **obj}
 
 
 @contextmanager

@@ -21,13 +21,13 @@ def nothing_shared_is_changed() -> None:
 
 
 @pytest.mark.slow
-async def test_a_hundred_thousand_agents_and_claims_leave_nothing_behind() -> None:
+async def test_tens_of_thousands_of_agents_and_claims_leave_nothing_behind() -> None:
     """Each write has an agent and a claim that no other has: what is remembered about them is bounded."""
     harness = await ServerHarness.open(MemoryStore())
     store = harness.store
     await harness.make(MAP.removesuffix("/m"), {"metadata": {"name": "m"}})
     agent, claim, sizes = "a" * 100, "x" * 200, list[int]()
-    for number in range(100_000):
+    for number in range(30_000):
         headers = {
             "authorization": f"Bearer {ADMIN_TOKEN}",
             "content-type": JSON,
@@ -41,9 +41,9 @@ async def test_a_hundred_thousand_agents_and_claims_leave_nothing_behind() -> No
             (record,) = await store.causes(store.revision - 1)
             assert decode(record.cause).agent == f"{number}{agent}"[:MAX_AGENT_LENGTH] and len(record.cause) < 4_096
             await store.compact(store.revision)
-        if number % 20_000 == 19_999:
+        if number % 5_000 == 4_999:
             gc.collect()
             sizes.append(resident())
     await harness.close()
-    # The names of the last 80,000 would be 9 MiB, and the claims 18.
-    assert sizes[-1] - sizes[0] < 4 << 20, sizes
+    # The names of the last 25,000 would be 3 MiB, and the claims 6.
+    assert sizes[-1] - sizes[0] < 3 << 19, sizes

@@ -1,0 +1,24 @@
+"""All lessons in the page, solved by their own solutions."""
+
+from __future__ import annotations
+
+import pytest
+from browser import GuardedPage
+from page_learner import FOLDER, LESSON_FLAGS, Learner
+
+from setpoint.web.lessons.folder import built_in_course, read_folder
+
+UP_FLAGS = LESSON_FLAGS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_lesson_is_solved_by_its_solution(page: GuardedPage, half: int) -> None:
+    learner, course = Learner(page), read_folder(FOLDER)
+    assert course.problems == () and len(course.lessons) == len(built_in_course().lessons) == 16
+    for lesson in course.lessons[half::2]:
+        learner.open(f"own/{lesson.name}")
+        learner.solve(lesson)
+        page.until_text("Everything in this lesson is done." if lesson.name != "operators" else "the last lesson")
+        results = page.locator(".learn-result.waiting").count()
+        assert results == 0, f"{lesson.name}: a right answer is shown as wrong"
