@@ -8,10 +8,10 @@ from itertools import count
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.meta.clock import Clock
 
-INTERVAL = 2.0
+INTERVAL = 0.5
 """Seconds for which an object must not have been written; one that changes often is not processed for each of its
 versions."""
-RELEASE_ROUNDS = 30
+RELEASE_ROUNDS = 120
 """Number of rounds after which the bytes of objects that were read are released, too: those of an object that is read
 all the time are decompressed once in a minute."""
 _STEP = 32

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 CHECK_INTERVAL = 3.0
 """Seconds between checks. Writes between a loss and the check that finds it are acknowledged and lost."""
-PACK_INTERVAL = 1.0
+PACK_INTERVAL = 0.5
 """Seconds for which values stay uncompressed at least: most reads are reads of what was just written."""
 _PACK_PAUSE = 0.005
 """Seconds between two steps of compression, which take about a millisecond each."""

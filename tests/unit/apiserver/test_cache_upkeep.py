@@ -141,7 +141,7 @@ class Ticks:
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        if seconds < 1:
+        if seconds < INTERVAL:
             self.pauses += 1
             return
         assert seconds == INTERVAL
