@@ -228,3 +228,14 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
     page.until(
         "[...document.querySelectorAll('.fleet-pod')].filter((one) => one.innerText.includes('web-')).length === 6"
     )
+
+
+def test_the_table_shows_the_pods_of_all_nodes_that_are_opened_at_once(cluster: PageCluster, page: GuardedPage) -> None:
+    """The names of each node are a message of their own; they arrive after all nodes were opened."""
+    cluster.create_deployment("spread", 6)
+    cluster.pod_names("app=spread", at_least=6)
+    page.go("#/fleet?form=table")
+    page.until("document.querySelectorAll('.fleet-node-row .fleet-expander').length === 3")
+    page.evaluate("document.querySelectorAll('.fleet-node-row .fleet-expander').forEach((each) => each.click())")
+    page.until("document.querySelectorAll('.fleet-pods').length === 3")
+    page.until("[...document.querySelectorAll('.fleet-pods')].every((each) => each.textContent.includes('spread-'))")

@@ -21,8 +21,7 @@ export class FleetConnection {
   readonly error = signal<Status | null>(null);
   /** Whether the picture may be out of date. */
   readonly isLost = signal(false);
-  /** Called with the names of Pods that were asked for. */
-  onNames: (message: NamesMessage) => void = () => {};
+  private readonly listeners = new Set<(message: NamesMessage) => void>();
   private channel: { say(data: unknown): boolean; close(): void } | null = null;
   private answers: { wants: (answer: PodAnswer) => boolean; resolve(answer: PodAnswer | null): void }[] = [];
   private frames: Promise<void> = Promise.resolve();
@@ -52,7 +51,7 @@ export class FleetConnection {
         message: (data) => {
           const message = data as FleetMessage;
           if (model.receive(message)) return;
-          if (message.type === "names") this.onNames(message);
+          if (message.type === "names") for (const listener of this.listeners) listener(message);
           else if (message.type === "pod") this.answer(message);
         },
         bytes: (frame) => {
@@ -85,6 +84,12 @@ export class FleetConnection {
     this.query = query;
     this.channel?.say({ search: query });
     if (!query.trim()) this.model.found.value = null;
+  }
+
+  /** Call a listener with all names of Pods that anyone asked for, until the returned function is called. */
+  onNames(listener: (message: NamesMessage) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 
   askNames(positions: readonly number[]): void {

@@ -100,7 +100,7 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
     stage.current = made;
     zoomButtons.value = { zoom: (factor) => made.zoom(factor), fit: () => made.fit() };
     setPainter(made.painter.kind);
-    connection.onNames = (message) => made.labels.receiveNames(message.layout, message.nodes);
+    const unlisten = connection.onNames((message) => made.labels.receiveNames(message.layout, message.nodes));
     let timer = 0;
     let asked = 0;
     const hover = (place: Place | null, x: number, y: number) => {
@@ -144,7 +144,7 @@ export function Picture({ connection, renderer, searching, openPod, openNode }: 
       window.clearTimeout(timer);
       stopPointer();
       stopSelected();
-      connection.onNames = () => {};
+      unlisten();
       zoomButtons.value = null;
       lastCamera.current = made.isFitted ? null : made.camera;
       stage.current = null;

@@ -233,14 +233,12 @@ function PodRow({ connection, position, openPod }: { connection: FleetConnection
   const [names, setNames] = useState<readonly (string | null)[]>([]);
   const total = model.podsOf(position);
   useEffect(() => {
-    connection.onNames = (message) => {
+    const unlisten = connection.onNames((message) => {
       const found = message.nodes.find(([one]) => one === position);
       if (found && message.layout === model.layout) setNames(found[1]);
-    };
+    });
     connection.askNames([position]);
-    return () => {
-      connection.onNames = () => {};
-    };
+    return unlisten;
   }, [connection, position, total]);
   return (
     <tr>
