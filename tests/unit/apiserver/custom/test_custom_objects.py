@@ -50,6 +50,22 @@ async def test_pruning_and_defaulting(harness: CustomResourceHarness) -> None:
     assert "top" not in reply.json
 
 
+async def test_writes_of_the_status_set_its_defaults(harness: CustomResourceHarness) -> None:
+    status = of(phase={"type": "string", "default": "Pending"}, x=TEXT)
+    await harness.define(version(spec=of(a=TEXT), root={"properties": {"status": status}}, subresources={"status": {}}))
+    made = await harness.make(FOOS, foo(spec={"a": "1"}))
+    patched = await harness.patch(f"{FOOS}/f/status?fieldManager=m", {"status": {"x": "1"}})
+    assert patched.json["status"] == {"phase": "Pending", "x": "1"}
+    (owned,) = (each["fieldsV1"] for each in patched.json["metadata"]["managedFields"] if each["manager"] == "m")
+    assert owned == {"f:status": {".": {}, "f:phase": {}, "f:x": {}}}
+    made["metadata"]["resourceVersion"] = patched.json["metadata"]["resourceVersion"]
+    replaced = await harness.put(f"{FOOS}/f/status", {**made, "status": {"x": "2"}})
+    assert replaced.json["status"] == {"phase": "Pending", "x": "2"}
+    path = f"{FOOS}/f/status?fieldManager=other&force=true"
+    applied = await harness.patch(path, foo() | {"status": {"x": "3"}}, content_type=APPLY)
+    assert applied.json["status"] == {"phase": "Pending", "x": "3"}
+
+
 async def test_field_validation_modes(harness: CustomResourceHarness) -> None:
     await harness.define(version(spec=of(a=TEXT)))
     body = b'{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"f","x":1},"spec":{"a":"1","a":"2","b":1}}'
