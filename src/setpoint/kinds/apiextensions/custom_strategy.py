@@ -360,9 +360,6 @@ class CustomStatusStrategy(Strategy):
     def resets(self) -> tuple[str, ...]:
         return ("metadata", "spec")
 
-    def default(self, obj: Obj) -> None:
-        self.main.default(obj)
-
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         status = {"status": obj["status"]} if "status" in obj else {}
         meta = obj["metadata"]
