@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import cProfile
 import dataclasses
+import math
 import resource
 import tempfile
 import time
@@ -37,6 +38,7 @@ from setpoint.cluster.interpreter_gc import GarbageCollection
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import parse_time
 from setpoint.node.options import FleetOptions, NodeTemplate
+from setpoint.node.registration import STATUS_REPORT_PERIOD
 from setpoint.reconcile import Informer
 from setpoint.store.interface import Event, Store
 
@@ -115,10 +117,10 @@ class Writes:
             self.count += count
             self.last = time.perf_counter()
 
-    async def started(self, nodes: int) -> None:
-        """Wait until controllers have stopped to change new Nodes: each node writes its Lease every 10 seconds."""
-        before = -nodes
-        while self.heartbeats - before > nodes * QUIET_SECONDS / 10 * 1.5:
+    async def started(self, rate: float) -> None:
+        """Wait until controllers have stopped to change new Nodes; `rate` is that of the heartbeats."""
+        before = -math.inf
+        while self.heartbeats - before > (rate * 1.5 + 5) * QUIET_SECONDS:
             before = self.heartbeats
             await asyncio.sleep(QUIET_SECONDS)
         await self.quiescent()
@@ -279,7 +281,7 @@ async def main(options: argparse.Namespace) -> None:
                 following = [asyncio.ensure_future(each) for each in (pods.run(), lag.follow(client))]
                 await pods.synced.wait()
                 writes = Writes(server.api.resources.store)
-                await writes.started(options.nodes)
+                await writes.started(options.nodes / (STATUS_REPORT_PERIOD if options.no_heartbeats else IDLE_SECONDS))
                 await idle()
                 profile = cProfile.Profile() if options.profile else None
                 if profile is not None:
