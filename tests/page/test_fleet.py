@@ -190,9 +190,11 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
     picture.wait_for()
     # Names stand in the cells.
     page.until(
-        "[...document.querySelectorAll('.fleet-pod')].filter((one) => one.innerText.includes('web-')).length === 6"
+        "[...document.querySelectorAll('.fleet-pod:not([hidden])')].filter((one) => one.innerText.includes('web-')).length === 6"
     )
-    page.until("[...document.querySelectorAll('.fleet-pod')].some((one) => one.innerText.includes('failing'))")
+    page.until(
+        "[...document.querySelectorAll('.fleet-pod:not([hidden])')].some((one) => one.innerText.includes('failing'))"
+    )
     picture.focus()
     page.press("Home")
     page.until("document.querySelector('#live-polite').innerText.includes(' on node-')")
@@ -201,9 +203,11 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
     # A deleted Pod leaves, and its replacement appears.
     victim = cluster.pod_names("app=web", at_least=6)[0]
     cluster.api("DELETE", f"/api/v1/namespaces/default/pods/{victim}")
-    page.until(f"![...document.querySelectorAll('.fleet-pod')].some((one) => one.innerText.includes('{victim}'))")
     page.until(
-        "[...document.querySelectorAll('.fleet-pod')].filter((one) => one.innerText.includes('web-')).length === 6"
+        f"![...document.querySelectorAll('.fleet-pod:not([hidden])')].some((one) => one.innerText.includes('{victim}'))"
+    )
+    page.until(
+        "[...document.querySelectorAll('.fleet-pod:not([hidden])')].filter((one) => one.innerText.includes('web-')).length === 6"
     )
     # The table has exactly the Pods of the picture.
     names = sorted(each["metadata"]["name"] for each in cluster.api("GET", "/api/v1/pods")["items"])
@@ -211,7 +215,7 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
     def are_all_shown(labels: Locator) -> bool:
         return sorted(next((name for name in names if name in text), "") for text in labels.all_inner_texts()) == names
 
-    until(lambda: are_all_shown(page.locator(".fleet-pod")))
+    until(lambda: are_all_shown(page.locator(".fleet-pod:not([hidden])")))
     page.press("p")
     table = page.get_by_role("region", name="Zones, nodes and Pods")
     for node in ("node-1", "node-2", "node-3"):
@@ -226,7 +230,7 @@ def test_three_nodes_by_keyboard_with_a_real_cluster(cluster: PageCluster, page:
     page.until_text("There are no nodes and no Pods.")
     page.press("End")
     page.until(
-        "[...document.querySelectorAll('.fleet-pod')].filter((one) => one.innerText.includes('web-')).length === 6"
+        "[...document.querySelectorAll('.fleet-pod:not([hidden])')].filter((one) => one.innerText.includes('web-')).length === 6"
     )
 
 

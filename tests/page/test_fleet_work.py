@@ -44,11 +44,27 @@ _LONG_TASKS = """
 """
 
 
+class OpenedFleet(FakeFleet):
+    """A fleet that knows how often it was opened, and how often everything was sent."""
+
+    opened = sent = 0
+
+    def send_all(self) -> None:
+        super().send_all()
+        self.sent += 1
+        self.opened += self._channel not in self._seen
+        self._seen.add(self._channel)
+
+    def __init__(self, nodes: int, pods_per_node: int) -> None:
+        super().__init__(nodes, pods_per_node)
+        self._seen: set[int] = set()
+
+
 class CountedFleet:
     """A page with a fleet, and the work of its frames."""
 
     def __init__(self, context: GuardedContext, nodes: int, painter: str) -> None:
-        self.fleet = FakeFleet(nodes, 30)
+        self.fleet = OpenedFleet(nodes, 30)
         self._among = self.fleet.indexes()
         self.page: GuardedPage = context.new_page()
         self.fleet.install(self.page.page)
@@ -58,14 +74,22 @@ class CountedFleet:
         self._session.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
         self.page.enter(then=f"#/fleet?renderer={painter}")
         self.page.until_text(f"{len(self._among):,} Pods on {nodes:,} nodes")
-        self.page.until("(window.__draws?.fleet?.count ?? 0) > 0")
-        self.page.page.wait_for_timeout(300)
+        self._await_everything()
         assert self.page.evaluate("window.__draws.fleet.renderer") == painter
         size = self.page.evaluate("(({ width, height }) => [width, height])(document.querySelector('.fleet-canvas'))")
         self.pixels: int = size[0] * size[1]
         box = self.page.evaluate("document.querySelector('.fleet-canvas').getBoundingClientRect().toJSON()")
         self._middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         self.page.page.mouse.move(*self._middle)
+
+    def _await_everything(self) -> None:
+        """Wait until the page has applied what was sent: it shows the number of failing Pods of the last message."""
+        self.page.page.wait_for_timeout(500)
+        assert self.fleet.opened == 1, "the tab has opened the fleet more than once"
+        self.fleet.change({next(index for index in self._among if self.fleet.slots[index] == 1): 3})
+        failing = f"{sum(value == 3 for value in self.fleet.slots):,}"
+        counts = "[...document.querySelectorAll('.fleet-count')].map((one) => one.textContent.trim())"
+        self.page.until(f"{counts}.includes('{failing}') && window.__draws.fleet.count > 0")
 
     @property
     def frames(self) -> int:
@@ -81,11 +105,12 @@ class CountedFleet:
     def of_changes(self, count: int) -> float:
         """Change so many Pods in each of a few frames; return the blocks of a frame."""
         self.blocks()
-        begin = self.frames
+        begin, sent = self.frames, self.fleet.sent
         for _ in range(FRAMES):
             before, chosen = self.frames, self.fleet.random.sample(self._among, count)
             self.fleet.change({index: 1 + self.fleet.slots[index] % 7 for index in chosen})
             self.page.until(f"window.__draws.fleet.count > {before}")
+        assert self.fleet.sent == sent
         assert self.frames - begin == FRAMES, "one frame for each message"
         return self.blocks() / FRAMES
 
@@ -119,7 +144,7 @@ class CountedFleet:
 
 
 def test_a_frame_costs_what_has_changed_and_what_is_visible(new_context: Callable[..., GuardedContext]) -> None:
-    context = new_context()
+    context = new_context(viewport={"width": 900, "height": 600})
     small = CountedFleet(context, 500, "2d")
     few = small.of_changes(10)
     large = CountedFleet(context, 5_000, "2d")
@@ -145,8 +170,8 @@ def test_a_frame_of_webgl_uploads_what_has_changed(browser: Browser, cluster: Pa
     try:
         context = GuardedContext(own.new_context(viewport={"width": 700, "height": 500})).begin(cluster)
         fleet = CountedFleet(context, 5_000, "gl")
-        fleet.page.evaluate(_COUNT_UPLOADS)
         fleet.assert_nothing_happens()
+        fleet.page.evaluate(_COUNT_UPLOADS)
         some = fleet.of_changes(2)
         many = fleet.of_changes(20)
         uploaded = fleet.page.evaluate("window.__gl")

@@ -4,7 +4,7 @@
  * Feeds are opened again after a reconnection. Conversations and requests that were under way end with
  * `CONNECTION_LOST`; requests made while the connection is away wait for it.
  */
-import { signal } from "@preact/signals";
+import { batch, signal } from "@preact/signals";
 import { ApiError, CONNECTION_LOST } from "./protocol";
 import type { OpenedSocket } from "./entrance";
 import type { FeedUpdate, Hello, Reply, ServerMessage, Status } from "./protocol";
@@ -143,9 +143,12 @@ function welcome(message: Hello): void {
   const again = connections.value > 0;
   // What is opened in reaction to the connection is open already.
   const waiting = [...channels];
-  hello.value = message;
-  linkState.value = { is: "open" };
-  connections.value += 1;
+  // Together: whoever opens something with each connection opens it once.
+  batch(() => {
+    hello.value = message;
+    linkState.value = { is: "open" };
+    connections.value += 1;
+  });
   for (const [id, channel] of waiting) if (channels.has(id)) openChannel(id, channel, again && channel.opened);
   sendWaiting();
 }
