@@ -114,12 +114,12 @@ def test_a_line_that_is_typed_while_the_prompt_returns_is_not_mixed_with_the_nex
     )
     page.keyboard.type("for i in 1 2; do echo $i; done")
     page.evaluate("window.__held.splice(0).forEach((deliver) => deliver()); window.__held = null")
+    # What is typed ahead is shown where it is typed, so the output may follow it on the same line.
+    typist.until("typed\n~ $ for i")
     page.press("Enter")
     typist.until("\n1\n2\n~ $")
     lines = [row for row in typist.shown().split("\n") if row.startswith("~ $")]
     assert lines == ["~ $ sleep 1", "~ $ echo typed", "~ $ for i in 1 2; do echo $i; done", "~ $"]
-    # What is typed ahead is shown where it is typed, so the output may follow it on the same line.
-    assert "typed\n~ $ for i" in typist.shown()
 
 
 def test_nano_saves_a_file_that_is_applied(typist: Typist) -> None:
