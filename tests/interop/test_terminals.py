@@ -137,7 +137,12 @@ def test_detach_keys(cluster: Path, tmp_path: Path) -> None:
     person.type("\x10\x11")
     assert person.end() == 0
     assert "Session ended, resume using 'setpoint attach stays -c stays -n default -i -t' command" in person.seen
+    # The shell goes on, and another client can attach.
+    person = Terminal(cluster, "attach", "-it", "stays")
+    person.until("try pressing enter")
     assert "Running" in typed_offline("get pod stays", tmp_path, KUBECONFIG=str(cluster)).out
+    person.type("\x10\x11")
+    assert person.end() == 0
 
 
 def test_forbidden_and_unreachable(cluster: Path, tmp_path: Path) -> None:

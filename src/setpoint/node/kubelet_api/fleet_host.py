@@ -148,7 +148,9 @@ class FleetHost:
                 await stream_output(log, streams, options)
                 return
             argv, execution = program
-            stdin_once = bool(require_container(pod, container).get("stdinOnce"))
+            spec = require_container(pod, container)
+            # As with containerd, a terminal stays open when its client has detached.
+            stdin_once = bool(spec.get("stdinOnce")) and not spec.get("tty")
             prompt = prompt_of(argv, options)
             await SimulatedSession(
                 execution, streams, options, self._clock, prompt, main=True, stdin_once=stdin_once

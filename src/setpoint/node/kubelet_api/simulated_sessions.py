@@ -214,7 +214,7 @@ class SimulatedSession:
         if passed:
             self._execution.write(passed.decode("utf-8", "surrogateescape"))
             self._prompted = False
-        if self._terminal.end_of_input and self._stdin_once:
+        if self._terminal.end_of_input:
             self._execution.close_input()
         return False
 
