@@ -11,7 +11,7 @@ from typing import Any
 
 from real_containerd import Containerd
 
-from setpoint.node.cri.client import CriClient
+from setpoint.node.cri.client import CriClient, CriError
 from setpoint.system import SystemClock
 
 EXITED = 2
@@ -67,7 +67,16 @@ class CriPod:
 
     async def remove(self) -> None:
         request = {"pod_sandbox_id": self.sandbox_id}
-        await self.client.call("StopPodSandbox", request)
+        for attempt in range(5):
+            try:
+                await self.client.call("StopPodSandbox", request)
+                break
+            except (
+                CriError
+            ):  # containerd cannot stop a container in the moment in which it ends; agents repeat the call
+                if attempt == 4:
+                    raise
+                await asyncio.sleep(0.2)
         await self.client.call("RemovePodSandbox", request)
 
 

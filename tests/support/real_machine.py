@@ -205,7 +205,11 @@ class RealMachine:
 
     def _shim_sockets(self) -> Iterator[Path]:
         """Yield the sockets of containerd's shims, which are outside of its directories."""
-        for state in self.directory.rglob("io.containerd.runtime.v2.task"):
+        # Not rglob, which fails if containerd removes a directory meanwhile.
+        states = [
+            Path(path) for path, _, _ in os.walk(self.directory) if path.endswith("/io.containerd.runtime.v2.task")
+        ]
+        for state in states:
             # The second file is that of containerd 2.x.
             for file in (*state.glob("*/*/address"), *state.glob("*/*/bootstrap.json")):
                 with suppress(OSError):
