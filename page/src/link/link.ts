@@ -143,7 +143,7 @@ function welcome(message: Hello): void {
   const again = connections.value > 0;
   // What is opened in reaction to the connection is open already.
   const waiting = [...channels];
-  // Together: whoever opens something with each connection opens it once.
+  // Together: a component that opens something with each connection opens it once.
   batch(() => {
     hello.value = message;
     linkState.value = { is: "open" };

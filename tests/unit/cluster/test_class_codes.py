@@ -105,7 +105,7 @@ def test_the_code_is_long_enough_that_no_limit_is_needed() -> None:
 
 
 async def test_delayed_answers_are_bounded() -> None:
-    """Whoever sends guesses and does not wait for the answers gets refusals at once, and learners still join."""
+    """A client that does not wait for the answers to its guesses is refused at once, and learners still join."""
     entrance, tasks = Entrance(), TaskRegistry()
     started = [tasks.start(entrance.join("eve", f"guess-{n}", GUESSER)) for n in range(1_000)]
     await settle()

@@ -1,4 +1,4 @@
-"""Which modules a cluster loads that is idle: each of them takes memory in every cluster."""
+"""An idle cluster loads few modules: each of them takes memory in every cluster."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def test_twenty_wrong_codes_pause_for_a_minute() -> None:
     with pytest.raises(TooManyRequests) as refused:
         found.redeem("guess-20")
     assert refused.value.retry_after == 61
-    found.redeem(code)  # whoever has the link is not kept out
+    found.redeem(code)  # the owner of the link is not kept out
     await clock.advance(60)
     with pytest.raises(CodeRefused, match="is not valid"):
         found.redeem("guess-21")

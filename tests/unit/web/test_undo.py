@@ -116,8 +116,8 @@ def assert_hidden(text: str) -> None:
 
 
 async def test_values_of_secrets_stay_on_the_server(local_server: LocalServer) -> None:
-    """Of a change, a deletion, a namespace that is created anew, and in conflicts; the plan is carried out all the
-    same."""
+    """It shows none for a change, a deletion, a namespace that is created anew, and in conflicts. The plan is carried
+    out all the same."""
     async with undoing(local_server) as undo:
         client = undo.client
         await client.create(secret(password=PLAIN[0]))

@@ -240,7 +240,7 @@ class EtcdClient:
 
     @property
     def uses_first(self) -> bool:
-        """Whether the connections for calls and for the watch are those of the first endpoint."""
+        """Return whether the connections for calls and for the watch are those of the first endpoint."""
         return all(each is not None and each.target == self._first for each in (self._calls, self._events))
 
     async def return_to_first(self) -> bool:
