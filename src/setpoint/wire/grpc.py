@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from urllib.parse import unquote, urlsplit
 
 from setpoint.wire.http2 import Http2Connection
-from setpoint.wire.http2_frames import literal
+from setpoint.wire.http2_headers import literal
 from setpoint.wire.http2_stream import DeadlineExceeded, Http2Stream, StreamFailed
 from setpoint.wire.tls import TlsClient
 

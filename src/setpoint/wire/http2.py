@@ -8,9 +8,6 @@ Guarantees to the receiver of a stream:
 - Callbacks run on the event loop, never within `open` or `send`.
 - A stream that has not ended by its deadline is reset and fails with DeadlineExceeded. One timer for
   each connection checks all deadlines, so a call costs no timer.
-
-Header compression uses neither the dynamic table nor Huffman coding in what is sent, and allows the peer no dynamic
-table. Every header block can therefore be decoded alone, and equal blocks (nearly all of a server's) are decoded once.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from setpoint.wire.http2_frames import (
     ACK,
@@ -54,6 +51,7 @@ from setpoint.wire.http2_frames import (
     other_protocol,
     without_padding,
 )
+from setpoint.wire.http2_headers import HeaderDecoder
 from setpoint.wire.http2_stream import STREAM_WINDOW, DeadlineExceeded, Http2Stream, Receiver, StreamFailed
 
 _DEFAULT_WINDOW = 65_535
@@ -61,15 +59,16 @@ _MAX_WINDOW = 2**31 - 1
 _CONNECTION_WINDOW = 64 << 20
 _MAX_FRAME = 16_384
 """The largest frame that the peer may send: the protocol's default."""
-_MAX_HEADER_BLOCK = 64 << 10
 _MAX_STREAM_ID = 2**31 - 1
-_CACHED_BLOCKS = 256
 _REFUSALS = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED")
 """Alerts of TLS with which a peer refuses a client's certificate."""
 _DEFERRED_ACKS, _ACK_DELAY = 16, 0.01
 """Pings of the peer are answered after so many seconds, or when so many have arrived. gRPC's servers measure the
 connection with a ping whenever data arrives and the last ping is answered: if that is at once, there is one for nearly
 every call, which costs both sides a write."""
+_MAX_COLLECTED = 32
+"""Requests of one iteration of the event loop are written together when they have so many frames, two each. With fewer,
+a peer like etcd spends more on each request; with more, it waits while this process makes the others."""
 _TICK = 0.25
 """Seconds between checks of the deadlines and of the peer, while there are streams."""
 
@@ -81,10 +80,6 @@ class Http2Connection(asyncio.Protocol):
         """A silent peer is pinged while there are streams: after `keepalive` seconds, or a fifth of that if it owes an
         answer with a deadline. Servers demand that pings are not frequent, so `keepalive` seconds are between two. The
         peer is given up if it sends nothing for `keepalive_timeout` seconds after a ping."""
-        # An optional dependency: only gRPC needs it.
-        from hpack import Decoder
-
-        self._decoder_type: Any = Decoder
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
@@ -108,7 +103,7 @@ class Http2Connection(asyncio.Protocol):
         self._unacknowledged = 0
         self._block: tuple[int, int, bytes] | None = None
         """Stream, flags and content of a header block that continues in further frames."""
-        self._blocks: dict[bytes, Mapping[str, str]] = {}
+        self._headers = HeaderDecoder()
         self._out: list[bytes] = []
         self._acks: list[bytes] = []
         """Answers to pings that are not sent yet."""
@@ -175,10 +170,11 @@ class Http2Connection(asyncio.Protocol):
         *,
         at_once: bool = False,
     ) -> Http2Stream:
-        """Open a stream with a header block (see `http2_frames.literal`). Raise StreamFailed if none can be opened.
+        """Open a stream with a header block (see `http2_headers.literal`). Raise StreamFailed if none can be opened.
 
         `deadline` is a time of the event loop. `body` is the whole body of the request; without it, use `send`. With
-        `at_once` the request is written now, and not at the end of this iteration of the event loop."""
+        `at_once` the request is written now, and not at the end of this iteration of the event loop or with the last
+        of several requests."""
         if self.failure is not None:
             raise StreamFailed(self.failure, may_be_processed=False)
         stream = Http2Stream(self, head, receiver, deadline)
@@ -192,7 +188,7 @@ class Http2Connection(asyncio.Protocol):
             if at_once and not self._out:
                 self._out.append(b"")  # nothing is scheduled: it is written below
             self._start(stream)
-            if at_once:
+            if at_once or len(self._out) >= _MAX_COLLECTED:
                 self._flush()
         else:
             self._waiting.append(stream)
@@ -341,12 +337,11 @@ class Http2Connection(asyncio.Protocol):
             self._end(stream, {})
 
     def _on_block(self, number: int, flags: int, block: bytes) -> None:
-        if len(block) > _MAX_HEADER_BLOCK:
-            raise MalformedFrame("a header block that is too long")
+        self._headers.check_size(block)
         if not flags & END_HEADERS:
             self._block = (number, flags, block)
             return
-        headers = self._blocks.get(block) or self._decoded(block)
+        headers = self._headers.decode(block)
         stream = self._streams.get(number)
         if stream is None or stream.receiver is None:
             return
@@ -354,17 +349,6 @@ class Http2Connection(asyncio.Protocol):
             self._end(stream, headers)
         else:
             stream.receiver.on_headers(headers)
-
-    def _decoded(self, block: bytes) -> Mapping[str, str]:
-        decoder = self._decoder_type(_MAX_HEADER_BLOCK)
-        decoder.max_allowed_table_size = decoder.header_table_size = 0
-        try:
-            headers = {str(name): str(value) for name, value in decoder.decode(block)}
-        except Exception as error:  # hpack raises more than its own errors for some malformed blocks
-            raise MalformedFrame(f"a header block that cannot be decoded: {error}") from None
-        if len(self._blocks) < _CACHED_BLOCKS:
-            self._blocks[block] = headers
-        return headers
 
     def _on_window_update(self, number: int, enlarged: int) -> None:
         if enlarged == 0:

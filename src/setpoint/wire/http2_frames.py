@@ -1,4 +1,4 @@
-"""The frames of HTTP/2 (RFC 9113) and literal header fields (RFC 7541)."""
+"""The frames of HTTP/2 (RFC 9113)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,6 @@ HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX
 NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, REFUSED_STREAM, CANCEL = 0, 1, 3, 7, 8
 FRAME_HEAD = struct.Struct(">IBI")
 """The head of a frame: three bytes with the length of the payload and one with the kind, the flags, and the stream."""
-
-
-def literal(name: str, value: str) -> bytes:
-    """Return a header field as a literal without indexing and without Huffman coding (RFC 7541, section 6.2.2)."""
-    return b"\x00" + _string(name.encode("ascii")) + _string(value.encode("ascii"))
-
-
-def _string(text: bytes) -> bytes:
-    length = len(text)
-    if length < 127:
-        return bytes([length]) + text
-    encoded, rest = bytearray([127]), length - 127
-    while rest > 127:
-        encoded.append(rest & 127 | 128)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded) + text
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes | memoryview = b"") -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from setpoint.testing.virtual_time import run_virtual
 from setpoint.wire.grpc import Channel, GrpcError
 from setpoint.wire.http2 import Http2Connection
-from setpoint.wire.http2_frames import literal
+from setpoint.wire.http2_headers import literal
 from setpoint.wire.http2_stream import Http2Stream, StreamFailed
 
 DATA, HEADERS, RST, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
@@ -273,6 +273,16 @@ def test_pings_are_answered_soon_and_not_at_once() -> None:
         await asyncio.sleep(1)
 
     run_virtual(receive)
+
+
+async def test_requests_of_one_iteration_are_written_together_up_to_a_number() -> None:
+    peer = Peer()
+    await peer.receive(settings())
+    for _ in range(20):
+        peer.connection.open(HEAD, Recorder(), body=b"body")
+    assert [stream for kind, _, stream, _ in peer.frames() if kind == HEADERS] == [1 + 2 * n for n in range(16)]
+    await asyncio.sleep(0)
+    assert [stream for kind, _, stream, _ in peer.frames() if kind == HEADERS] == [1 + 2 * n for n in range(16, 20)]
 
 
 async def test_a_request_can_be_written_at_once() -> None:
