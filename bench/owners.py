@@ -150,7 +150,7 @@ def count_caches(account: Account, caches: list[ResourceCache]) -> None:
     account.add("watch cache: bytes", [entry.value_in_memory for _, entry in entries])
     account.walk("watch cache: order of keys", *[cache._keys for cache in caches])
     for resource, entry in entries:
-        account.walk(f"watch cache: decoded {resource}", entry._obj, entry.whole)
+        account.walk(f"watch cache: decoded {resource}", entry.obj_in_memory, entry.whole)
         account.walk("watch cache: other forms", entry.derived)
         if entry._fields is not None:
             account.add("watch cache: selectable fields", (entry._fields,))

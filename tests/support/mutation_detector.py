@@ -30,7 +30,7 @@ class MutationDetector:
         record, decode = self.decoded.append, self._original.fget
 
         def obj(entry: Entry) -> Any:
-            found: Any = entry._obj
+            found: Any = entry.obj_in_memory
             if found is None:
                 found = decode(entry)
                 record(entry)
@@ -40,8 +40,10 @@ class MutationDetector:
 
         def adopt(entry: Entry, expected: Expected) -> None:
             adopt_expected(entry, expected)
-            if entry._obj is not None:
-                assert orjson.dumps(entry._obj) == entry.value, "what was not decoded must be what it would decode to"
+            if entry.obj_in_memory is not None:
+                assert orjson.dumps(entry.obj_in_memory) == entry.value, (
+                    "what was not decoded must be what it would decode to"
+                )
                 record(entry)
 
         def of_shared(entry: Any) -> Any:
@@ -64,7 +66,7 @@ class MutationDetector:
         _SHARED_ENTRY.whole = self._shared_whole
 
     def changed(self) -> list[str]:
-        used = (*self.decoded, *(entry for entry in self._shared.values() if entry._obj is not None))
+        used = (*self.decoded, *(entry for entry in self._shared.values() if entry.obj_in_memory is not None))
         return [f"{entry.key}@{entry.revision}" for entry in used if _is_changed(entry)]
 
     def check(self) -> None:
@@ -73,7 +75,7 @@ class MutationDetector:
 
 
 def _is_changed(entry: Entry) -> bool:
-    obj: Any = entry._obj
+    obj: Any = entry.obj_in_memory
     # Most are encoded as they were written, and to encode is faster than to decode and to compare.
     if orjson.dumps(obj) != entry.value and obj != orjson.loads(entry.value):
         return True

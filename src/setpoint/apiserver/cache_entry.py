@@ -29,7 +29,7 @@ have few parts that would take less memory."""
 class Entry:
     """An object at one revision."""
 
-    __slots__ = ("_fields", "_obj", "derived", "key", "revision", "stored", "value_in_memory", "whole")
+    __slots__ = ("_fields", "derived", "key", "obj_in_memory", "revision", "stored", "value_in_memory", "whole")
 
     def __init__(self, stored: KeyValue) -> None:
         self.key = stored.key
@@ -38,7 +38,8 @@ class Entry:
         """The entry of the store."""
         self.value_in_memory: bytes | None = stored.value
         """`value`, or None after `release`: the next read of `value` may have to decompress it."""
-        self._obj: Obj | None = None
+        self.obj_in_memory: Obj | None = None
+        """`obj`, or None if it is not decoded."""
         self._fields: tuple[FieldsOf, dict[str, str]] | None = None
         """Selectable fields of one version of the kind, with the function that computed them."""
         self.derived: dict[str, Any] | None = None
@@ -67,9 +68,9 @@ class Entry:
     @property
     def obj(self) -> Obj:
         """The object, decoded on first use. It is shared and must not be changed."""
-        if self._obj is None:
-            self._obj = self._decode()
-        return self._obj
+        if self.obj_in_memory is None:
+            self.obj_in_memory = self._decode()
+        return self.obj_in_memory
 
     def _decode(self) -> Obj:
         obj: Obj = chunked_json.read(self.value_in_memory or self.stored.value)
@@ -79,18 +80,18 @@ class Entry:
         """Take the decoded object from the write that stored this entry, if it is that write."""
         if expected.is_stored_as(self):
             if expected.shares:
-                self._obj = expected.decoded(self)
+                self.obj_in_memory = expected.decoded(self)
             if expected.final_as:
                 self.derive(expected.final_as, lambda entry: entry.value)
 
     def share_parts(self, siblings: Siblings) -> None:
         """Replace parts of the decoded object by equal ones of its siblings."""
-        if self._obj is None or self.size < _MIN_SHARING:
+        if self.obj_in_memory is None or self.size < _MIN_SHARING:
             return
-        before, whole = {**self._obj}, self.whole
-        siblings.share(self.key, self._obj)
+        before, whole = {**self.obj_in_memory}, self.whole
+        siblings.share(self.key, self.obj_in_memory)
         if whole is not None:
-            for name, part in self._obj.items():
+            for name, part in self.obj_in_memory.items():
                 if part is not before[name] and whole.get(name) is before[name]:
                     whole[name] = part
 

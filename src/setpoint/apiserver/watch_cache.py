@@ -228,13 +228,18 @@ class ResourceCache:
 
     def scan(self, namespace: str = "") -> Iterator[Entry]:
         """Return the entries in the order of their keys."""
-        below, entries = self._below(namespace), self._entries
-        return (entries[key] for key in self._keys.each(below, prefix_end(below)))
+        below = self._below(namespace)
+        return map(self._entries.__getitem__, self._keys.each(below, prefix_end(below)))
 
     def listed(self, namespace: str = "") -> list[Entry]:
         """Return the same as `scan` as a list; the hot path of LIST."""
-        below, entries = self._below(namespace), self._entries
-        return [entries[key] for key in self._keys.between(below, prefix_end(below))[0]]
+        return self.page(namespace, 0)[0]
+
+    def page(self, namespace: str, limit: int) -> tuple[list[Entry], int]:
+        """Return the first entries of `scan`, at most `limit` (0 means all), and the number of all."""
+        below = self._below(namespace)
+        keys, total = self._keys.between(below, prefix_end(below), limit)
+        return [*map(self._entries.__getitem__, keys)], total
 
     def _below(self, namespace: str) -> str:
         """Return the prefix of the keys in a namespace; an empty namespace means all."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 _CHUNK_SIZE = 512
 
@@ -93,14 +94,15 @@ class KeyOrder:
         return keys, total
 
     def each(self, first: str, end: str | None) -> Iterator[str]:
-        """Yield the keys k with first <= k < end (None: no end). The keys must not change during the iteration."""
+        """Return the keys k with first <= k < end (None: no end). They must not change during the iteration."""
         from_chunk, from_place = self._find(first)
         to_chunk, to_place = (len(self._chunks), 0) if end is None else self._find(end)
-        for at in range(from_chunk, min(to_chunk + 1, len(self._chunks))):
-            chunk = self._chunks[at]
-            if at in (from_chunk, to_chunk):
-                chunk = chunk[from_place if at == from_chunk else 0 : to_place if at == to_chunk else None]
-            yield from chunk
+        chunks = self._chunks[from_chunk : to_chunk + 1]
+        if chunks and to_chunk < len(self._chunks):
+            chunks[-1] = chunks[-1][:to_place]
+        if chunks and from_place:
+            chunks[0] = chunks[0][from_place:]
+        return chain.from_iterable(chunks)
 
     def _find(self, key: str) -> tuple[int, int]:
         """Return the position (chunk, index) of the first key >= `key`, or (number of chunks, 0) if there is none."""

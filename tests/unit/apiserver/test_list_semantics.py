@@ -73,6 +73,26 @@ async def test_pages_show_one_revision_despite_writes(ten: ServerHarness) -> Non
     assert [item for page in found for item in page["items"]] == before
 
 
+@pytest.mark.parametrize("query", ["labelSelector=odd%3D1", "labelSelector=odd%3D1&limit=40", "limit=40"])
+async def test_a_list_shows_one_revision_although_others_write_meanwhile(
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    for number in range(100):
+        await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number:02}", "labels": {"odd": str(number % 2)}}})
+    slicer = harness.api.resources.registries[("", "v1", "configmaps")].env.slicer
+    before = await harness.get(f"{CONFIGMAPS}?{query}")
+
+    async def write(cost: float) -> None:
+        monkeypatch.undo()
+        await harness.make(CONFIGMAPS, {"metadata": {"name": "c50-a", "labels": {"odd": "1"}}})
+        await harness.delete(f"{CONFIGMAPS}/c61")
+        await harness.patch(f"{CONFIGMAPS}/c71", {"data": {"touched": "yes"}})
+
+    monkeypatch.setattr(slicer, "over_budget", lambda: True)
+    monkeypatch.setattr(slicer, "wait", write)
+    assert (await harness.get(f"{CONFIGMAPS}?{query}")).body == before.body
+
+
 async def test_an_expired_continue_token_comes_with_an_inconsistent_one(ten: ServerHarness) -> None:
     first = (await ten.get(f"{CONFIGMAPS}?limit=4")).json
     await ten.delete(f"{CONFIGMAPS}/c5")

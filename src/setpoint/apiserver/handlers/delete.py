@@ -150,7 +150,7 @@ async def _current_page(ctx: RequestContext, registry: Registry, wanted: ListOpt
     revision = registry.cache.fresh_revision
     if registry.encoding.remote:
         await registry.encoding.ready(registry.cache.scan(ctx.target.namespace))
-    entries, _ = await select(ctx, registry, wanted, list(registry.cache.scan(ctx.target.namespace)))
+    entries, _ = await select(ctx, registry, wanted, registry.cache.scan(ctx.target.namespace))
     if not wanted.limit or len(entries) <= wanted.limit:
         return Page(entries, revision)
     remaining = len(entries) - wanted.limit if wanted.labels.empty and wanted.fields.empty else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from setpoint.apiserver.cache_entry import Entry, entry_of
@@ -37,11 +38,15 @@ async def list_(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
             return await respond_converted(ctx, form, encoding.list(encoding.items(cache.listed(namespace)), meta))
     if registry.encoding.remote:
         await registry.encoding.ready(_candidates(ctx, registry, options))
-    fresh, scanned = cache.fresh_revision, list(_candidates(ctx, registry, options))
-    page, more = await select(ctx, registry, options, scanned, limit)
+    fresh, remaining = cache.fresh_revision, None
+    if whole:
+        page, total = cache.page(namespace, limit)
+        more = len(page) < total
+        remaining = total - len(page)
+    else:
+        page, more = await select(ctx, registry, options, _candidates(ctx, registry, options), limit)
     if not more:
         return await respond_list(ctx, form, registry, page, fresh)
-    remaining = len(scanned) - limit if whole else None
     token = continue_token(ctx, registry, page, fresh)
     return await respond_list(ctx, form, registry, page, fresh, token, remaining)
 
@@ -76,27 +81,32 @@ _EXAMINED_COST = 0.0001
 
 
 async def select(
-    ctx: RequestContext, registry: Registry, options: ListOptions, entries: Sequence[Entry], limit: int = 0
+    ctx: RequestContext, registry: Registry, options: ListOptions, entries: Iterable[Entry], limit: int = 0
 ) -> tuple[list[Entry], bool]:
     """Return the entries that match the selectors, at most `limit` (0 means all), and whether some were not examined.
 
-    The entries are examined in slices of the event loop; they are those of one revision and do not change. Entries that
-    were not examined may match or not, which only the next page shows."""
-    labels, fields, slicer = options.labels, options.fields, registry.env.slicer
-    if labels.empty and fields.empty:
-        found = list(entries[:limit] if limit else entries)
-        return found, len(found) < len(entries)
-    found = []
-    for number, entry in enumerate(entries, 1):
-        if entry.size > LARGE_ENTRY:
-            await ctx.worker.run(entry.size, registry.encoding.live, entry)
-        if (labels.empty or labels.matches(entry.obj["metadata"].get("labels") or {})) and (
-            fields.empty or fields.matches(entry.fields(registry.fields_of))
-        ):
-            found.append(entry)
-            if len(found) == limit:
-                return found, number < len(entries)
-        if not number % _EXAMINED and slicer.over_budget():
+    The entries are examined in slices of the event loop. All are those of the revision at the time of the call: what
+    an iterator has not returned is read before the loop does anything else. Entries that were not examined may match or
+    not, which only the next page shows."""
+    matches = None if options.labels.empty else options.labels.matches
+    fields, slicer = None if options.fields.empty else options.fields.matches, registry.env.slicer
+    if matches is None and fields is None and not limit:
+        return list(entries), False
+    rest, is_read = iter(entries), isinstance(entries, list)
+    found: list[Entry] = []
+    while block := list(islice(rest, _EXAMINED)):
+        for number, entry in enumerate(block, 1):
+            if (entry.obj_in_memory is None or fields is not None) and entry.size > LARGE_ENTRY:
+                rest, is_read = rest if is_read else iter([*rest]), True
+                await ctx.worker.run(entry.size, registry.encoding.live, entry)
+            if (matches is None or matches(entry.obj["metadata"].get("labels") or {})) and (
+                fields is None or fields(entry.fields(registry.fields_of))
+            ):
+                found.append(entry)
+                if len(found) == limit:
+                    return found, number < len(block) or next(rest, None) is not None
+        if slicer.over_budget():
+            rest, is_read = rest if is_read else iter([*rest]), True
             await slicer.wait(_EXAMINED_COST)
     return found, False
 
@@ -127,10 +137,9 @@ async def past_page(ctx: RequestContext, registry: Registry, options: ListOption
             # The rest of a list whose revision was compacted: the current state.
             revision = registry.cache.fresh_revision
     await wait_for_revision(registry, revision)
-    found: list[Entry] = []
-    chunk = limit if limit and options.labels.empty and options.fields.empty else 0
+    whole = options.labels.empty and options.fields.empty
     try:
-        page = await registry.env.store.list(prefix, start=start, limit=chunk, revision=revision)
+        page = await registry.env.store.list(prefix, start=start, limit=limit if whole else 0, revision=revision)
     except Compacted:
         raise _expired(ctx, registry, options) from None
     except FutureRevision:
@@ -139,10 +148,9 @@ async def past_page(ctx: RequestContext, registry: Registry, options: ListOption
     entries = [_entry(registry, kv) for kv in page.items]
     if registry.encoding.remote:
         await registry.encoding.ready(entries)
-    found, unseen = await select(ctx, registry, options, entries, limit)
-    more, remaining = page.more or unseen, None
-    if more and options.labels.empty and options.fields.empty:
-        remaining = page.total - len(found)
+    found, unseen = (entries, False) if whole else await select(ctx, registry, options, entries, limit)
+    more = page.more or unseen
+    remaining = page.total - len(found) if more and whole else None
     token = continue_token(ctx, registry, found, revision) if more and found else ""
     return Page(found, revision, token, remaining)
 

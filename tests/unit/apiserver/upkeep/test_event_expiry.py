@@ -49,7 +49,7 @@ async def test_events_of_the_start_expire_by_their_age_and_are_not_kept_decoded(
     running.start(EventExpiry(harness.api.resources, 300).run())
     await harness.clock.advance(0)
     await harness.make(EVENTS, event("new"))
-    assert [entry.key for entry in cache.scan() if entry._obj is not None] == []
+    assert [entry.key for entry in cache.scan() if entry.obj_in_memory is not None] == []
     await harness.clock.advance(200)
     assert await names(harness) == [*(f"e{number:03}" for number in range(51, 150)), "new"]
     await harness.clock.advance(100)
