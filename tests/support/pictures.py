@@ -43,6 +43,9 @@ async ([png, hidden, side]) => {
   return [height, width, btoa(Array.from(sums, (sum) => String.fromCharCode(Math.round(sum / side / side))).join(""))];
 }
 """
+_BOXES = """
+(elements) => elements.map((each) => each.getBoundingClientRect()).map((box) => [box.x, box.y, box.width, box.height])
+"""
 
 Picture = NDArray[np.uint8]
 """Rows of pixels with three channels."""
@@ -50,8 +53,8 @@ Picture = NDArray[np.uint8]
 
 def reduced_screenshot(page: Page, hidden: str) -> Picture:
     """Return what a page shows, without the elements of a selector."""
-    boxes = [each.bounding_box() for each in page.locator(hidden).all()]
-    areas = [[each["x"], each["y"], each["width"], each["height"]] for each in boxes if each is not None]
+    # All in one step: an element that the page removes between two steps would be waited for in vain.
+    areas = page.locator(hidden).evaluate_all(_BOXES)
     means = _means(page, page.screenshot(), areas, SQUARE)
     return ((means / _STEP).round() * _STEP).clip(0, 255).astype(np.uint8)
 
