@@ -97,7 +97,13 @@ export function startApp(): void {
   });
   const { general, go } = shell.keys;
   bindKeys([
-    ...views.map((view) => ({ keys: `g ${view.key}`, label: view.label, group: go, run: () => navigate({ view: view.id }) })),
+    ...views.map((view) => ({
+      keys: `g ${view.key}`,
+      label: view.label,
+      group: go,
+      applies: () => offeredViews.value.includes(view),
+      run: () => navigate({ view: view.id }),
+    })),
     { keys: "g m", label: shell.keys.main, group: go, run: () => focusOn("main") },
     { keys: "g i", label: shell.keys.inspector, group: go, run: () => focusOn("inspector") },
     { keys: "g n", label: shell.keys.namespace, group: go, run: () => focusOn("namespace") },
@@ -105,7 +111,8 @@ export function startApp(): void {
       keys: "g u",
       label: seeAs.key,
       group: go,
-      run: (): void | false => (seeAsOffered.peek() ? void (seeAsOpen.value = true) : false),
+      applies: () => seeAsOffered.value,
+      run: () => void (seeAsOpen.value = true),
     },
     { keys: "/", label: shell.keys.search, group: general, run: focusSearch },
     { keys: "?", label: shell.keys.help, group: general, run: () => void (helpOpen.value = true) },

@@ -11,6 +11,7 @@ from axe_findings import findings
 from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
 from page_learner import FOLDER, LESSON_FLAGS, ROWS, Learner, lesson_of
+from playwright.sync_api import expect
 
 from setpoint.view.course.course import new_lesson
 
@@ -93,6 +94,22 @@ def test_a_command_is_never_run_unasked(learner: Learner) -> None:
     page.page.wait_for_timeout(500)
     assert page.evaluate(f"{ROWS}.at(-1).includes('create deployment demo')")
     assert not learner.is_met("three")
+
+
+def test_on_a_phone_the_text_comes_first(new_context: Callable[..., GuardedContext]) -> None:
+    """The terminal covers the whole width there. It opens with a command, and closes again."""
+    page = (
+        new_context(viewport={"width": 390, "height": 844}, has_touch=True).new_page().enter(then="#/learn?lesson=loop")
+    )
+    text = page.locator(".learn-text")
+    text.get_by_role("heading", name="The loop, and drift").wait_for(timeout=30_000)
+    covering = "document.elementFromPoint(195, 300).closest('.learn-text, .dock')?.className"
+    page.until(f"{covering} === 'learn-text'")
+    expect(page.get_by_role("button", name="Back to your cluster")).to_be_visible()
+    page.locator('[data-run="0"]').get_by_role("button", name="Type").click()
+    page.until(f"{ROWS}.join('').includes('create deployment demo')")
+    page.get_by_role("button", name="Close Terminal").click()
+    page.until(f"{covering} === 'learn-text'")
 
 
 def test_a_teachers_lesson(learner: Learner, tmp_path: Path) -> None:

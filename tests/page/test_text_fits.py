@@ -1,10 +1,11 @@
-"""Texts have room: names of lanes stay clear of the marks, and cards of Pods show whole lines."""
+"""Texts have room: names of lanes stay clear of the marks, cards show whole lines, and tables whole words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
-from browser import GuardedContext
+from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
 
 _CUT = """
@@ -25,6 +26,38 @@ _GAPS = """
   });
 }
 """
+_SHORTENED = """
+() => [...document.querySelectorAll(".data-rows .data-cell")].filter((one) => {
+  const { paddingLeft, paddingRight } = getComputedStyle(one);
+  const room = one.getBoundingClientRect().width - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  const range = document.createRange();
+  range.selectNodeContents(one);
+  return !one.querySelector(".soft") && range.getBoundingClientRect().width > room;
+}).map((one) => one.textContent)
+"""
+_LAST_LINES = """
+() => [...document.querySelectorAll(".data-rows > .data-row")].map((row) => {
+  const lines = [...row.querySelectorAll(".data-cell")].map((cell) => cell.getBoundingClientRect().bottom);
+  return row.getBoundingClientRect().bottom - Math.max(...lines);
+})
+"""
+_BROKEN_WORDS = """
+(words) => {
+  const found = [];
+  const texts = document.createTreeWalker(document.querySelector(".chain-table"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    for (const word of words) {
+      const at = texts.currentNode.data.indexOf(word);
+      if (at < 0) continue;
+      const range = document.createRange();
+      range.setStart(texts.currentNode, at);
+      range.setEnd(texts.currentNode, at + word.length);
+      if (range.getClientRects().length > 1) found.push(word);
+    }
+  }
+  return found;
+}
+"""
 
 
 def test_names_of_lanes_and_of_pods_have_room(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
@@ -37,3 +70,67 @@ def test_names_of_lanes_and_of_pods_have_room(cluster: PageCluster, new_context:
     page.until("document.querySelectorAll('.timeline-lanes > li').length > 1")
     gaps = page.evaluate(_GAPS)
     assert min(gaps) >= 4, gaps
+
+
+def test_cells_show_ages_and_other_short_values(
+    cluster: PageCluster, new_context: Callable[..., GuardedContext]
+) -> None:
+    """An age of seconds becomes one of minutes and seconds while the list is shown."""
+    page = new_context(viewport={"width": 1240, "height": 720}).new_page()
+    created = cluster.api("GET", "/api/v1/nodes/node-1")["metadata"]["creationTimestamp"]
+    began = datetime.fromisoformat(created)
+    page.page.clock.set_fixed_time(began + timedelta(seconds=61))
+    page.enter(then="#/objects/nodes/_/node-1")
+    page.get_by_role("row", name="<none>").first.wait_for()
+    for passed in (61, 119, 239):
+        page.page.clock.set_fixed_time(began + timedelta(seconds=passed))
+        page.page.reload()
+        page.get_by_role("row", name="<none>").first.wait_for()
+        assert page.evaluate(_SHORTENED) == [], f"after {passed} s"
+
+
+def test_a_table_of_the_chain_breaks_no_words(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    """Beside the inspector it has as little room as on a phone."""
+    cluster.create_deployment("narrow", 1)
+    page = new_context(viewport={"width": 1240, "height": 720}).new_page()
+    page.enter(then="#/chain/apps.deployments/default/narrow?ns=default")
+    page.get_by_role("complementary").get_by_role("heading", name="narrow").wait_for()
+    page.get_by_role("button", name="Table", exact=True).click()
+    page.until("document.querySelectorAll('.chain-table tbody tr').length >= 3")
+    words = ["replicas", "Deployment", "controller", "ReplicaSet", "created"]
+    assert page.evaluate(_BROKEN_WORDS, words) == []
+
+
+def test_cards_of_a_phone_have_room_for_their_lines(
+    cluster: PageCluster, new_context: Callable[..., GuardedContext]
+) -> None:
+    cluster.create_deployment("unpullable", 1, image="no-such-image:missing")
+    page = new_context(viewport={"width": 390, "height": 844}).new_page().enter(then="#/objects/pods?ns=default")
+    page.until("document.querySelector('.data-rows')?.textContent.includes('ImagePullBackOff')")
+    assert min(page.evaluate(_LAST_LINES)) >= 4, page.evaluate(_LAST_LINES)
+
+
+def keys(page: GuardedPage) -> set[str]:
+    page.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    dialog.wait_for()
+    found = {"".join(each.split()) for each in dialog.locator("dt").all_inner_texts()}
+    page.press("Escape")
+    return found
+
+
+def test_help_and_menu_list_what_has_an_effect(
+    cluster: PageCluster, page: GuardedPage, new_context: Callable[..., GuardedContext]
+) -> None:
+    listed = keys(page)
+    assert {"go", "ge", "gu"} <= {each.replace("then", "") for each in listed}
+    assert "gb" not in {each.replace("then", "") for each in listed}, "only the teacher of a class has this view"
+    narrow = new_context(viewport={"width": 390, "height": 844}).new_page().enter(then="#/objects/pods?ns=default")
+    narrow.get_by_role("button", name="More", exact=True).click()
+    menu = narrow.get_by_role("dialog", name="Menu")
+    names = menu.locator(".label").all_inner_texts()
+    assert "Timeline" not in names, "it is in the bar, and the strip does not exist here"
+    story = narrow.get_by_role("group", name="What happens")
+    story.wait_for()
+    menu.get_by_role("button", name="What happens").click()
+    story.wait_for(state="detached")

@@ -13,6 +13,8 @@ export interface Binding {
   run(event: KeyboardEvent): void | false;
   /** Also while the focus is in a text field. */
   inFields?: boolean;
+  /** Whether the key has an effect at the moment; without it, always. Keys without effect are not listed in the help. */
+  applies?(): boolean;
 }
 
 const SEQUENCE_TIME = 1_500;
@@ -67,7 +69,9 @@ function press(event: KeyboardEvent): void {
   const attempts = prefix ? [`${prefix} ${pressed}`, pressed] : [pressed];
   prefix = "";
   window.clearTimeout(prefixTimer);
-  const usable = bindings.peek().filter((one) => (!field || one.inFields) && !modal && (singleKeys.peek() || !isSingle(one.keys)));
+  const usable = bindings
+    .peek()
+    .filter((one) => (!field || one.inFields) && !modal && (singleKeys.peek() || !isSingle(one.keys)) && (one.applies?.() ?? true));
   for (const attempt of attempts) {
     for (const binding of usable.toReversed()) {
       if (binding.keys !== attempt) continue;

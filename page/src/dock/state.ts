@@ -14,8 +14,8 @@ const openText = stored(
     .join(" "),
 );
 
-/** The height of the row of panels, in pixels. */
-export const dockHeight = stored("dock.height", 280);
+/** The height of the row of panels, in pixels. Until it is changed, a low window keeps most of its height for the view. */
+export const dockHeight = stored("dock.height", Math.min(280, Math.round(window.innerHeight * 0.35)));
 
 /** What a panel was opened with, by its id: for example the file that the editor shows. */
 export const panelArgs = signal<Readonly<Record<string, unknown>>>({});

@@ -59,13 +59,14 @@ function Mark() {
 function Place() {
   const names = useNamespaceNames();
   const name = logical.value.split("/").at(-1) ?? "";
+  const leave = name.startsWith("lesson-") ? shell.leaveLesson : shell.backToNow;
   return (
     <div class="place">
       {logical.value.startsWith("/forks/") ? (
         <span class="place-cluster">
           <span class="badge acting">{shell.clusterFork(name)}</span>
-          <Button small look="plain" aria-label={shell.backToNow} onClick={() => setLogical("")}>
-            <span class="place-leave">{shell.backToNow}</span>
+          <Button small look="plain" aria-label={leave} onClick={() => setLogical("")}>
+            <span class="place-leave">{leave}</span>
             <Icon name="close" />
           </Button>
         </span>

@@ -17,6 +17,7 @@ export function Help() {
   if (!helpOpen.value) return null;
   const groups = new Map<string, Binding[]>();
   for (const binding of bindings.value) {
+    if (!(binding.applies?.() ?? true)) continue;
     const name = binding.group ?? shell.keys.here;
     const group = groups.get(name) ?? [];
     if (!group.some((one) => one.keys === binding.keys)) group.push(binding);

@@ -8,7 +8,7 @@ import { offeredViews } from "../views/catalog";
 import type { ViewEntry } from "../views/catalog";
 import { shell } from "../words/shell";
 import { dockEntries } from "../dock/catalog";
-import { openPanel } from "../dock/state";
+import { openPanel, togglePanel } from "../dock/state";
 
 const sheet = signal(false);
 
@@ -71,14 +71,15 @@ function BottomBar() {
                 <ViewLink view={view} done={close} />
               </li>
             ))}
-            {dockEntries.map((entry) => (
+            {dockEntries.filter((entry) => entry.phone !== false).map((entry) => (
               <li key={entry.id}>
                 <button
                   type="button"
                   class="view-link"
                   onClick={() => {
                     close();
-                    openPanel(entry.id);
+                    // A panel covers the view and has a button that closes it; a strip has none.
+                    (entry.form === "strip" ? togglePanel : openPanel)(entry.id);
                   }}
                 >
                   <Icon name={entry.id} />

@@ -43,7 +43,8 @@ export interface DataTableProps<R> {
 }
 
 const ROW = 36;
-const CARD = 84;
+/** With room for a name and three lines of cells. */
+const CARD = 104;
 const SPARE = 8;
 
 export function sortRows<R>(rows: readonly R[], columns: readonly DataColumn<R>[], sort: string): readonly R[] {

@@ -41,6 +41,7 @@ export const shell = {
   pastGone: (why: string) => `This moment cannot be shown: ${why}.`,
   pastGoesOn: "The cluster goes on. Nothing can be changed here.",
   backToNow: "Back to now",
+  leaveLesson: "Back to your cluster",
   lost: (seconds: number) => `Connection lost since ${seconds} s. What you see may be old.`,
   lostRetry: "Try now",
   backAgain: "The connection is back.",

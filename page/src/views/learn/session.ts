@@ -11,6 +11,7 @@ import { CONNECTION_LOST } from "../../link/protocol";
 import type { Status } from "../../link/protocol";
 import { navigate, route } from "../../router";
 import { logical } from "../../state/place";
+import { phone } from "../../state/settings";
 import { toast } from "../../ui/toast";
 import { learn as words } from "../../words/learn";
 import type { Block, LessonTree, Progress, Running, Verdict } from "./tree";
@@ -102,8 +103,15 @@ export function enterCluster(cluster: string): void {
 const LOW = 1_000;
 let closedTimeline = false;
 
-/** Open the terminal. At once, and not when the lesson arrives: what is read then should not move. */
+/**
+ * Open the terminal. At once, and not when the lesson arrives: what is read then should not move. On a phone a panel covers
+ * the text: there it opens with the first command.
+ */
 function makeRoom(): void {
+  if (phone.peek()) {
+    closePanel("terminal");
+    return;
+  }
   if (window.innerHeight < LOW && isOpen("timeline")) {
     closePanel("timeline");
     closedTimeline = true;
@@ -114,8 +122,9 @@ function makeRoom(): void {
 function open(id: string): void {
   channel?.close();
   channel = null;
-  makeRoom();
   const before = current.peek();
+  // After a reconnection, everything is as the learner has left it.
+  if (before?.id !== id) makeRoom();
   const state: LessonState = {
     id,
     lesson: null,
@@ -132,7 +141,7 @@ function open(id: string): void {
     error: null,
     lost: false,
   };
-  // After a reconnection the text stays where it is.
+  // The text stays where it is, too.
   current.value = before?.id === id ? { ...before, checks: {}, lost: false, error: null } : state;
   const file = dropped.peek();
   const args = file && id === `dropped/${file.name}` ? file : { lesson: id };

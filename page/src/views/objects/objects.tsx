@@ -3,7 +3,7 @@ import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useKeys } from "../../a11y/keyboard";
 import { useFeed } from "../../link/hooks";
-import { route, setParam } from "../../router";
+import { navigate, route, setParam } from "../../router";
 import { useCounts } from "../../shell/kinds-feed";
 import { findKind, kinds, pluralName } from "../../state/kinds";
 import type { Kind } from "../../state/kinds";
@@ -43,7 +43,10 @@ export default function Objects() {
         {kind ? (
           <ObjectTable key={slug} kind={kind} section={section} />
         ) : kinds.value.length > 0 ? (
-          <Notice title={shell.inspectorNoKind(visible(slug))} />
+          <Notice title={shell.inspectorNoKind(visible(slug))}>
+            <p>{words.noKindHint}</p>
+            <Button onClick={() => navigate({ kind: FIRST_KIND, name: "" })}>{words.noKindAction}</Button>
+          </Notice>
         ) : (
           <Loading />
         )}

@@ -30,6 +30,15 @@ export const COLUMNS = "columns";
 
 const MOST_WIDTH = 44;
 const MEASURED = 300;
+/** The longest age that is likely to come: columns are measured now, and ages grow. */
+const LONG_AGE = "9m59s";
+
+const WIDE = /[<>=+%@mwMWOQ]/g;
+
+/** The width of a cell in characters, with its padding. */
+function charactersOf(text: string): number {
+  return text.length + 3 + Math.ceil((text.match(WIDE)?.length ?? 0) / 2);
+}
 
 export function rowKey(row: ObjectRow): string {
   return `${row.ref.namespace}/${row.ref.name}`;
@@ -65,7 +74,7 @@ export function columnsOf(
 ): DataColumn<ObjectRow>[] {
   const sample = rows.slice(0, MEASURED);
   const width = (label: string, texts: string[]) => {
-    const wanted = Math.max(widest.get(label) ?? 5, label.length + 3, ...texts.map((text) => text.length + 2));
+    const wanted = Math.max(widest.get(label) ?? 5, label.length + 3, ...texts.map(charactersOf));
     widest.set(label, Math.min(MOST_WIDTH, wanted));
     return widest.get(label)!;
   };
@@ -80,7 +89,7 @@ export function columnsOf(
       id: column.name.toLowerCase().replaceAll(" ", "-"),
       label: column.name,
       hint: column.description ?? "",
-      width: width(column.name, sample.map(text)) + (isName ? 2 : 0),
+      width: width(column.name, isAge ? [LONG_AGE, ...sample.map(text)] : sample.map(text)) + (isName ? 2 : 0),
       grows: isName,
       cell: text,
       value: (row) => (isAge ? -Date.parse(row.created) || 0 : sortable(row.cells[index])),
