@@ -28,6 +28,7 @@ HEADERS = {"authorization", "sec-websocket-protocol"}
 """Headers with secrets, in lower case."""
 ALLOWED = {
     ("cluster/classroom/worker.py", "key not in self._seats.ids"),
+    ("cluster/classroom/worker.py", "self._of_seats.setdefault(key, Session(key, PageUser(key), b'', now, now))"),
 }
 """Comparisons of values that are no secrets: the front names the seat in place of a key, over a private socket."""
 
@@ -41,7 +42,10 @@ def sources() -> dict[str, str]:
 def _names(node: ast.AST) -> Iterator[str]:
     """Yield the names whose values an expression passes on: not those of which it takes the length."""
     match node:
-        case ast.Call(func=ast.Name(id="len" | "isinstance" | "digest_of" | "same_digest")):
+        case ast.Call(func=ast.Name(id="len" | "isinstance" | "same_digest")):
+            return
+        case ast.Call(func=ast.Name(id="digest_of")):
+            yield "digest"
             return
         case ast.Name(id=name) | ast.Attribute(attr=name):
             yield name
@@ -58,8 +62,8 @@ def _is_secret(node: ast.AST) -> bool:
 
 
 def comparisons(text: str) -> set[str]:
-    """Return the comparisons of secrets: by operators, patterns, methods of texts, or another import of
-    compare_digest."""
+    """Return the comparisons of secrets: by operators, patterns, methods of texts, lookups in tables, or another import
+    of compare_digest."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         match node:
@@ -77,6 +81,12 @@ def comparisons(text: str) -> set[str]:
             ):
                 if _is_secret(value):
                     found.add(ast.unparse(node))
+            case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault" | "remove"), args=[argument, *_]) if (
+                _is_secret(argument)
+            ):
+                found.add(ast.unparse(node))
+            case ast.Subscript(slice=index) if not isinstance(index, ast.Slice) and _is_secret(index):
+                found.add(ast.unparse(node))
             case ast.Name(id="compare_digest") | ast.Attribute(attr="compare_digest"):
                 found.add("compare_digest")
     return found
@@ -95,6 +105,11 @@ def comparisons(text: str) -> set[str]:
         "if body['code'] == wanted: pass",
         "from hmac import compare_digest\ncompare_digest(code, self.code)",
         "any(session_key == each for each in known)",
+        "return self._sessions.get(key)",
+        "return self._sessions[digest_of(name)]",
+        "if digest_of(given) == digest_of(self.known): pass",
+        "self._codes.remove(code)",
+        "del self._codes[code]",
     ],
 )
 def test_a_comparison_of_a_secret_is_detected(text: str) -> None:
@@ -109,6 +124,8 @@ def test_a_comparison_of_a_secret_is_detected(text: str) -> None:
         "session.user.name != seat.id",
         "isinstance(code, str) != other",
         "name == 'authorization'",
+        "self._clients[user, cluster]",
+        "del self._codes[:-most]",
     ],
 )
 def test_other_comparisons_are_not(text: str) -> None:

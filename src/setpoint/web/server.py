@@ -183,13 +183,13 @@ class PageServer:
     # TabServices
 
     def client(self, user: TabUser, cluster: str, session: str) -> Client:
-        key = (user, cluster)
-        found = self._clients.get(key)
+        where = (user, cluster)
+        found = self._clients.get(where)
         if found is None:
-            found = self._clients[key] = user.act(self._options.client(user.user, cluster))
+            found = self._clients[where] = user.act(self._options.client(user.user, cluster))
             if len(self._clients) > _MAX_CLIENTS:
                 self._clients.popitem(last=False)
-        self._clients.move_to_end(key)
+        self._clients.move_to_end(where)
         agent = f"{AGENT}/v{__version__}"
         return found.named(f"{agent} (session {session})" if session else agent)
 
