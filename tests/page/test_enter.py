@@ -87,16 +87,19 @@ def test_no_request_leaves_the_origin(cluster: PageCluster, new_context: NewCont
     """Requests elsewhere would be a problem that fails the test; here they could not even be answered."""
     context = new_context()
     asked: list[str] = []
+    headers: list[dict[str, str]] = []
+    link = cluster.new_link()
 
     def answer(route: Route) -> None:
         asked.append(route.request.url)
+        headers.append(route.request.all_headers())
         if route.request.url.startswith(cluster.origin + "/"):
             route.continue_()
         else:
             route.abort()
 
     context.context.route("**/*", answer)
-    page = context.new_page().enter()
+    page = context.new_page().enter(link)
     views = page.get_by_role("navigation", name="Views").get_by_role("link")
     assert views.count() >= 2
     for number in range(views.count()):
@@ -105,6 +108,9 @@ def test_no_request_leaves_the_origin(cluster: PageCluster, new_context: NewCont
     page.press("?")
     page.until_text("Nothing is loaded from elsewhere")
     assert asked and all(url.startswith(cluster.origin + "/") for url in asked)
+    # The code of the link is in no address and no header.
+    assert link.partition("#")[2] not in str(asked) + str(headers)
+    assert len(headers) == len(asked) and not any("referer" in each for each in headers)
     # What was asked of the browser: no font, no image of another place, no cookie.
     assert page.evaluate("document.fonts.size") == 0
     assert page.evaluate(
