@@ -58,4 +58,22 @@ def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext
     teacher.get_by_role("row", name="Bob").get_by_role("button", name="Remove").click()
     teacher.get_by_role("dialog").get_by_role("button", name="Remove").click()
     bob.until_text("This session has ended")
+    assert "setpoint page" not in bob.text(), "a learner has no such command"
     expect(teacher.get_by_role("row", name="Bob")).to_have_count(0)
+
+
+def test_the_code_can_be_typed(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
+    """By who has the address of the class, and not the whole link."""
+    context = new_context()
+    context.allowed.append("401")  # the browser reports the refusal below
+    page = context.new_page()
+    page.page.goto(cluster.origin)
+    page.get_by_label("Code of the class").fill("not-the-code")
+    page.get_by_label("Your name").fill("Zoe")
+    page.keyboard.press("Enter")
+    page.until_text("This is not the code of this class.")
+    assert findings(page) == []
+    page.get_by_label("Code of the class").fill(cluster.join_link.partition("#class-")[2])
+    page.get_by_role("button", name="Join").click()
+    page.page.wait_for_selector(".frame")
+    page.until_text("Nothing runs here yet")

@@ -8,7 +8,7 @@ import { seenAs } from "../state/impersonation";
 
 export type Entrance =
   | { is: "open" }
-  /** The link of a class, which asks for a name. */
+  /** A class, which asks for a name, and for its code if that is empty. */
   | { is: "joining"; code: string }
   /** The code was used before, or is too old. */
   | { is: "refused"; message: string }
@@ -28,6 +28,9 @@ const CLASS = "#class-";
 
 let first: OpenedSocket | null = null;
 let entered: Promise<Entrance> | null = null;
+
+/** Whether this is the page of a class. The server says so in the document, before there is a session. */
+export const isClass = document.documentElement.dataset.class !== undefined;
 
 export function address(path: string): URL {
   return new URL(path, document.baseURI);
@@ -71,7 +74,8 @@ async function find(): Promise<Entrance> {
     const refusal = fragment.startsWith(CLASS) ? null : await trade("page/v1/session", { code: fragment.slice(1) });
     if (refusal !== null && readKey() === null) return { is: "refused", message: refusal };
   }
-  return readKey() === null ? { is: "none" } : { is: "open" };
+  if (readKey() !== null) return { is: "open" };
+  return isClass ? { is: "joining", code: "" } : { is: "none" };
 }
 
 /** Trade a code for a key. Returns null on success, otherwise the reason of the server. */

@@ -1,5 +1,6 @@
 /** The screen for a browser without a session: what to do, or the form to join a class. */
 import { useState } from "preact/hooks";
+import { isClass } from "../link/entrance";
 import { joinClass, session } from "../state/session";
 import { Button } from "../ui/button";
 import { classroom } from "../words/class";
@@ -18,12 +19,18 @@ export function Enter() {
     <main class="enter">
       <div class="card">
         <h1>{title}</h1>
-        <p>{hint}</p>
-        <pre class="command">
-          <span aria-hidden="true">$ </span>
-          {shell.enter.command}
-        </pre>
-        <p class="soft">{shell.enter.then}</p>
+        {isClass ? (
+          <p>{classroom.outHint}</p>
+        ) : (
+          <>
+            <p>{hint}</p>
+            <pre class="command">
+              <span aria-hidden="true">$ </span>
+              {shell.enter.command}
+            </pre>
+            <p class="soft">{shell.enter.then}</p>
+          </>
+        )}
       </div>
     </main>
   );
@@ -36,12 +43,15 @@ function firstSentence(message: string): string {
 
 function Join({ code }: { code: string }) {
   const [name, setName] = useState("");
+  const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [refusal, setRefusal] = useState("");
   const join = async () => {
     if (busy || !name.trim()) return;
+    // A part of the link, or all of it, is as good as the code.
+    const given = code || typed.replace(/^.*class-/, "").trim();
     setBusy(true);
-    setRefusal((await joinClass(code, name.trim())) ?? "");
+    setRefusal((await joinClass(given, name.trim())) ?? "");
     setBusy(false);
   };
   return (
@@ -55,13 +65,29 @@ function Join({ code }: { code: string }) {
             void join();
           }}
         >
+          {code ? null : (
+            <label>
+              {classroom.code}
+              <input
+                class="field"
+                type="text"
+                required
+                autoFocus
+                autocomplete="off"
+                spellcheck={false}
+                value={typed}
+                aria-describedby="join-refusal"
+                onInput={(event) => setTyped(event.currentTarget.value)}
+              />
+            </label>
+          )}
           <label>
             {classroom.name}
             <input
               class="field"
               type="text"
               required
-              autoFocus
+              autoFocus={code !== ""}
               maxLength={40}
               autocomplete="nickname"
               value={name}

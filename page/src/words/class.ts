@@ -4,6 +4,7 @@ export const classroom = {
   joinHint: "Choose a name that your teacher will recognize. You get a cluster of your own; nothing that you do can break another one.",
   name: "Your name",
   code: "Code of the class",
+  outHint: "The class may be over, or your seat was taken back. Learners join with the link of the class; teachers enter with a link of their own, which works once.",
   join: "Join",
   joining: "Joining …",
   board: "Class",

@@ -50,7 +50,7 @@ def run(invocation: Invocation) -> int | None:
                 f"A class with {flags.seats} seats is ready.",
                 f"For learners:     {running.join_link}",
                 f"For the teacher:  {running.new_teacher_link()}   (lets one browser in, within ten minutes)",
-                "Learners type the code of the class and a name. Ctrl-C ends the class; nothing of it is kept.",
+                "Learners open their link and type a name. Ctrl-C ends the class; nothing of it is kept.",
             ]
             ready(invocation, "\n".join(lines))
             await stop.wait()

@@ -79,6 +79,8 @@ class PageOptions:
     files: Path = STATIC
     """The directory with the built page."""
     extensions: PageExtensions = field(default_factory=PageExtensions)
+    of_class: bool = False
+    """Whether browsers without a session may join a class here."""
     can_see_as: bool = True
     """Whether a tab may act as another user, if the API server allows it to the session's user."""
 
@@ -92,7 +94,9 @@ class PageServer:
         self._options = options
         self._sessions = sessions
         self._checks = RequestChecks(options.hosts, tls=options.tls)
-        self._files = StaticFiles(options.files, lambda: b64encode(options.entropy(_NONCE_BYTES)).decode())
+        self._files = StaticFiles(
+            options.files, lambda: b64encode(options.entropy(_NONCE_BYTES)).decode(), of_class=options.of_class
+        )
         self._clients: OrderedDict[tuple[TabUser, str], Client] = OrderedDict()
         """The clients by user and logical cluster, the least recently used first."""
         self._features: dict[TabUser, tuple[float, list[str]]] = {}

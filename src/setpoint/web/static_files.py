@@ -14,6 +14,8 @@ STATIC: Final = Path(__file__).parent / "static"
 NONCE_PLACEHOLDER: Final = b"__CSP_NONCE__"
 """The text in the document that is replaced by the nonce of its Content-Security-Policy."""
 _INDEX: Final = "index.html"
+_ROOT, _CLASS_ROOT = b'<html lang="en">', b'<html lang="en" data-class>'
+"""The root element of the document, and that of the document of a class."""
 _NAME = re.compile(r"/((?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}/){0,4}[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127})")
 _ASSETS: Final = "assets/"
 """The folder of files whose names contain a hash of their content."""
@@ -40,8 +42,10 @@ _NOT_BUILT: Final = (
 class StaticFiles:
     """Serves the files of a directory. They are read when they are requested, and may be replaced at any time."""
 
-    def __init__(self, directory: Path, nonce: Callable[[], str]) -> None:
-        """`nonce` returns a new unguessable text."""
+    def __init__(self, directory: Path, nonce: Callable[[], str], *, of_class: bool = False) -> None:
+        """`nonce` returns a new unguessable text. With `of_class`, the document says that a class can be joined here,
+        which the page needs to know before there is a session."""
+        self._of_class = of_class
         self._directory = directory.absolute()
         self._nonce = nonce
 
@@ -73,6 +77,8 @@ class StaticFiles:
             return Response(503, _NOT_BUILT, [("Content-Type", _TYPES[".txt"]), _NO_STORE]), ""
         nonce = self._nonce()
         body = content.replace(NONCE_PLACEHOLDER, nonce.encode())
+        if self._of_class:
+            body = body.replace(_ROOT, _CLASS_ROOT, 1)
         return Response(200, body, [("Content-Type", _TYPES[".html"]), _NO_STORE]), nonce
 
     def _is_within(self, path: Path) -> bool:

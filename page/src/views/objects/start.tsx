@@ -4,7 +4,7 @@ import { openPanel } from "../../dock/state";
 import { ask } from "../../link/hooks";
 import { ApiError } from "../../link/protocol";
 import { navigate } from "../../router";
-import { at, namespace } from "../../state/place";
+import { at, namespace, readOnly } from "../../state/place";
 import { Button } from "../../ui/button";
 import { Notice } from "../../ui/notice";
 import { toast, toastError } from "../../ui/toast";
@@ -37,7 +37,7 @@ async function create(): Promise<void> {
 }
 
 export function Start() {
-  if (at.value !== null) return <Notice title={words.startPast} />;
+  if (readOnly.value !== null) return <Notice title={at.value === null ? words.startTitle : words.startPast} />;
   return (
     <Notice title={words.startTitle}>
       <p>{words.startHint}</p>

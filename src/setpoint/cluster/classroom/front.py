@@ -110,6 +110,7 @@ class ClassFront:
                 files=files,
                 extensions=extensions,
                 can_see_as=False,
+                of_class=True,
             ),
             sessions,
         )
