@@ -31,6 +31,9 @@ def banner(page: GuardedPage, user: str) -> Locator:
 def test_another_user_is_refused_and_one_returns(cluster: PageCluster, page: GuardedPage) -> None:
     cluster.create_deployment("web", 1)
     page.until_text("web-")
+    dock = page.locator(".dock")
+    expect(dock.locator(".timeline-strip")).to_be_visible()
+    place = dock.bounding_box()
     page.get_by_role("button", name="See as another user").click()
     dialog = page.get_by_role("dialog", name="See as another user")
     field = dialog.get_by_label("User, or service account")
@@ -52,6 +55,8 @@ def test_another_user_is_refused_and_one_returns(cluster: PageCluster, page: Gua
     expect(main).to_contain_text("You may not use pods here.")
     expect(main).to_contain_text(f'User "{ACCOUNT}" cannot list resource "pods"')
     expect(main.get_by_text("web-")).to_have_count(0)
+    expect(dock.locator(".notice")).to_contain_text("You may not use")
+    assert dock.bounding_box() == place, "a refusal takes the place of the timeline"
     page.go("#/chain")
     expect(main).to_contain_text("may not")
     page.go("#/objects/pods")

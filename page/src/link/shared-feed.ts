@@ -110,15 +110,13 @@ export class SharedFeed {
     this.timer = window.setTimeout(tell, many ? 100 : 250);
   }
 
-  /** Begin anew after an error, for all components that hold the feed. What is there stays until it is replaced. */
+  /** Begin anew after an error, for all components that hold the feed. What is there and the error stay until the server
+      has answered: a refusal that comes again must not move the view. */
   restart(): void {
     window.clearTimeout(this.retry);
     this.channel.close();
     this.failures = 0;
-    this.error = null;
-    this.synced = this.items.size > 0 || this.log.length > 0;
     this.channel = this.begin();
-    this.changed();
   }
 
   close(): void {

@@ -166,6 +166,7 @@ def test_a_component_that_retries_a_feed_leaves_no_other_behind(happens: Happens
     assert server.happens("state")[0]["error"]["code"] == 503
     server.happens("render", [2, "objects"])  # it does not wait for the next attempt
     server.happens("mount", 2)
+    assert [state["error"]["code"] for state in server.happens("state")] == [503, 503], "shown until there is an answer"
     server.set("objects", "b", 2)
     server.settle()
     server.check()
