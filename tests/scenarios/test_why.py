@@ -262,7 +262,12 @@ async def services_and_storage(world: World) -> None:
         name = back[0]["metadata"]["name"]
         eviction = plain("policy/v1", "Eviction", name)
         await alice.create(eviction, resource=POD, name=name, subresource="eviction")
+    await world.why(f"pod/{name}")
     await world.why("pdb/back DisruptionAllowed")
+    backend = {"service": {"name": "back", "port": {"number": 80}}}
+    await alice.create(plain("networking.k8s.io/v1", "Ingress", "front", spec={"defaultBackend": backend}))
+    await cluster.settle()
+    await world.why("not ingress/front")
     await alice.delete(("v1", "Service"), "back", "default")
     await cluster.sleep(5)
     await world.why("endpointslice/" + slices[0]["metadata"]["name"])
@@ -467,6 +472,12 @@ async def rights_and_refusals(world: World) -> None:
     await world.pods("web", "shop")
     await world.why("-n shop deployment/web")
     await world.why("-n strict replicaset/refused")
+    extra = {**pod("extra"), "metadata": {"name": "extra", "namespace": "shop"}}
+    with pytest.raises(ApiError, match="exceeded quota"):
+        await alice.sender.request("POST", "/api/v1/namespaces/shop/pods", "", json.dumps(extra).encode())
+    await world.why("-n shop pod/extra")
+    # A reconcile of the ReplicaSet says nothing about another object with its name.
+    await world.why("-n strict configmap/refused")
     # Carol may read Pods, and ask why.
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
     role = plain("rbac.authorization.k8s.io/v1", "ClusterRole", "pods-only", "", rules=rules)
@@ -485,6 +496,9 @@ async def rights_and_refusals(world: World) -> None:
     # Of a namespace that is deleted, an object with a finalizer remains.
     kept = plain("v1", "ConfigMap", "kept", "shop", metadata={"finalizers": ["example.com/export"]}, data={"a": "1"})
     await alice.create(kept)
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = plain("v1", "PersistentVolumeClaim", "data", "shop", metadata={"finalizers": ["example.com/a"]}, spec=size)
+    await alice.create(claim)
     await alice.delete(("v1", "Namespace"), "shop")
     await cluster.sleep(30)
     await world.why("namespace/shop")
@@ -492,6 +506,7 @@ async def rights_and_refusals(world: World) -> None:
     await world.why("-n shop deployment/web")
     release = [{"op": "remove", "path": "/metadata/finalizers"}]
     await world.user("bob").patch(("v1", "ConfigMap"), "kept", release, "shop", kind="json")
+    await alice.patch(("v1", "PersistentVolumeClaim"), "data", release, "shop", kind="json")
     await cluster.sleep(30)
     await world.why("-n shop configmap/kept")
     await world.why("namespace/shop")
@@ -626,12 +641,19 @@ async def operators(world: World) -> None:
         await world.why("configmap/page data.pages")
 
 
+async def hold(world: World, action: str, loop: str = "") -> None:
+    body = json.dumps({"action": action, **({"loop": loop} if loop else {})}).encode()
+    reply = await world.alice.sender.request("POST", "/setpoint/v1/loops", "", body)
+    assert reply.status == 200, reply.body
+
+
 async def loops(world: World) -> None:
     """Nothing happens, because a component has stopped or a controller fails."""
     cluster, alice = world.cluster, world.alice
     await alice.create(workload("Deployment", "web", 1))
     await cluster.settle()
     await world.pods("web")
+    await world.why("serviceaccount/default")
     await cluster.stop("scheduler")
     await alice.create(pod("unseen"))
     await cluster.sleep(5)
@@ -651,6 +673,20 @@ async def loops(world: World) -> None:
     newest = max(await world.pods("web"), key=lambda each: str(each["metadata"]["creationTimestamp"]))
     await world.why("deployment/web")
     await world.why(f"pod/{newest['metadata']['name']}")
+    await hold(world, "pause", "replicaset-controller")
+    await changed(alice, workload("Deployment", "web"), lambda obj: obj["spec"].update(replicas=4))
+    await cluster.sleep(5)
+    await world.why("deployment/web")
+    await hold(world, "pause")
+    await changed(alice, workload("Deployment", "web"), lambda obj: obj["spec"].update(replicas=3))
+    await alice.create(pod("held-back"))
+    await cluster.sleep(5)
+    await world.why("deployment/web")
+    await world.why("pod/held-back")
+    await hold(world, "resume")
+    await cluster.settle()
+    await world.pods("web")
+    await world.why("not deployment/web")
     await cluster.stop("fleet")
     await alice.create(pod("unstarted"))
     await cluster.sleep(5)

@@ -45,7 +45,7 @@ class Refusals:
                 f"{ctx.verb}/{target.subresource}" if target.subresource else ctx.verb,
                 f"{target.resource}.{target.group}" if target.group else target.resource,
                 target.namespace,
-                target.name or _sent_name(ctx),
+                target.name or _sent_name(ctx) or str((error.details or {}).get("name") or ""),
                 claim.key,
                 error.code,
                 error.reason,

@@ -52,10 +52,11 @@ from setpoint.node.simulation_annotations import is_adopted
 from setpoint.reconcile import Controller, Manager
 from setpoint.reconcile.gate import Gates
 from setpoint.reconcile.loop_board import ComponentState, LoopBoard, Times
-from setpoint.reconcile.loop_state import LoopStates, SchedulingAttempt
+from setpoint.reconcile.loop_state import LoopStates
 from setpoint.reconcile.run import RecentRuns
 from setpoint.system import hostname
 from setpoint.view.loops import LoopRow
+from setpoint.view.why.facts import SchedulingAttempt
 from setpoint.wire.message import Answer, Handler
 
 if TYPE_CHECKING:
@@ -263,7 +264,9 @@ class Components:
         """The faults that users inject; None until they are first asked for."""
         self.image_faults = ImageFaults()
         """Faults of the images of simulated nodes."""
-        api.resources.loops = LoopStates(self._running_controllers, clock, self._other_loops, self._last_attempt)
+        api.resources.loops = LoopStates(
+            self._running_controllers, clock, self._other_loops, self._last_attempt, self.gates
+        )
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
         self.fleet = Component("fleet", self._fleet, self._restarts("nodes"))

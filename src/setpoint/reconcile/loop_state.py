@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.reconcile.controller import Controller
-from setpoint.view.why.controllers import CONTROLLERS
-from setpoint.view.why.facts import LoopKey, Ref
-
-
-class SchedulingAttempt(NamedTuple):
-    """The last attempt to schedule a Pod that waits for a node."""
-
-    attempts: int
-    """The number of attempts so far."""
-    at: int
-    """The time of the last one, in milliseconds since the epoch."""
-    message: str
-    """The message of the condition PodScheduled."""
-    verdicts: list[tuple[str, str]]
-    """Some nodes, and why the Pod does not fit there in the present state by the scheduler's plugins; empty if it
-    fits."""
+from setpoint.reconcile.gate import Gates, Mode
+from setpoint.view.why.controllers import CONTROLLERS, RECONCILED_KINDS
+from setpoint.view.why.facts import Hold, LoopKey, Ref, SchedulingAttempt
 
 
 class LoopStates:
@@ -35,13 +21,15 @@ class LoopStates:
         clock: Clock,
         others: Callable[[], Iterable[str]] = tuple,
         attempt: Callable[[str], SchedulingAttempt | None] = lambda key: None,
+        gates: Gates | None = None,
     ) -> None:
         """`running` returns the controllers that run now, and `others` the names of loops of another form. `attempt`
-        returns the last attempt for the Pod with a key."""
+        returns the last attempt for the Pod with a key. `gates` hold the loops back; None means that nothing does."""
         self._running = running
         self._clock = clock
         self._others = others
         self.attempt = attempt
+        self._gates = gates
 
     def controllers(self) -> list[str]:
         """Return the names of the control loops that run."""
@@ -64,6 +52,20 @@ class LoopStates:
             controller.errors.get(key, ""),
             0 if last is None or last.ended is None else self._milliseconds(last.ended - self._clock.monotonic()),
         )
+
+    def hold(self, ref: Ref) -> Hold | None:
+        """Return the hold on the loop that reconciles the object; None if it runs."""
+        gates = self._gates
+        if gates is None or gates.is_open:
+            return None
+        own = "kube-scheduler" if ref.kind == "Pod" else CONTROLLERS.get(ref.kind)
+        names = [own] if own else [loop for loop, kind in RECONCILED_KINDS.items() if kind == ref.kind]
+        left = 0.0 if gates.held_until is None else gates.held_until - self._clock.monotonic()
+        until = self._milliseconds(left) if gates.held_until is not None else 0
+        for name in names:
+            if (mode := gates.gate(name).mode) is not Mode.RUN:
+                return Hold(name, str(mode), gates.by, until)
+        return None
 
     def runs(self, controller: str) -> list[Run]:
         """Return the latest runs of the controllers with this name, the oldest first."""

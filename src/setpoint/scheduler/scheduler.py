@@ -13,7 +13,6 @@ from setpoint.meta.exposition import Family
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer, Manager, key_of
 from setpoint.reconcile.keys import controller_of
-from setpoint.reconcile.loop_state import SchedulingAttempt
 from setpoint.reconcile.run import RecentRuns, Run, because, current_run, process_of
 from setpoint.scheduler.binding import Binder, Eviction
 from setpoint.scheduler.cluster_events import (
@@ -47,6 +46,7 @@ from setpoint.scheduler.writes import (
     truncate_note,
     write_status,
 )
+from setpoint.view.why.facts import SchedulingAttempt
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Node, Pod

@@ -328,6 +328,9 @@ def test_a_controller_is_named_as_it_claims() -> None:
     ("besides", "text"),
     [
         ("timer:600", "a timer (600 s)"),
+        ("timer:0.440942", "a timer (0.44 s)"),
+        ("timer:60.1", "a timer (60.1 s)"),
+        ("timer:soon", "a timer (soon s)"),
         ("retry:3", "retry 3"),
         ("start", "the start of the controller"),
         ("exit:137", "a container that exited with code 137"),

@@ -10,9 +10,18 @@ import pytest
 from setpoint.meta.cause import WriteCause
 from setpoint.meta.objects import ObjView
 from setpoint.view.why.answer import Finding
-from setpoint.view.why.facts import LoopKey, ObjectVersion, Ref, Refusal, Watcher, Written
+from setpoint.view.why.facts import (
+    Hold,
+    LoopKey,
+    ObjectVersion,
+    Ref,
+    Refusal,
+    SchedulingAttempt,
+    Watcher,
+    Written,
+)
 from setpoint.view.why.rules_loops import loop_findings
-from setpoint.view.why.rules_objects import object_findings
+from setpoint.view.why.rules_objects import no_reason, object_findings
 from setpoint.view.why.rules_pods import pod_findings
 
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -35,13 +44,17 @@ class State:
         watchers: Sequence[Watcher] = (Watcher("system:kube-controller-manager", "kube-controller-manager", 0),),
         others: int | None = 0,
         leases_readable: bool = True,
+        held: Hold | None = None,
+        tried: SchedulingAttempt | None = None,
     ) -> None:
         self._objects = [(plural, obj) for plural, obj in objects]
         self._running, self._loops, self._refusals, self._watchers = running, loops, refusals, watchers
         self._others, self._leases_readable = others, leases_readable
+        self._held, self._tried = held, tried
 
     def ref(self, key: str) -> Ref:
-        return Ref("", "", "", "", key)
+        group, _, plural = key.rstrip("/").partition("/")
+        return Ref(group, plural, plural.removesuffix("s"), "", "")
 
     async def may_read(self, key: str) -> bool:
         return self._leases_readable or "/leases/" not in key
@@ -71,6 +84,12 @@ class State:
     def refusals(self, ref: Ref) -> Sequence[Refusal]:
         return self._refusals
 
+    def hold(self, ref: Ref) -> Hold | None:
+        return self._held
+
+    def attempt(self, ref: Ref) -> SchedulingAttempt | None:
+        return self._tried
+
     def controllers(self) -> Collection[str] | None:
         return self._running
 
@@ -86,9 +105,15 @@ class State:
 
 def done(found: Coroutine[Any, Any, list[Finding]]) -> list[str]:
     """Return the sentences of findings, each with its rule; the coroutine never suspends."""
+    return [f"{each.rule}: {each.sentence}" for each in wait(found)]
+
+
+def wait(found: Coroutine[Any, Any, list[Finding]]) -> list[Finding]:
+    """Return the result of a coroutine that never suspends."""
     with pytest.raises(StopIteration) as stopped:
         found.send(None)
-    return [f"{each.rule}: {each.sentence}" for each in stopped.value.value]
+    result: list[Finding] = stopped.value.value
+    return result
 
 
 def kind(name: str, group: str = "apps") -> Ref:
@@ -245,6 +270,19 @@ WEB = named(spec={}, status={})
             WEB,
             [],
         ),
+        (
+            State(running=["deployment-controller"], held=Hold("deployment-controller", "paused", "alice", NOW)),
+            kind("Deployment"),
+            WEB,
+            ["held: deployment-controller is paused by alice."],
+        ),
+        (
+            State(running=["deployment-controller"], held=Hold("deployment-controller", "slow", "", 0)),
+            kind("Deployment"),
+            WEB,
+            ["slowed: deployment-controller was slowed down."],
+        ),
+        (State(refusals=[refusal(QUOTA)]), kind("ConfigMap", ""), WEB, []),
     ],
 )
 def test_loops(state: State, ref: Ref, obj: dict[str, Any], expected: list[str]) -> None:
@@ -300,6 +338,11 @@ def test_loops(state: State, ref: Ref, obj: dict[str, Any], expected: list[str])
             kind("Teapot", "example.com"),
             named(metadata={"deletionTimestamp": "2025-12-31T23:59:00Z"}),
             ["terminating: Teapot web has been in deletion for 60s."],
+        ),
+        (
+            kind("Deployment"),
+            named(spec={"replicas": 2}, status={"replicas": 1}),
+            [],
         ),
     ],
 )
@@ -360,3 +403,61 @@ LAST = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2025-12-
 )
 def test_pods(pod: dict[str, Any], expected: list[str]) -> None:
     assert done(pod_findings(State(READY_NODE), kind("Pod", ""), pod)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ref", "obj", "sentence", "look"),
+    [
+        (
+            kind("Deployment"),
+            named(spec={"replicas": 2}, status={"readyReplicas": 2}),
+            "Deployment web is as desired, as far as can be seen: 2 of 2 replicas are ready.",
+            [],
+        ),
+        (
+            kind("Deployment"),
+            named(spec={"replicas": 4}, status={"readyReplicas": 2}),
+            "Deployment web is not as desired, and no reason is known: 2 of 4 replicas are ready.",
+            ["`setpoint describe deployment/web` shows its Events."],
+        ),
+        (
+            kind("Teapot", "example.com"),
+            named(spec={"cups": 2}, status={"brewed": 1}),
+            "No problem of Teapot web is known, and it reports no state to compare with its specification.",
+            ["`setpoint describe teapot/web` shows its Events."],
+        ),
+    ],
+)
+def test_no_reason_is_known(ref: Ref, obj: dict[str, Any], sentence: str, look: list[str]) -> None:
+    assert no_reason(ref, obj) == (sentence, look)
+
+
+REMAINING = (
+    "Some resources are remaining: configmaps. has 2 resource instances, deployments.apps has 1 resource instances"
+)
+
+
+def test_what_is_left_in_a_namespace() -> None:
+    condition = {"type": "NamespaceContentRemaining", "status": "True", "message": REMAINING}
+    leaving = {"deletionTimestamp": "2025-12-31T23:59:00Z"}
+    held = {"finalizers": ["example.com/backup"]}
+    state = State(("configmaps", named("one", metadata=held)), ("configmaps", named("two")))
+    obj = named("shop", metadata=leaving, status={"conditions": [condition]})
+    found = wait(object_findings(state, "key", Ref("", "namespaces", "Namespace", "", "shop"), obj))
+    assert [each.sentence for each in found] == ["Namespace shop is being deleted, and 3 objects are left in it."]
+    assert found[0].evidence == [
+        "configmap/one waits for the finalizer example.com/backup",
+        "configmap/two",
+        "1 of deployments.apps",
+    ]
+
+
+def test_a_node_that_does_not_take_a_pod_for_a_reason_of_the_scheduler() -> None:
+    tried = SchedulingAttempt(3, NOW - 5_000, "", [("node-1", "node(s) didn't match pod topology spread constraints")])
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available."}
+    pod = named(spec={"containers": []}, status={"conditions": [condition]})
+    found = wait(pod_findings(State(READY_NODE, tried=tried), kind("Pod", ""), pod))
+    assert found[0].evidence == [
+        "node-1  node(s) didn't match pod topology spread constraints",
+        "kube-scheduler has tried 3 times, last 5s ago",
+    ]

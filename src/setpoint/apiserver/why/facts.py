@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,16 @@ from setpoint.meta.errors import Expired
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import unix_milliseconds
 from setpoint.view.secrets import SECRETS, SecretMask
-from setpoint.view.why.facts import LoopKey, ObjectVersion, Ref, Refusal, Watcher, Written
+from setpoint.view.why.facts import (
+    Hold,
+    LoopKey,
+    ObjectVersion,
+    Ref,
+    Refusal,
+    SchedulingAttempt,
+    Watcher,
+    Written,
+)
 
 _SLICE = 0.002
 """Seconds after which other work of the event loop gets its turn."""
@@ -35,6 +44,13 @@ class Loops(Protocol):
 
     def keys(self, ref: Ref) -> Sequence[LoopKey]:
         """Return the states of an object's key in the controllers that reconcile its kind."""
+        ...
+
+    def hold(self, ref: Ref) -> Hold | None: ...
+
+    @property
+    def attempt(self) -> Callable[[str], SchedulingAttempt | None]:
+        """Returns the last attempt to schedule the Pod with a key."""
         ...
 
 
@@ -199,6 +215,14 @@ class ServerFacts:
     def loops(self, ref: Ref) -> Sequence[LoopKey]:
         loops = self._api.loops
         return loops.keys(ref) if loops is not None else ()
+
+    def hold(self, ref: Ref) -> Hold | None:
+        loops = self._api.loops
+        return loops.hold(ref) if loops is not None else None
+
+    def attempt(self, ref: Ref) -> SchedulingAttempt | None:
+        loops = self._api.loops
+        return loops.attempt(ref.path) if loops is not None and ref.kind == "Pod" else None
 
     def other_servers(self) -> int | None:
         if not self._api.store.shared:

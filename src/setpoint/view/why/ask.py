@@ -9,9 +9,9 @@ from setpoint.meta.objects import ObjView
 from setpoint.view.why.answer import Answer, Finding
 from setpoint.view.why.facts import Facts, Ref
 from setpoint.view.why.question import NoHistory, Question, conflicts, why
-from setpoint.view.why.rules_loops import loop_findings, refusal_findings
-from setpoint.view.why.rules_objects import as_desired, object_findings
-from setpoint.view.why.rules_pods import pod_findings
+from setpoint.view.why.rules_loops import loop_findings, refusal_findings, unattended
+from setpoint.view.why.rules_objects import no_reason, object_findings
+from setpoint.view.why.rules_pods import eviction, pod_findings
 from setpoint.view.why.rules_selectors import orphan
 
 _MAX_FINDINGS = 8
@@ -53,9 +53,11 @@ async def answered(facts: Facts, question: Question, mode: Mode) -> Answer:
             found = await _findings(facts, question.key, ref, obj)
             if mode is not Mode.WHY_NOT:
                 found = [each for each in found if each.rule not in _ONLY_IF_ASKED]
+            elif not found:
+                found = unattended(facts, ref)
             if found or mode is Mode.WHY_NOT:
                 return await _why_not(facts, question, ref, obj, found)
-        elif mode is Mode.WHY_NOT:
+        else:
             return await _absent(facts, question, ref)
     return await why(facts, question)
 
@@ -63,14 +65,14 @@ async def answered(facts: Facts, question: Question, mode: Mode) -> Answer:
 async def _findings(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
     """Return all findings: those of the object first if it is the cause itself, then those of the loops."""
     if ref.kind == "Pod":
-        own = [*await pod_findings(facts, ref, obj), *await orphan(facts, ref, obj)]
+        own = [*await pod_findings(facts, ref, obj), *await orphan(facts, ref, obj), *await eviction(facts, ref, obj)]
     else:
         own = await object_findings(facts, key, ref, obj)
     loops: list[Finding] = []
     if own or _is_behind(obj):
         explained = any(each.rule in _REFUSED for each in own)
         loops = await loop_findings(facts, ref, obj, explained=explained)
-    blocking = [each for each in loops if each.rule in ("no-controller", "no-leader")]
+    blocking = [each for each in loops if each.rule in ("no-controller", "no-leader", "held")]
     return [*blocking, *own, *(each for each in loops if each not in blocking)][:_MAX_FINDINGS]
 
 
@@ -91,7 +93,11 @@ async def _why_not(facts: Facts, question: Question, ref: Ref, obj: ObjView, fou
     answer.findings = found
     answer.hints = []
     answer.question["not"] = True
-    answer.sentence = found[0].sentence if found else as_desired(ref, obj)
+    if found:
+        answer.sentence = found[0].sentence
+    else:
+        answer.sentence, look = no_reason(ref, obj)
+        answer.notes += look
     return answer
 
 
@@ -100,10 +106,10 @@ async def _absent(facts: Facts, question: Question, ref: Ref) -> Answer:
     try:
         return await why(facts, question)
     except NoHistory:
-        refused = refusal_findings(facts, ref)
+        refused = refusal_findings(facts, ref, own=True)
         if not refused:
             raise
     answer = Answer({**asdict(question), "object": ref.text, "namespace": ref.namespace}, facts.now)
     answer.findings = refused
-    answer.sentence = f"{ref.kind} {ref.name} does not exist; a write was refused."
+    answer.sentence = f"{ref.kind} {ref.name} does not exist, and a write of it was refused."
     return answer

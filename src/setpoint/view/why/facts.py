@@ -130,6 +130,32 @@ class LoopKey(NamedTuple):
     """When its last reconcile ended, in milliseconds since the epoch; 0 if none is known."""
 
 
+class Hold(NamedTuple):
+    """A control loop that a user has paused or slowed down."""
+
+    loop: str
+    mode: str
+    """`paused` or `slow`."""
+    by: str
+    """The user; empty if not known."""
+    until: int
+    """When the loop runs again by itself, in milliseconds since the epoch; 0 if not known."""
+
+
+class SchedulingAttempt(NamedTuple):
+    """The last attempt to schedule a Pod that waits for a node."""
+
+    attempts: int
+    """The number of attempts so far."""
+    at: int
+    """The time of the last one, in milliseconds since the epoch."""
+    message: str
+    """The message of the condition PodScheduled."""
+    verdicts: Sequence[tuple[str, str]]
+    """Some nodes, and why the Pod does not fit there in the present state by the scheduler's plugins; empty if it
+    fits."""
+
+
 class Watcher(NamedTuple):
     """A client that watches a resource, or has done so lately."""
 
@@ -158,6 +184,14 @@ class Facts(History, Protocol):
 
     def loops(self, ref: Ref) -> Sequence[LoopKey]:
         """Return the states of the object's key in the controllers of its kind that run in this process."""
+        ...
+
+    def hold(self, ref: Ref) -> Hold | None:
+        """Return the hold on the loop that reconciles the object; None if it runs, or runs elsewhere."""
+        ...
+
+    def attempt(self, ref: Ref) -> SchedulingAttempt | None:
+        """Return the last attempt of the scheduler for a Pod; None if it does not wait, or this is not known here."""
         ...
 
     def other_servers(self) -> int | None:

@@ -6,7 +6,7 @@ from setpoint.meta.objects import ObjView
 from setpoint.view.actors import INTERACTIVE, actor_name
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.controllers import CONTROLLERS
-from setpoint.view.why.facts import Facts, Ref, Refusal, Watcher
+from setpoint.view.why.facts import Facts, Hold, Ref, Refusal, Watcher
 from setpoint.view.why.moments import age, clock_time, milliseconds
 
 _MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
@@ -16,6 +16,9 @@ _RECENT = 120_000
 _GENERIC = {"generic-garbage-collector", "namespace-controller", "resourcequota-controller", "kube-controller-manager"}
 _MANY_CONFLICTS = 5
 """Number of conflicts of one client that are more than the usual retries."""
+_OWN_GROUPS = ".k8s.io"
+_FROM_ELSEWHERE = {"Ingress"}
+"""Built-in kinds that have a controller only if one is installed."""
 _WITHOUT_CONTROLLER = {"ConfigMap", "Secret", "Event", "Lease", "Role", "ClusterRole", "RoleBinding", "Node", "Service"}
 
 
@@ -24,8 +27,10 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
     found = []
     if (absent := await _absent(facts, ref, obj)) is not None:
         return [absent]
-    found += [] if explained else refusal_findings(facts, ref)
     name = f"{ref.kind} {ref.name}"
+    if (hold := facts.hold(ref)) is not None and not (ref.kind == "Pod" and _is_scheduled(obj)):
+        found.append(_held(hold))
+    found += [] if explained else refusal_findings(facts, ref)
     for loop in facts.loops(ref):
         if loop.failures and loop.due:
             when = f"{loop.controller} has failed {_times(loop.failures)} with {name}"
@@ -41,6 +46,15 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
         text = f"{who} has not observed generation {meta['generation']} of {name}; it has observed {observed}."
         found.append(Finding("not-observed", text))
     return found or _unwatched_here(facts, ref)
+
+
+def _held(hold: Hold) -> Finding:
+    who = f" by {hold.by}" if hold.by else ""
+    until = f"unless this is renewed, it runs again at {clock_time(hold.until)}" if hold.until else ""
+    if hold.mode == "slow":
+        return Finding("slowed", f"{hold.loop} was slowed down{who}.", until=until)
+    help_text = ["`setpoint loops resume`, or `setpoint loops step` for a single reconcile"]
+    return Finding("held", f"{hold.loop} is paused{who}.", until=until, help=help_text)
 
 
 def _times(count: int) -> str:
@@ -83,6 +97,16 @@ async def _absent(facts: Facts, ref: Ref, obj: ObjView) -> Finding | None:
     return Finding("no-controller", f"No client watches {ref.plural}: probably no controller for them runs.")
 
 
+def unattended(facts: Facts, ref: Ref) -> list[Finding]:
+    """Return that nothing acts on an object of a kind that only clients from elsewhere could have a controller for."""
+    if "." not in ref.group or (ref.group.endswith(_OWN_GROUPS) and ref.kind not in _FROM_ELSEWHERE):
+        return []
+    if any(not each.ended for each in facts.watchers(ref) if _may_act(each, None)) or facts.other_servers() != 0:
+        return []
+    text = f"No client watches {ref.plural}: probably no controller for them runs."
+    return [Finding("no-controller", text)]
+
+
 def _unwatched_here(facts: Facts, ref: Ref) -> list[Finding]:
     """Return the finding that this server cannot say whether a controller runs for a custom kind, because other servers
     may have clients that watch it."""
@@ -123,13 +147,15 @@ def _expired(facts: Facts, lease: ObjView) -> str:
     return f"{lease['metadata']['name']} has had no leader for {age(facts, ends)}: its Lease has expired."
 
 
-def refusal_findings(facts: Facts, ref: Ref) -> list[Finding]:
-    """Return the recent refusals, one finding for each message."""
+def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Finding]:
+    """Return the recent refusals, one finding for each message; with `own`, only those of writes of the object."""
     recent: dict[tuple[str, str], list[Refusal]] = {}
-    for refusal in _relevant(facts, ref):
-        if refusal.reason not in ("Conflict", "AlreadyExists"):
+    for refusal in _relevant(facts, ref, own=own):
+        # An eviction that a budget does not allow is a finding of the Pod.
+        evicted = refusal.status == 429 and refusal.verb.endswith("/eviction")
+        if refusal.reason not in ("Conflict", "AlreadyExists") and not evicted:
             recent.setdefault((refusal.user, refusal.reason), []).append(refusal)
-    found = _conflicts(facts, ref)
+    found = [] if own else _conflicts(facts, ref)
     for refusals in recent.values():
         last = refusals[0]
         who = actor_name(last.user, last.agent)
@@ -142,20 +168,27 @@ def refusal_findings(facts: Facts, ref: Ref) -> list[Finding]:
     return found
 
 
-def _relevant(facts: Facts, ref: Ref) -> list[Refusal]:
+def _relevant(facts: Facts, ref: Ref, *, own: bool = False) -> list[Refusal]:
     """Return the recent refusals of writes of the object, and of its own controller: objects of other kinds may have
     the same name."""
     resource = f"{ref.plural}.{ref.group}" if ref.group else ref.plural
-    controller = _plain(CONTROLLERS.get(ref.kind, ""))
     return [
         each
         for each in facts.refusals(ref)
         if facts.now - each.at <= _RECENT
         and (
             (each.resource, each.namespace, each.name) == (resource, ref.namespace, ref.name)
-            or (each.key == ref.path and controller in ("", _plain(each.user.rpartition(":")[2])))
+            or (not own and each.key == ref.path and _is_own_controller(ref, each))
         )
     ]
+
+
+def _is_own_controller(ref: Ref, refusal: Refusal) -> bool:
+    """Return whether the reconcile in which the write was refused may be one of the object."""
+    if (controller := CONTROLLERS.get(ref.kind)) is not None:
+        return _plain(controller) == _plain(refusal.user.rpartition(":")[2])
+    # The built-in controllers reconcile objects of other kinds.
+    return ref.kind not in _WITHOUT_CONTROLLER and not refusal.user.startswith("system:serviceaccount:kube-system:")
 
 
 def _plain(controller: str) -> str:

@@ -15,7 +15,8 @@ from setpoint.view.why.answer import Finding
 from setpoint.view.why.facts import Facts, Ref
 from setpoint.view.why.moments import age, clock_time, milliseconds
 from setpoint.view.why.question import last_spec_write
-from setpoint.view.why.rules_loops import rule_of_message
+from setpoint.view.why.rules_deletion import claims_of, leaving
+from setpoint.view.why.rules_loops import loop_findings, rule_of_message
 from setpoint.view.why.rules_pods import pod_findings
 from setpoint.view.why.rules_selectors import claimed_by_others, name_taken, network_policy, similar_pods
 
@@ -29,7 +30,7 @@ _POSITIVE = ("Ready", "Available", "Established", "Progressing", "ScalingActive"
 async def object_findings(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
     """Return why the object is not as desired; empty if no reason is known."""
     if obj["metadata"].get("deletionTimestamp") and ref.kind != "Pod":
-        return await _leaving(facts, ref, obj)
+        return await leaving(facts, ref, obj)
     rule = _RULES.get((ref.group, ref.kind))
     found = await rule(facts, key, ref, obj) if rule is not None else _conditions(ref, obj)
     if (ref.group, ref.kind) in _CLAIMING:
@@ -55,46 +56,6 @@ async def _by_whom(facts: Facts, key: str, field: str) -> str:
     if change is None or change.write.cause is None or not change.write.cause.at:
         return ""
     return f", set by {actor_of(change.write.cause)} {age(facts, change.write.cause.at)} ago"
-
-
-# -- deletion ----------------------------------------------------------------------------------------------------------
-
-
-async def _leaving(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
-    meta = obj["metadata"]
-    since = age(facts, milliseconds(meta["deletionTimestamp"]))
-    if ref.kind == "Namespace":
-        found = [
-            Finding("namespace-content", f"{_name(ref)} is being deleted: {str(each.get('message', '')).rstrip('.')}.")
-            for each in conditions_of(obj)
-            if each.get("status") == "True" and each.get("type") != "NamespaceDeletionContentSuccess"
-        ]
-        return found or [Finding("terminating", f"{_name(ref)} has been in deletion for {since}.")]
-    finalizers = meta.get("finalizers") or []
-    if "foregroundDeletion" in finalizers:
-        text = f"{_name(ref)} waits until its dependents are deleted (foreground deletion), for {since}."
-        return [Finding("dependents", text)]
-    if not finalizers:
-        return [Finding("terminating", f"{_name(ref)} has been in deletion for {since}.")]
-    found = []
-    for each in finalizers:
-        text = f"{_name(ref)} has been in deletion for {since} and waits for the finalizer {each}."
-        users = await _users(facts, ref, each)
-        help_text = "delete the Pods that use it" if users else f"the owner of the finalizer must remove {each}"
-        found.append(Finding("finalizers", text, users, help=[help_text]))
-    return found
-
-
-async def _users(facts: Facts, ref: Ref, finalizer: str) -> list[str]:
-    """Return the Pods that hold a claim which is protected while it is used."""
-    if finalizer != "kubernetes.io/pvc-protection":
-        return []
-    pods = await facts.list("", "pods", ref.namespace)
-    return [f"pod/{each['metadata']['name']} uses it" for each in pods if ref.name in _claims(each)][:_MAX_PODS]
-
-
-def _claims(pod: ObjView) -> list[str]:
-    return [str((each.get("persistentVolumeClaim") or {}).get("claimName")) for each in _spec(pod).get("volumes") or ()]
 
 
 # -- workloads ---------------------------------------------------------------------------------------------------------
@@ -149,7 +110,10 @@ async def _replicasets(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
         if _spec(each).get("replicas", 0):
             name = each["metadata"]["name"]
             own = Ref("apps", "replicasets", "ReplicaSet", ref.namespace, name)
-            found += await _replicaset(facts, f"apps/replicasets/{ref.namespace}/{name}", own, each)
+            own_findings = await _replicaset(facts, f"apps/replicasets/{ref.namespace}/{name}", own, each)
+            if not own_findings and _status(each).get("replicas", 0) < _spec(each)["replicas"]:
+                own_findings = await loop_findings(facts, own, each)
+            found += own_findings
     return found
 
 
@@ -297,7 +261,7 @@ async def _claim(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding
         return [Finding("no-class", text)]
     if storage is not None and storage.get("volumeBindingMode") == "WaitForFirstConsumer":
         pods = await facts.list("", "pods", ref.namespace)
-        if not any(ref.name in _claims(each) for each in pods):
+        if not any(ref.name in claims_of(each) for each in pods):
             return [Finding("first-consumer", f"{_name(ref)} is bound when the first Pod uses it; none does.")]
     wanted = ((_spec(obj).get("resources") or {}).get("requests") or {}).get("storage", "")
     how = f"of class {name}" if name else "without a class"
@@ -370,22 +334,37 @@ _CLAIMING = {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "St
 """The kinds whose controllers adopt the Pods that match a selector."""
 
 
-# -- as desired --------------------------------------------------------------------------------------------------------
+# -- no reason is known ------------------------------------------------------------------------------------------------
 
 
-def as_desired(ref: Ref, obj: ObjView) -> str:
-    """Return the sentence that nothing is to be done."""
-    spec, status = _spec(obj), _status(obj)
-    facts = []
-    if "replicas" in spec and ref.kind in ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"):
-        facts.append(f"{status.get('readyReplicas', 0)} of {spec['replicas']} replicas are ready")
-    elif ref.kind == "DaemonSet":
-        facts.append(f"{status.get('numberReady', 0)} of {status.get('desiredNumberScheduled', 0)} Pods are ready")
+def no_reason(ref: Ref, obj: ObjView) -> tuple[str, list[str]]:
+    """Return the sentence for an object about which there is no finding, and where a person may find more."""
+    status, facts, complete = _status(obj), list[str](), True
+    if (counts := _counts(ref, obj)) is not None:
+        ready, wanted, what = counts
+        facts.append(f"{ready} of {wanted} {what} are ready")
+        complete = ready >= wanted
     elif ref.kind == "Job" and is_true(obj, "Complete"):
         facts.append("it is complete")
     elif status.get("phase"):
         facts.append(f"its phase is {status['phase']}")
-    if isinstance(status.get("observedGeneration"), int):
-        facts.append(f"generation {status['observedGeneration']} is observed")
+    if isinstance(observed := status.get("observedGeneration"), int):
+        facts.append(f"generation {observed} is observed")
+        complete = complete and observed >= obj["metadata"].get("generation", 0)
     detail = f": {' and '.join(facts)}" if facts else ""
-    return f"{ref.kind} {ref.name} is as desired, as far as can be seen{detail}."
+    look = [f"`setpoint describe {ref.text}` shows its Events."]
+    if not complete:
+        return f"{_name(ref)} is not as desired, and no reason is known{detail}.", look
+    if facts or (ref.group, ref.kind) in _RULES:
+        return f"{_name(ref)} is as desired, as far as can be seen{detail}.", []
+    return f"No problem of {_name(ref)} is known, and it reports no state to compare with its specification.", look
+
+
+def _counts(ref: Ref, obj: ObjView) -> tuple[int, int, str] | None:
+    """Return how many Pods are ready and wanted; None if the kind has no Pods."""
+    spec, status = _spec(obj), _status(obj)
+    if "replicas" in spec and ref.kind in ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"):
+        return status.get("readyReplicas", 0), spec["replicas"], "replicas"
+    if ref.kind == "DaemonSet":
+        return status.get("numberReady", 0), status.get("desiredNumberScheduled", 0), "Pods"
+    return None

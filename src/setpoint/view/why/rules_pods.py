@@ -8,9 +8,11 @@ from setpoint.meta import quantity
 from setpoint.meta.conditions import condition_of, is_true
 from setpoint.meta.node_fit import required_nodes, untolerated
 from setpoint.meta.objects import ObjView
+from setpoint.view.actors import actor_name
 from setpoint.view.why.answer import Finding
-from setpoint.view.why.facts import Facts, Ref
+from setpoint.view.why.facts import Facts, Ref, SchedulingAttempt
 from setpoint.view.why.moments import age, clock_time, milliseconds
+from setpoint.view.why.rules_selectors import selector_of
 
 _MAX_NODES = 5
 """Number of nodes that are listed."""
@@ -20,6 +22,8 @@ _FINISHED = ("Succeeded", "Failed")
 _PULL = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CRASH = "CrashLoopBackOff"
 _STARTING = {"ContainerCreating", "PodInitializing", ""}
+_RECENT = 120_000
+"""Milliseconds for which a refused eviction is worth mentioning."""
 
 
 async def pod_findings(facts: Facts, ref: Ref, pod: ObjView) -> list[Finding]:
@@ -85,14 +89,22 @@ async def _unscheduled(facts: Facts, name: str, ref: Ref, pod: ObjView) -> list[
     message = str(condition.get("message") or "").partition(" preemption:")[0].rstrip(".")
     text = f"{name} has waited for a node for {age(facts, since)}: {message or 'none fits'}."
     nodes = await facts.list("", "nodes")
-    evidence = await _node_verdicts(facts, pod, nodes)
+    attempt = facts.attempt(ref)
+    evidence = [] if claims else await _node_verdicts(facts, pod, nodes, attempt)
+    if attempt is not None:
+        times = "once" if attempt.attempts == 1 else f"{attempt.attempts} times"
+        evidence.append(f"kube-scheduler has tried {times}, last {age(facts, attempt.at)} ago")
     until = "kube-scheduler tries again when a node is added or changes, or a Pod leaves a node."
-    return [*claims, Finding("unschedulable", text, evidence, until, _scheduling_help(message, ref))]
+    if claims or "PersistentVolumeClaim" in message:
+        until = f"kube-scheduler tries again when {'the claim exists' if claims else 'its claims have changed'}."
+    return [*claims, Finding("unschedulable", text, evidence, until, _scheduling_help(message, ref, pod, nodes))]
 
 
-def _scheduling_help(message: str, ref: Ref) -> list[str]:
+def _scheduling_help(message: str, ref: Ref, pod: ObjView, nodes: Sequence[ObjView]) -> list[str]:
     found = []
-    if "Insufficient" in message:
+    if "Insufficient" in message and (large := _larger_than_any(pod, nodes)):
+        found.append(f"a node with more {large}, because no node has as much as is requested; or request less")
+    elif "Insufficient" in message:
         found.append("add a node (`setpoint nodes add`), or request less")
     if "taint" in message:
         found.append(f"remove the taint, or add a toleration to pod/{ref.name}")
@@ -105,12 +117,26 @@ def _scheduling_help(message: str, ref: Ref) -> list[str]:
     return found
 
 
-async def _node_verdicts(facts: Facts, pod: ObjView, nodes: Sequence[ObjView]) -> list[str]:
-    """Return why each of the first nodes does not take the Pod, as far as taints, selectors and resources decide."""
+def _larger_than_any(pod: ObjView, nodes: Sequence[ObjView]) -> str:
+    """Return the resources of which the Pod requests more than any node has in total."""
+    found = []
+    for resource, wanted in _requests(pod).items():
+        every = [((node.get("status") or {}).get("allocatable") or {}).get(resource, "0") for node in nodes]
+        if every and all(quantity.compare(wanted, each) > 0 for each in every):
+            found.append(resource)
+    return " and ".join(found)
+
+
+async def _node_verdicts(
+    facts: Facts, pod: ObjView, nodes: Sequence[ObjView], attempt: SchedulingAttempt | None
+) -> list[str]:
+    """Return why each of the first nodes does not take the Pod: taints, selectors and resources in detail, other
+    reasons in the words of the scheduler."""
     spec, lines = pod["spec"], []
     if not nodes:
         return ["there are no nodes"]
     matches, tolerations = required_nodes(spec), spec.get("tolerations") or ()
+    by_plugins = dict(attempt.verdicts) if attempt is not None else {}
     few = len(nodes) <= _MAX_COUNTED_NODES
     pods = await facts.list("", "pods") if few else ()
     width = max(len(node["metadata"]["name"]) for node in nodes[:_MAX_NODES])
@@ -124,7 +150,7 @@ async def _node_verdicts(facts: Facts, pod: ObjView, nodes: Sequence[ObjView]) -
             verdict = "does not match the node selector or affinity"
         else:
             verdict = _lacking(pod, node, pods) if few else ""
-        if verdict:
+        if verdict := verdict or by_plugins.get(name, ""):
             lines.append(f"{name:<{width}}  {verdict}")
     if len(nodes) > _MAX_NODES:
         lines.append(f"and {len(nodes) - _MAX_NODES} more nodes")
@@ -203,6 +229,44 @@ def _tolerated(tolerations: Sequence[ObjView], key: str) -> int | None:
             seconds = each.get("tolerationSeconds")
             return int(seconds) if seconds is not None else None
     return 0
+
+
+# -- eviction ----------------------------------------------------------------------------------------------------------
+
+
+async def eviction(facts: Facts, ref: Ref, pod: ObjView) -> list[Finding]:
+    """Return that disruption budgets do not allow an eviction which a client has tried lately."""
+    refused = [
+        each
+        for each in facts.refusals(ref)
+        if each.verb.endswith("/eviction")
+        and each.status == 429
+        and (each.resource, each.namespace, each.name) == ("pods", ref.namespace, ref.name)
+        and facts.now - each.at <= _RECENT
+    ]
+    if not refused or pod["metadata"].get("deletionTimestamp"):
+        return []
+    who = actor_name(refused[0].user, refused[0].agent)
+    times = "once" if len(refused) == 1 else f"{len(refused)} times"
+    evidence, budgets = [f"{who} tried {times}, last {age(facts, refused[0].at)} ago"], list[str]()
+    labels = pod["metadata"].get("labels") or {}
+    for budget in await facts.list("policy", "poddisruptionbudgets", ref.namespace):
+        status, selector = budget.get("status") or {}, selector_of((budget.get("spec") or {}).get("selector") or {})
+        if selector is not None and selector.matches(labels) and not status.get("disruptionsAllowed", 0):
+            name = budget["metadata"]["name"]
+            budgets.append(name)
+            healthy, needed = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+            evidence.append(f"poddisruptionbudget/{name}: {_ready(healthy)}, and {needed} must be")
+    if not budgets:
+        message = refused[0].message.rstrip(".")
+        return [Finding("eviction", f"The eviction of Pod {ref.name} was refused: {message}.", evidence)]
+    which = f"disruption {_plural('budget', budgets)} {', '.join(budgets)}"
+    text = f"The eviction of Pod {ref.name} waits: the {which} {'allows' if len(budgets) == 1 else 'allow'} none now."
+    return [Finding("eviction", text, evidence, help=["more ready Pods, or a budget that requires fewer"])]
+
+
+def _ready(count: int) -> str:
+    return "1 Pod is healthy" if count == 1 else f"{count} Pods are healthy"
 
 
 # -- containers --------------------------------------------------------------------------------------------------------

@@ -236,13 +236,13 @@ def besides_text(besides: str) -> str:
         case "":
             return ""
         case "timer":
-            return f"a timer ({seconds} s)" if detail else "a timer"
+            return f"a timer ({_rounded(seconds)} s)" if detail else "a timer"
         case "retry":
             return f"retry {detail}" if detail else "a retry"
         case "event":
             return f"cluster event {detail}" if detail else "a cluster event"
         case "silent":
-            return f"{seconds} s without a heartbeat" if detail else "missing heartbeats"
+            return f"{_rounded(seconds)} s without a heartbeat" if detail else "missing heartbeats"
         case "start":
             return "the start of the controller"
         case "resync":
@@ -256,3 +256,12 @@ def besides_text(besides: str) -> str:
         case "schedule":
             return f"the schedule ({detail})" if detail else "the schedule"
     return besides
+
+
+def _rounded(seconds: str) -> str:
+    """Return a number of seconds without meaningless decimals: `0.44`, `60.1`, `600`."""
+    try:
+        number = float(seconds)
+    except ValueError:
+        return seconds
+    return f"{number:.1f}".removesuffix(".0") if number >= 10 else f"{number:.2g}"

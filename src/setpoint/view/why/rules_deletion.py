@@ -1,0 +1,94 @@
+"""Why an object that is being deleted still exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from setpoint.meta.conditions import conditions_of
+from setpoint.meta.objects import ObjView
+from setpoint.view.why.answer import Finding
+from setpoint.view.why.facts import Facts, Ref
+from setpoint.view.why.moments import age, milliseconds
+
+_MAX_SHOWN = 4
+_MAX_REMAINING = 8
+_REMAINING = re.compile(r"(?P<plural>[a-z0-9-]{1,63})\.(?P<group>[a-z0-9.-]{0,253}) has (?P<count>\d{1,9}) resource")
+"""A resource in the message of the namespace controller: `configmaps. has 1 resource instances`."""
+_CONTENT = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining")
+_CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+
+
+async def leaving(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
+    """Return what the deletion of an object other than a Pod waits for."""
+    meta = obj["metadata"]
+    since = age(facts, milliseconds(meta["deletionTimestamp"]))
+    name = f"{ref.kind} {ref.name}"
+    if ref.kind == "Namespace":
+        found = await _content(facts, ref.name, obj)
+        return found or [Finding("terminating", f"{name} has been in deletion for {since}.")]
+    finalizers = meta.get("finalizers") or []
+    if "foregroundDeletion" in finalizers:
+        text = f"{name} waits until its dependents are deleted (foreground deletion), for {since}."
+        return [Finding("dependents", text)]
+    if not finalizers:
+        return [Finding("terminating", f"{name} has been in deletion for {since}.")]
+    found = []
+    for each in finalizers:
+        text = f"{name} has been in deletion for {since} and waits for the finalizer {each}."
+        users = await _users(facts, ref.namespace, ref.name, each)
+        help_text = "delete the Pods that use it" if users else f"the owner of the finalizer must remove {each}"
+        found.append(Finding("finalizers", text, users, help=[help_text]))
+    return found
+
+
+async def _users(facts: Facts, namespace: str, name: str, finalizer: str) -> list[str]:
+    """Return the Pods that hold a claim which is protected while it is used."""
+    if finalizer != _CLAIM_PROTECTION:
+        return []
+    pods = await facts.list("", "pods", namespace)
+    return [f"pod/{each['metadata']['name']} uses it" for each in pods if name in claims_of(each)][:_MAX_SHOWN]
+
+
+def claims_of(pod: ObjView) -> list[str]:
+    """Return the names of the claims that a Pod uses."""
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    return [str((each.get("persistentVolumeClaim") or {}).get("claimName")) for each in volumes]
+
+
+async def _content(facts: Facts, namespace: str, obj: ObjView) -> list[Finding]:
+    """Return what is left in a namespace that is being deleted, and what prevents the controller from deleting it."""
+    conditions = {each["type"]: str(each.get("message", "")) for each in conditions_of(obj) if each["status"] == "True"}
+    evidence, total, waiting = list[str](), 0, False
+    for match in _REMAINING.finditer(conditions.get("NamespaceContentRemaining", "")):
+        plural, group = match["plural"], match["group"]
+        objects = await facts.list(group, plural, namespace)
+        total += len(objects) or int(match["count"])
+        if not objects:
+            evidence.append(f"{match['count']} of {f'{plural}.{group}' if group else plural}")
+        for each in objects[: _MAX_REMAINING + 1]:
+            waiting = waiting or bool(each["metadata"].get("finalizers"))
+            kind = facts.ref(f"{group or 'core'}/{plural}/").kind.lower()
+            evidence.append(await _left(facts, namespace, kind, each))
+    found = []
+    if evidence:
+        left = "1 object is left" if total == 1 else f"{total} objects are left"
+        more = [f"and {total - _MAX_REMAINING} more"] if len(evidence) > _MAX_REMAINING else []
+        help_text = ["the owners of the finalizers must remove them"] if waiting else []
+        text = f"Namespace {namespace} is being deleted, and {left} in it."
+        found.append(Finding("namespace-content", text, [*evidence[:_MAX_REMAINING], *more], help=help_text))
+    for kind, message in conditions.items():
+        if kind != "NamespaceDeletionContentSuccess" and not (evidence and kind in _CONTENT):
+            text = f"Namespace {namespace} is being deleted: {message.rstrip('.')}."
+            found.append(Finding("namespace-content", text))
+    return found
+
+
+async def _left(facts: Facts, namespace: str, kind: str, obj: ObjView) -> str:
+    name = obj["metadata"]["name"]
+    finalizers: Sequence[str] = obj["metadata"].get("finalizers") or ()
+    if not finalizers:
+        return f"{kind}/{name}"
+    reasons = [(await _users(facts, namespace, name, each) or [""])[0] for each in finalizers]
+    shown = [f"{each} ({why})" if why else each for each, why in zip(finalizers, reasons, strict=True)]
+    return f"{kind}/{name} waits for the {'finalizer' if len(shown) == 1 else 'finalizers'} {', '.join(shown)}"
