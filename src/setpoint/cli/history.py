@@ -12,16 +12,16 @@ from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.past import revision_of
+from setpoint.cli.past import past_client, revision_of
 from setpoint.cli.resources import Target, choose
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
-from setpoint.meta.errors import NotFound
+from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.moments import MAX_MARKS, is_mark_name
 from setpoint.meta.times import human_duration
 from setpoint.view.actors import actor_of
-from setpoint.view.changes import has_path
-from setpoint.view.history import KNOWN, UPDATED, ObjectChange
+from setpoint.view.changes import ABSENT, has_path, value_at
+from setpoint.view.history import CREATED, KNOWN, UPDATED, ObjectChange
 
 PATH = "/setpoint/v1/history"
 _PAGE = 500
@@ -50,6 +50,8 @@ async def run(invocation: Invocation) -> None:
     target = await _target(invocation)
     history = await _read(invocation, target)
     chosen = _chosen(invocation, history.changes)
+    if chosen and flags.field and await _begins_without(invocation, target, chosen[-1], flags.field):
+        chosen.pop()
     if flags.output == "json":
         invocation.print(json.dumps([each.to_json() for each in chosen], indent=2, ensure_ascii=False))
     else:
@@ -118,13 +120,28 @@ def _chosen(invocation: Invocation, changes: list[ObjectChange]) -> list[ObjectC
     ]
 
 
+async def _begins_without(invocation: Invocation, target: Target, first: ObjectChange, field: str) -> bool:
+    """Return whether the oldest change left the object without the field; False if this is not known."""
+    if first.kind not in (CREATED, KNOWN):
+        return False
+    client, _ = past_client(invocation, str(first.revision))
+    try:
+        obj = await client.get(target.resource, target.name, target.namespace)
+    except ApiError:
+        return False
+    return value_at(obj, field) is ABSENT
+
+
 def _print(invocation: Invocation, changes: list[ObjectChange], history: _History) -> None:
     wide, now = invocation.flags.output == "wide", invocation.io.clock.now()
     shown = [
         each for at, each in enumerate(changes) if wide or not at or invocation.flags.field or not each.status_only
     ]
-    invocation.print(align("\n".join(_lines(shown, now, wide)) + "\n", padding=3), end="")
     notes = []
+    if shown:
+        invocation.print(align("\n".join(_lines(shown, now, wide)) + "\n", padding=3), end="")
+    elif invocation.flags.field:
+        notes.append(f"no change of the field {invocation.flags.field} is known")
     if history.oldest:
         notes.append(f"the history begins {datetime.fromtimestamp(history.oldest / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC")
     if folded := len(changes) - len(shown):
@@ -191,11 +208,12 @@ async def _deleted(invocation: Invocation) -> None:
     for each in page["deleted"]:
         change = ObjectChange.from_json(each)
         at = _time(change)
+        author = ObjectChange.from_json(each["requested"]).cause if "requested" in each else change.cause
         if 0 < at < since:
             continue
         when = human_duration(max(0.0, now.timestamp() - at / 1000)) if at else "<unknown>"
         place = f"{escaped(str(each['namespace']))}\t" if selection.resource.namespaced else ""
-        who = escaped(actor_of(change.cause))
+        who = escaped(actor_of(author))
         lines.append(f"{change.revision}\t{when}\t{place}{escaped(str(each['name']))}\t{who}")
     if len(lines) == 1:
         invocation.print_err("No deleted objects are known.")

@@ -166,6 +166,8 @@ def short_texts(changed: Iterable[FieldChange]) -> list[str]:
     """Return a short text for each change, the desired state first. Times and other fields that accompany a change are
     left out unless there is nothing else."""
     found = [each for each in changed if each.path]
+    if any(_requests_deletion(each) for each in found):
+        found = [each for each in found if each.path != ("metadata", "deletionGracePeriodSeconds")]
     has_condition = any(_condition_part(each.path) in ("", "status") for each in found)
     chosen = [
         each
@@ -199,6 +201,8 @@ def _place(change: FieldChange) -> tuple[int, int]:
 
 def short_text(change: FieldChange, *, several_images: bool = False) -> str:
     """Return one change in a short form."""
+    if _requests_deletion(change):
+        return "deletion requested"
     name, old, new = short_path(change.path, several_images=several_images), change.old, change.new
     if _condition_part(change.path) == "":
         old, new = ((each if each is ABSENT else each.get("status", ABSENT)) for each in (old, new))
@@ -210,6 +214,11 @@ def short_text(change: FieldChange, *, several_images: bool = False) -> str:
     if not is_:
         return f"{name} removed (was {short_value(old)})"
     return f"{name} {short_value(old)} -> {short_value(new)}"
+
+
+def _requests_deletion(change: FieldChange) -> bool:
+    """Return whether the object is being deleted since this change."""
+    return change.path == ("metadata", "deletionTimestamp") and change.old in (ABSENT, None)
 
 
 def _is_large(value: Any) -> bool:

@@ -55,6 +55,8 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
         "created: 1 replica of nginx:1.27",
     ]
     assert len(columns(await typed("history deploy web --field image --since 100s"))) == 2
+    done = await typed.run("history deploy web --field spec.paused")
+    assert done.out == "" and done.err.startswith("no change of the field spec.paused is known; the history begins")
     listed = json.loads(await typed("history deployment/web -o json"))
     assert [each["kind"] for each in listed] == ["updated"] * 4 + ["created"]
     assert listed[2]["fields"] == [{"path": ["spec", "replicas"], "old": 1, "new": 4}]
@@ -71,7 +73,7 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
     assert await typed(f"get deploy web --at 2030-01-01T00:01:30Z {image}") == "nginx:1.28"
     assert re.search("Image: +nginx:1.27", await typed("describe deploy web --at before"))
     refused = await typed.refused("get pods --at 2029-01-01T00:00:00Z")
-    assert "is no longer in the history; the oldest is" in refused
+    assert "is not in the history, which begins with revision" in refused
     assert "there is no mark nothing" in await typed.refused("get pods --at nothing")
     assert "is not a moment" in await typed.refused("get pods --at -5parsecs")
 
@@ -102,6 +104,16 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
     assert gone[1:4] == ["0s", "default", "web"] and "apiserver" in gone[4]
     assert (await typed.run("history pods --deleted")).err == "No deleted objects are known.\n"
     assert 'deployments.apps "no" not found' in await typed.refused("history deployment/no")
+
+    # A deletion that another client completes is that of the one who asked for it.
+    await typed("create configmap held --from-literal=a=1")
+    held, finalizers = builtin("configmaps"), {"metadata": {"finalizers": ["example.com/backup"]}}
+    await typed.server.client.patch(held, "held", finalizers, "default")
+    await typed("delete configmap held --wait=false --as alice --as-group system:masters")
+    assert columns(await typed("history configmap/held"))[1][3] == "deletion requested"
+    await typed.server.client.patch(held, "held", {"metadata": {"finalizers": None}}, "default")
+    gone = columns(await typed("history configmaps --deleted"))[1]
+    assert gone[3] == "held" and gone[4].startswith("alice (cli)")
 
     # Marks.
     assert [line[0] for line in columns(await typed("mark"))] == ["NAME", "before", "later"]

@@ -62,7 +62,7 @@ async def test_the_file_of_a_server(tmp_path: Path) -> None:
     # What was compacted in between is missing, so states before it are not shown.
     async with serving(tmp_path, history_retention=3600.0, history_exclude=["configmaps"]) as (running, client):
         oldest = running.api.resources.store.compacted
-        with pytest.raises(Exception, match="is no longer in the history"):
+        with pytest.raises(Exception, match="is not in the history"):
             await client.sender.json("GET", past)
         await archived(running.api.resources.store, oldest + 1, client)
         kept = f"/at/{oldest + 1}/api/v1/namespaces"

@@ -68,7 +68,7 @@ class Moments:
         """Return the error for a moment that is too long ago."""
         oldest = await self.at(self._reader.oldest)
         since = f" of {oldest.header.partition('; ')[2]}" if oldest.at is not None else ""
-        return Expired(f"{what} is no longer in the history; the oldest is {oldest.revision}{since}")
+        return Expired(f"{what} is not in the history, which begins with revision {oldest.revision}{since}")
 
     def _marked(self, name: str) -> int:
         marked = (self._marks().get("data") or {}).get(name)

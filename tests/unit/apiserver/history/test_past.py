@@ -162,12 +162,13 @@ async def test_the_forms_of_a_moment(custom: CustomResourceHarness) -> None:
     reply = await custom.get(f"/at/2025-01-01T00:00:00Z/{name}")
     assert (reply.status, reply.json["reason"]) == (410, "Expired")
     assert (
-        reply.message == "2025-01-01T00:00:00Z is no longer in the history; the oldest is 1 of 2026-01-01T00:00:00.000Z"
+        reply.message
+        == "2025-01-01T00:00:00Z is not in the history, which begins with revision 1 of 2026-01-01T00:00:00.000Z"
     )
     await custom.store.compact(revision - 1)
     assert (await custom.get(f"/at/release/{name}")).json == changed
     assert (await custom.get(f"/at/{revision - 1}/{name}")).message == (
-        f"revision {revision - 1} is no longer in the history; the oldest is {revision} of 2026-01-01T00:01:00.000Z"
+        f"revision {revision - 1} is not in the history, which begins with revision {revision} of 2026-01-01T00:01:00.000Z"
     )
 
 
