@@ -235,6 +235,19 @@ async def test_reports(cluster: VirtualCluster, tmp_path: Path) -> None:
     assert re.search(r"service/db had no ready endpoints for \d\.\ds, from \+0\.0s on", gap.out)
 
 
+@virtual(start=shop)
+async def test_containers_that_cannot_run(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """They are tried again without end, which is not a consequence of any change, and does not prevent an end."""
+    await run_successfully(cluster, "create deployment typo --image nginx:no-such-tag", tmp_path)
+    await run_successfully(cluster, "create deployment crash --image busybox -- sh -c 'exit 3'", tmp_path)
+    await cluster.advance("20m")
+    same = await run_command(cluster, "plan --image deployment/web=nginx:1.27", tmp_path)
+    assert (same.code, same.out.splitlines()[0]) == (0, "Nothing would change.")
+    assert re.search(r"  pod/crash-\S+ container busybox waits: CrashLoopBackOff\n", same.out), same.out
+    changed = await run_command(cluster, "plan --image deployment/web=nginx:1.28", tmp_path)
+    assert changed.code == 2 and "pod/crash" not in changed.out.partition("What would happen:")[0], changed.out
+
+
 @virtual(nodes=6)
 async def test_a_node_is_lost_whenever_it_stops(cluster: VirtualCluster, tmp_path: Path) -> None:
     """The prediction does not end before the loss is noticed, which takes 50 to 60 s after the last heartbeat."""

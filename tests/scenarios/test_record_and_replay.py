@@ -204,3 +204,18 @@ async def test_the_documented_commands(
             (tmp_path / output).write_text(printed)
         await cluster.settle()
     assert (await cluster.find(("apps/v1", "Deployment"), "web") or {})["status"]["readyReplicas"] == 3
+
+
+@virtual(nodes=3)
+async def test_a_cluster_that_is_not_at_rest(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Containers that cannot run and rollouts without progress go on after the end of a recording."""
+    await run_successfully(cluster, "create deployment crash --image busybox -- sh -c 'exit 3'", tmp_path)
+    await run_successfully(cluster, "create deployment typo --image nginx:no-such-tag", tmp_path)
+    await cluster.sleep(30)
+    bug = tmp_path / "bug.setpoint"
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(run_successfully(cluster, f"record {bug} --inputs --duration 5s", tmp_path))
+        await cluster.sleep(3)
+        await run_successfully(cluster, "create deployment web --image nginx:1.27", tmp_path)
+    done = await run_command(cluster, f"replay {bug}", tmp_path)
+    assert done.code == 0, done.out

@@ -40,6 +40,25 @@ def owner_of(obj: ObjView) -> str:
     return ""
 
 
+_EXITED, _PULL = b'"lastState":{"terminated"', b"ImagePull"
+_PULL_REASONS = ("ErrImagePull", "ImagePullBackOff")
+
+
+def is_retrying(pod: bytes) -> bool:
+    """Return whether the kubelet tries again and again to run a container of a Pod: it keeps exiting, or its image
+    cannot be pulled."""
+    if _EXITED not in pod and _PULL not in pod:  # most Pods, which need not be decoded
+        return False
+    status = orjson.loads(pod).get("status") or {}
+    return any(_is_retried(each) for each in status.get("containerStatuses") or ())
+
+
+def _is_retried(container: ObjView) -> bool:
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    exits = container.get("restartCount", 0) and (container.get("lastState") or {}).get("terminated")
+    return not container.get("ready") and bool(exits or waiting.get("reason") in _PULL_REASONS)
+
+
 def _condition(obj: ObjView, kind: str) -> Mapping[str, Any]:
     for each in (obj.get("status") or {}).get("conditions") or ():
         if each.get("type") == kind:

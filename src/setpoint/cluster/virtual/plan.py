@@ -11,8 +11,8 @@ import orjson
 
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.virtual.comparison import compared, moved_pods
-from setpoint.cluster.virtual.conditions import owner_of, ready_endpoints, slice_endpoints
-from setpoint.cluster.virtual.simulation import FIRST_LOOK, Livelock, SimulatedWrite, Simulation, simulation
+from setpoint.cluster.virtual.conditions import is_retrying, owner_of, ready_endpoints, slice_endpoints
+from setpoint.cluster.virtual.simulation import FIRST_LOOK, Livelock, SimulatedWrite, Simulation, is_retry, simulation
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.objects import Obj
 from setpoint.node.pace import REAL, Pace
@@ -22,7 +22,7 @@ from setpoint.view.plan import EndpointDip, Interruption, ObjectChange, PlannedE
 
 """Seconds within which the copy must be quiet before the change is made to it."""
 _SLICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "policy/poddisruptionbudgets/"
-_CRON_JOBS = "batch/cronjobs/"
+_CRON_JOBS, _PODS = "batch/cronjobs/", "core/pods/"
 _ADMINISTRATOR = "kubernetes-admin"
 _QUIET_KINDS = ("Endpoints", "EndpointSlice")
 """Kinds that follow others, and are not events of their own."""
@@ -70,7 +70,7 @@ async def plan(
             result.refused.append(str(error))
         after = running.state()
         writes = [each for each in running.writes if not running.is_scheduled(each)]
-        result.seconds = max((each.at for each in writes), default=begin) - begin
+        result.seconds = max((each.at for each in writes if not is_retry(each)), default=begin) - begin
         result.changes = differences(before, after, running.belongs_to_cron_job)
         result.events = events_of(writes, begin)
         result.interruptions = [*_service_gaps(before, writes, begin), *_budget_gaps(before, writes, begin)]
@@ -116,6 +116,8 @@ def differences(
             if old_obj["metadata"].get("uid") != new_obj["metadata"].get("uid"):
                 action = "replaced"
             fields = [each for each in changes(old_obj, new_obj) if not (_is_routine(each) or _is_bookkeeping(each))]
+            if key.startswith(_PODS) and is_retrying(old or b"") and is_retrying(new or b""):
+                fields = [each for each in fields if each.path[0] != "status"]
             if not fields or (key.startswith(_CRON_JOBS) and all(each.path[0] == "status" for each in fields)):
                 continue
         meta = obj["metadata"]

@@ -12,7 +12,7 @@ import orjson
 from setpoint.client import Client
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
 from setpoint.cluster.embedded import EmbeddedCluster, embedded_cluster
-from setpoint.cluster.virtual.conditions import unfinished
+from setpoint.cluster.virtual.conditions import is_retrying, unfinished
 from setpoint.cluster.virtual.time import VirtualClock, VirtualLoop
 from setpoint.meta.cause import WriteCause, decode
 from setpoint.meta.objects import Obj
@@ -26,7 +26,7 @@ HEARTBEATS = ("coordination.k8s.io/leases/", "core/events/", "events.k8s.io/even
 """Prefixes of keys whose writes are not changes of the cluster."""
 SERVER = "system:apiserver"
 """The user of the writes that an API server makes for itself."""
-_NODES, _CRON_JOBS = "core/nodes/", "batch/cronjobs/"
+_NODES, _PODS, _CRON_JOBS = "core/nodes/", "core/pods/", "batch/cronjobs/"
 _HEARTBEAT_FIELDS = ("lastHeartbeatTime",)
 MAX_WRITES = 500_000
 """The number of writes that a simulation keeps; of more, only the number is known."""
@@ -124,17 +124,20 @@ class Simulation:
         while (left := end - self.clock.monotonic()) > 0:
             await self._pass_time(min(left, _STEP))
 
-    async def settle(self, within: float) -> bool:
+    async def settle(self, within: float, quiet: float | None = None) -> bool:
         """Let time pass until the loops are quiet, and return whether that happened within `within` seconds.
 
-        What CronJobs start again and again does not count. Raises Interrupted, Livelock."""
+        They are quiet after `quiet` seconds without a write; by default long enough for tolerations and deadlines.
+        What CronJobs start again and again does not count, nor do further attempts of kubelets to run containers that
+        keep exiting or whose images cannot be pulled. Raises Interrupted, Livelock."""
         begin = self.clock.monotonic()
         self._last_activity = max(self._last_activity, begin)
-        checked, needed = -1.0, QUIET
+        least = QUIET if quiet is None else quiet
+        checked, needed = -1.0, least
         while True:
             now, last = self.clock.monotonic(), self._last_activity
-            if now - last >= QUIET and checked != last:
-                checked, needed = last, QUIET_IF_UNFINISHED if self.unfinished() else QUIET
+            if now - last >= least and checked != last:
+                checked, needed = last, QUIET_IF_UNFINISHED if quiet is None and self.unfinished() else least
             if checked == last and now - last >= needed:
                 return True
             if now - begin >= within:
@@ -190,7 +193,7 @@ class Simulation:
                 self.writes.append(write)
             else:
                 self.dropped += 1
-            if not self.is_scheduled(write):
+            if not self.is_scheduled(write) and not is_retry(write):
                 self._last_activity = at
 
     def loop_writes(self) -> list[SimulatedWrite]:
@@ -233,6 +236,15 @@ def _is_heartbeat(write: SimulatedWrite) -> bool:
         return False
     found = changes(orjson.loads(write.before), orjson.loads(write.now))
     return all(change.path[-1] in _HEARTBEAT_FIELDS for change in found)
+
+
+def is_retry(write: SimulatedWrite) -> bool:
+    """Return whether the write is a further attempt of a kubelet to run a container that cannot run."""
+    if not write.key.startswith(_PODS) or write.before is None or write.now is None:
+        return False
+    if not (is_retrying(write.before) and is_retrying(write.now)):
+        return False
+    return _is_status_change(write)
 
 
 def _busiest(writes: Sequence[SimulatedWrite]) -> str:
