@@ -110,6 +110,8 @@ async def _write_database(
         writer = DatabaseWriter(path, replace=replace)
     except DatabaseExists as error:
         raise NotEmpty(str(error)) from None
+    except StoreError as error:  # a server uses it
+        raise ConfigError(str(error)) from error
     try:
         async for items in pages:
             writer.add(items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from setpoint.cluster.snapshot_file import INCLUDED, LEFT_OUT, REDACTED, Snapsho
 from setpoint.cluster.twin import first_look
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import Forbidden
+from setpoint.store.sqlite_file import acquire_lock
 from setpoint.testing import VirtualCluster, run_virtual, virtual
 from setpoint.testing.virtual_time import VirtualClock
 
@@ -121,6 +123,14 @@ async def test_a_copy_is_exact_and_at_rest(cluster: VirtualCluster, tmp_path: Pa
         cluster, f"snapshot load {tmp_path / 'a.setpoint'} --data-dir {tmp_path / 'new'}", tmp_path
     )
     assert again.code == 1 and "there is a database" in again.err
+    lock = acquire_lock(tmp_path / "new" / "state.db")  # as a running server does
+    try:
+        used = await run_command(
+            cluster, f"snapshot load {tmp_path / 'a.setpoint'} --data-dir {tmp_path / 'new'}", tmp_path
+        )
+    finally:
+        os.close(lock)
+    assert used.code == 1 and "is in use by another process" in used.err
     assert cluster.fingerprint() == fingerprint, "copies are made with get and list requests alone"
 
     look = await asyncio.to_thread(run_virtual, first_look, saved)
