@@ -126,6 +126,8 @@ async def pods_that_wait(world: World) -> None:
     crash = {"simulate.setpoint.dev/exit-code": "1"}
     await alice.create(pod("crashing", annotations=crash))
     await alice.create(pod("once", restartPolicy="Never", annotations=crash))
+    dead = {"livenessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}}
+    await alice.create(pod("dead", container=dead))
     config = {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "absent", "key": "a"}}}]}
     await alice.create(pod("unconfigured", container=config))
     await alice.create(pod("initial", initContainers=[{"name": "prepare", "image": "busybox:no-such-tag"}]))
@@ -149,6 +151,7 @@ async def pods_that_wait(world: World) -> None:
         "waiting",
         "crashing",
         "once",
+        "dead",
         "unconfigured",
         "initial",
     ]:

@@ -32,6 +32,7 @@ _STABLE: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"\brevision \d+"), "revision N"),
     (re.compile(r"(?<=[a-z0-9])-[bcdfghjklmnpqrstvwxz2456789]{5}\b"), "-XXXXX"),
     (re.compile(r"\bnode-\d\b"), "node-N"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"highest score, \d+"), "highest score, S"),
     (re.compile(r"(latest: |<- )\d+ "), r"\1N "),
 ]
@@ -74,6 +75,10 @@ class World:
         """Type `setpoint why ...` as an administrator, or as another user, and remember the answer."""
         code, out, err = await self.typed(f"why {line}", client)
         text = self.stable(out + (f"error ({code}): {err}" if code else ""))
+        if not code and " -o " not in line:
+            code, out, _ = await self.typed(f"why {line} -o json", client)
+            assert code == 0
+            check_answer(orjson.loads(out))
         self.answers.append(f"$ setpoint why {self.stable(line)}\n{text}")
         return text
 
@@ -120,6 +125,40 @@ class World:
         for pattern, replacement in _STABLE:
             text = pattern.sub(replacement, text)
         return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+# -- the answer as JSON ------------------------------------------------------------------------------------------------
+
+STEP: dict[str, type] = {
+    **dict.fromkeys(("revision", "at", "triggers", "times"), int),
+    **dict.fromkeys(("actor", "object", "namespace", "action", "reason", "kind", "inferred", "run", "trace"), str),
+    **dict.fromkeys(("link", "controller", "reconciled", "besides", "via"), str),
+    **dict.fromkeys(("changes", "others"), list),
+    "completes": bool,
+}
+FINDING: dict[str, type] = {"rule": str, "sentence": str, "evidence": list, "until": str, "help": list}
+ANSWER: dict[str, type] = {
+    **dict.fromkeys(("version", "now"), int),
+    **dict.fromkeys(("sentence", "origin", "cluster"), str),
+    **dict.fromkeys(("chain", "earlier", "findings", "notes", "hints"), list),
+    "question": dict,
+}
+
+
+def check_answer(document: dict[str, Any]) -> None:
+    """Check that an answer has exactly the documented fields, with values of their types."""
+    assert {name: type(value) for name, value in document.items()} == ANSWER
+    assert document["version"] == 1 and document["sentence"].endswith((".", "..."))
+    steps = [*document["chain"], *document["earlier"]]
+    while steps:
+        step = steps.pop()
+        assert {name: type(value) for name, value in step.items()} == STEP
+        assert step["kind"] in ("write", "hidden") and all(isinstance(each, str) for each in step["changes"])
+        steps += step["others"]
+    for finding in document["findings"]:
+        assert {name: type(value) for name, value in finding.items()} == FINDING
+        assert all(isinstance(each, str) for each in (*finding["evidence"], *finding["help"]))
+    assert all(isinstance(each, str) for each in (*document["notes"], *document["hints"]))
 
 
 # -- objects -----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ _FINISHED = ("Succeeded", "Failed")
 _PULL = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CRASH = "CrashLoopBackOff"
 _STARTING = {"ContainerCreating", "PodInitializing", ""}
+_KILLED = 600_000
+"""Milliseconds for which the Event of a killed container is worth mentioning: back-offs end at 300 s."""
 _RECENT = 120_000
 """Milliseconds for which a refused eviction is worth mentioning."""
 
@@ -42,7 +44,10 @@ async def pod_findings(facts: Facts, ref: Ref, pod: ObjView) -> list[Finding]:
     if not spec.get("nodeName"):
         return await _unscheduled(facts, name, ref, pod)
     found = [] if (away := await _node_away(facts, name, pod)) is None else [away]
-    return found + list(_containers(facts, name, pod))
+    found += _containers(facts, name, pod)
+    if any(each.rule == "crash" for each in found):
+        await _explain_crashes(facts, ref, pod, [each for each in found if each.rule == "crash"])
+    return found
 
 
 def _plural(word: str, items: Sequence[object]) -> str:
@@ -293,6 +298,26 @@ def _containers(facts: Facts, name: str, pod: ObjView) -> Iterator[Finding]:
         kind = gate.get("conditionType")
         if not is_true(pod, str(kind)):
             yield Finding("readiness-gate", f"{name} is not ready: its readiness gate {kind} is not True.")
+
+
+async def _explain_crashes(facts: Facts, ref: Ref, pod: ObjView, crashes: Sequence[Finding]) -> None:
+    """Say of containers that keep exiting which probe fails, if the kubelet has recorded that it killed them."""
+    killed = [
+        str(each.get("message") or "")
+        for each in await facts.list("", "events", ref.namespace)
+        if each.get("reason") == "Killing"
+        and (each.get("involvedObject") or {}).get("uid") == pod["metadata"].get("uid")
+        and facts.now - milliseconds(each.get("lastTimestamp") or each.get("eventTime")) <= _KILLED
+    ]
+    for finding in crashes:
+        name = finding.sentence.partition("container ")[2].partition(" ")[0]
+        for probe in ("liveness", "startup"):
+            if any(f"container {name} failed {probe} probe" in each.lower() for each in killed):
+                finding.sentence = finding.sentence.replace(
+                    "keeps exiting;", f"is killed each time because its {probe} probe fails;"
+                )
+        if ref.namespace != "default":
+            finding.help = [f"{each.removesuffix('`')} -n {ref.namespace}`" for each in finding.help]
 
 
 def _is_done(container: ObjView) -> bool:

@@ -20,6 +20,8 @@ _MAX_ECHOES = 64
 """Maximum number of a controller's own writes that one step passes over."""
 INFERENCE_SECONDS = 30
 _INFERENCE_WRITES = 400
+_OBSERVED = ("silent", "exit", "probe")
+"""Triggers that are observations: a controller's own write with one is more than an echo."""
 _SERVER = ("system:apiserver", "kube-apiserver")
 """User and agent of the API server's own writes."""
 
@@ -99,6 +101,8 @@ async def _next(history: History, answer: Answer, step: Step, change: Change) ->
         best = candidates[0]
         best_cause = best.write.cause
         if not is_echo(best, step.controller, claim.key) or best_cause is None or not best_cause.claim.triggers:
+            break
+        if best_cause.claim.besides.partition(":")[0] in _OBSERVED:
             break
         # The controller was triggered only by its own write: what triggered that one is what matters.
         earlier, _ = await _triggers(history, best.write.revision, best_cause.claim)
