@@ -132,7 +132,7 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
         ]
         yield "To do:"
         yield from map(str.rstrip, align("\n".join(rows) + "\n", padding=2).splitlines())
-    else:
+    elif not plan["conflicts"]:
         yield "Nothing is to be done."
     if plan["conflicts"]:
         yield "Conflicts:"

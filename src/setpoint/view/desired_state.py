@@ -282,7 +282,7 @@ def change_text(change: FieldChange, *, secret: bool = False) -> str:
     if change.path[-1] == LAST_APPLIED:
         return f"{path} changed"
     if change.new is ABSENT:
-        return f"{path} {short_value(change.old)} removed"
+        return f"{path} removed (was {short_value(change.old)})"
     if change.old is ABSENT:
         return f"{path} set to {short_value(change.new)}"
     return f"{path} {short_value(change.old)} -> {short_value(change.new)}"

@@ -58,6 +58,7 @@ async def test_an_update_is_undone_and_the_undo_too(typed: Typed) -> None:
     done = await typed.run(f"undo {scaled} --yes")
     assert done.code == 1
     assert "! deployment.apps/web (default): spec.replicas is 7 by now, to be set back to 1 (--force)" in done.out
+    assert "Nothing is to be done" not in done.out
     assert done.err == "error: there is a conflict, so nothing was changed; --force would resolve it\n"
     await typed(f"undo {scaled} --yes --force")
     assert (await client.get(DEPLOYMENTS, "web", "default"))["spec"]["replicas"] == 1
@@ -119,7 +120,7 @@ async def test_restore_of_named_objects_labels_and_everything(typed: Typed) -> N
 
     plan = await typed("restore --at before configmap/a --plan")
     assert re.search(r"^Restore to revision \d+ of 2030-01-01 00:00:00 UTC\nTo do:\n", plan)
-    assert "  ~ configmap/a (default)  data.k 2 -> 1, data.more x removed\n" in plan
+    assert "  ~ configmap/a (default)  data.k 2 -> 1, data.more removed (was x)\n" in plan
     done = await typed.run("restore --at before -l app=web --yes")
     assert done.code == 0 and "configmap/b (default) created" in done.out
     assert "configmap/c (default): it did not exist then; --prune deletes it" in done.out

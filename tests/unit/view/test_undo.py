@@ -111,9 +111,9 @@ def containers(**images: str) -> Obj:
             {"spec": {"a": 1, "b": 5, "c": 1}},
             "spec.a 2 -> 1",
         ),
-        ({"data": {"k": "1"}}, {"data": {"k": "1", "l": "2"}}, None, {"data": {"k": "1"}}, "data.l 2 removed"),
+        ({"data": {"k": "1"}}, {"data": {"k": "1", "l": "2"}}, None, {"data": {"k": "1"}}, "data.l removed (was 2)"),
         ({"data": {"k": "1"}}, {}, None, {"data": {"k": "1"}}, "data.k set to 1"),
-        ({}, {"data": {"k": "1"}}, None, {}, "data.k 1 removed"),
+        ({}, {"data": {"k": "1"}}, None, {}, "data.k removed (was 1)"),
         (
             containers(a="a:1", b="b:1"),
             containers(a="a:2", b="b:1"),

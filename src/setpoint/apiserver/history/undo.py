@@ -177,7 +177,9 @@ class _Planning:
 
     async def undo(self, revision: int) -> WriteCause | None:
         """Plan the inverse of a write, and return its cause."""
-        if revision < 1 or revision > self._reader.newest:
+        if revision < 1:
+            raise BadRequest("a revision is a number from 1 on")
+        if revision > self._reader.newest:
             raise BadRequest(f"revision {revision} has not happened; the newest is {self._reader.newest}")
         writes = await self._reader.writes(revision - 1, 1)
         keys = [each for each in writes[0].keys if self._is_object(each)] if writes else []
