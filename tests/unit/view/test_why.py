@@ -342,3 +342,22 @@ def test_a_controller_is_named_as_it_claims() -> None:
 )
 def test_other_triggers_in_words(besides: str, text: str) -> None:
     assert besides_text(besides) == text
+
+
+def test_an_object_whose_earlier_versions_are_not_kept() -> None:
+    """A Lease is renewed all the time, and the history does not keep that: nothing more is claimed."""
+    place, history = "coordination.k8s.io/leases/kube-node-lease/node", Recorded()
+    for second in range(3):
+        history.add(place, {"spec": {"renewTime": f"2026-01-01T00:00:0{second}Z"}}, "system:node:node", "kubelet")
+    history._versions[place] = history._versions[place][-2:]
+    renewed = done(why(history, Question(place)))
+    assert renewed.sentence.startswith("Lease node was changed 60s ago by kubelet node: ")
+    history._versions[place] = history._versions[place][-1:]
+    for question in (Question(place), Question(place, "spec.renewTime")):
+        assert done(why(history, question)).sentence.endswith(
+            "is known. Earlier versions than that of revision 3 are not kept."
+        )
+    history.oldest = 3
+    assert done(why(history, Question(place))).sentence == (
+        "Lease node has not changed since the history began, at revision 3."
+    )

@@ -423,7 +423,7 @@ def test_pods(pod: dict[str, Any], expected: list[str]) -> None:
         (
             kind("Teapot", "example.com"),
             named(spec={"cups": 2}, status={"brewed": 1}),
-            "No problem of Teapot web is known, and it reports no state to compare with its specification.",
+            "No problem of Teapot web is known, but objects of its kind are not examined.",
             ["`setpoint describe teapot/web` shows its Events."],
         ),
     ],

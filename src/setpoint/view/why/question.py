@@ -65,7 +65,7 @@ async def why(history: History, question: Question) -> Answer:
     else:
         change = await _last_change(history, question)
         if change is None:
-            _nothing(history, question, ref, answer)
+            await _nothing(history, question, ref, answer)
         else:
             await _explain(history, question, answer, change)
             is_change = change.before is not None and change.now is not None
@@ -74,10 +74,19 @@ async def why(history: History, question: Question) -> Answer:
     return answer
 
 
-def _nothing(history: History, question: Question, ref: Ref, answer: Answer) -> None:
+async def _nothing(history: History, question: Question, ref: Ref, answer: Answer) -> None:
+    """Say that no change is known, and no more than that."""
+    written = 0
+    async for last in _versions(history, question):
+        written = last.revision
+        break
     what = f"{question.field} of {_name(ref)}" if question.field else _name(ref)
     if question.since:
         answer.sentence = f"{what} has not changed in that time."
+    elif written > history.oldest:
+        answer.sentence = (
+            f"No change of {what} is known. Earlier versions than that of revision {written} are not kept."
+        )
     else:
         answer.sentence = f"{what} has not changed since the history began, at revision {history.oldest}."
 
@@ -129,6 +138,7 @@ async def _last_change(history: History, question: Question) -> Change | None:
     """Return the write that the question without a field is about: the deletion of an object that is gone or being
     deleted, else the last change of the desired state, else the creation."""
     fallback: Change | None = None
+    heartbeat: Change | None = None
     async for change in _changes(history, question):
         if change.now is None:
             return change
@@ -139,7 +149,8 @@ async def _last_change(history: History, question: Question) -> Change | None:
             return change
         if fallback is None and kind < HEARTBEAT:
             fallback = change
-    return fallback
+        heartbeat = heartbeat or change
+    return fallback or heartbeat
 
 
 def _is_routine(change: Change) -> bool:
@@ -219,7 +230,7 @@ async def _why_field(history: History, question: Question, ref: Ref, answer: Ans
             what = "condition" if condition else "field"
             answer.sentence = f"{_name(ref)} has no {what} {question.field}, and had none since the history began."
             return
-        _nothing(history, question, ref, answer)
+        await _nothing(history, question, ref, answer)
         return
     change, wanted = found[0]
     await follow(history, answer, change, depth=question.depth, every=question.every)

@@ -357,7 +357,7 @@ def no_reason(ref: Ref, obj: ObjView) -> tuple[str, list[str]]:
         return f"{_name(ref)} is not as desired, and no reason is known{detail}.", look
     if facts or (ref.group, ref.kind) in _RULES:
         return f"{_name(ref)} is as desired, as far as can be seen{detail}.", []
-    return f"No problem of {_name(ref)} is known, and it reports no state to compare with its specification.", look
+    return f"No problem of {_name(ref)} is known, but objects of its kind are not examined.", look
 
 
 def _counts(ref: Ref, obj: ObjView) -> tuple[int, int, str] | None:
