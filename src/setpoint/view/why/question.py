@@ -69,7 +69,7 @@ async def why(history: History, question: Question) -> Answer:
         else:
             await _explain(history, question, answer, change)
             is_change = change.before is not None and change.now is not None
-            if is_change and change.rank > SPEC and not question.since:
+            if is_change and SPEC < change.rank < HEARTBEAT and not question.since:
                 answer.notes.append(f"Older changes are not known: the history begins at revision {history.oldest}.")
     return answer
 
