@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from component_process import component_process
 from server_process import server_process
+from up_process import up_process
 
 from setpoint.client import Client
 from setpoint.client.cluster_choice import find_access
 from setpoint.client.https import connect
+from setpoint.client.resources import builtin
 from setpoint.system import SystemClock, outward_address
 
 pytestmark = [
@@ -142,3 +144,30 @@ def test_components_in_other_processes_are_pods_with_logs(tmp_path: Path) -> Non
         with component_process("scheduler", server.kubeconfig):
             assert "became leader of kube-scheduler" in asyncio.run(component_log(server.kubeconfig, "kube-scheduler"))
         asyncio.run(gone(server.kubeconfig, "kube-scheduler-node-1"))
+
+
+def test_nodes_of_the_server_are_not_run_a_second_time(tmp_path: Path) -> None:
+    """The bare `setpoint nodes`, typed in the place of `setpoint get nodes`."""
+
+    async def registered(kubeconfig: Path) -> list[tuple[str, str]]:
+        client = connect(find_access(str(kubeconfig)), SystemClock(), user_agent="tests")
+        try:
+            found = (await client.list(builtin("nodes"))).items
+        finally:
+            await client.close()
+        return [(node["metadata"]["name"], node["status"]["addresses"][1]["address"]) for node in found]
+
+    with up_process(tmp_path, "--nodes", "2", "--store", "memory") as kubeconfig:
+        command = [sys.executable, "-m", "setpoint", "nodes", "--kubeconfig", str(kubeconfig), "--nodes"]
+        refused = subprocess.run([*command, "3"], capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("error: the server runs simulated nodes itself, among them node-1,")
+        assert asyncio.run(registered(kubeconfig)) == [("node-1", "node-1"), ("node-2", "node-2")]
+
+
+def test_nodes_beside_a_server_without_nodes(tmp_path: Path) -> None:
+    """Also after a restart, when the nodes are registered already."""
+    with up_process(tmp_path, "--nodes", "0", "--store", "memory") as kubeconfig:
+        for _ in range(2):
+            with component_process("nodes", kubeconfig, "--nodes", "2") as said:
+                assert "2 nodes are registered" in said

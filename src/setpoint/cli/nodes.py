@@ -25,6 +25,10 @@ _SIMULATED = "simulate.setpoint.dev/node"
 _STATE = "simulate.setpoint.dev/state"
 _NUMBERED = re.compile(r"node-(\d{1,9})")
 _MAX = 50_000
+_IN_SERVER = (
+    "the server runs simulated nodes itself, among them {}, and this process would run them a second time. "
+    "`setpoint get nodes` lists them, `setpoint nodes add` adds more"
+)
 
 
 async def add(invocation: Invocation) -> None:
@@ -165,9 +169,11 @@ def run(invocation: Invocation) -> None:
     from functools import partial
 
     from setpoint.cluster.component import Component
+    from setpoint.cluster.config import ConfigError
     from setpoint.cluster.kubelet_server import kubelet_server
     from setpoint.cluster.remote import RemoteConfig, access_of, component_pods, data_directory_of, remote_components
     from setpoint.cluster.signals import stop_on_signals
+    from setpoint.node.fleet import node_names
     from setpoint.system import SystemClock, outward_address
 
     invocation.require_host()
@@ -182,6 +188,8 @@ def run(invocation: Invocation) -> None:
         stop = stop_on_signals()
         async with remote_components(config) as components:
             await components.impersonate_nodes()
+            if running := await components.simulated_by_server(node_names(nodes)):
+                raise ConfigError(_IN_SERVER.format(running[0]))
             address = flags.address or outward_address()
             serving = kubelet_server(access_of(config).ca, address, flags.port, SystemClock(), components.access)
             directory = data_directory_of(config)

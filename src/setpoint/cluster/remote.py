@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 Serving = Callable[["Fleet"], AbstractAsyncContextManager[None]]
 _NAMESPACE = "kube-system"
+_NODES = builtin("nodes")
+_NODES_CHECK = "/readyz/nodes"
 _REVIEWS = builtin("selfsubjectaccessreviews", "authorization.k8s.io")
 _RETRY_INTERVAL = 1.0
 _MAX_NODE_CLIENTS = 65_536
@@ -143,6 +146,24 @@ class RemoteClients:
             except Unreachable:
                 await self._clock.sleep(_RETRY_INTERVAL)
 
+    async def simulated_by_server(self, names: Collection[str]) -> list[str]:
+        """Return those of the nodes that the server's own process simulates, in order.
+
+        The server of `setpoint up` has a health check of its nodes. Nodes of other processes report the address at
+        which the server reaches these."""
+        wanted = set(names)
+        while True:
+            try:
+                reply = await self._client.sender.transport.request("GET", _NODES_CHECK, "", [], b"")
+                if reply.status not in (HTTPStatus.OK, HTTPStatus.INTERNAL_SERVER_ERROR):
+                    return []
+                nodes = (await self._client.list(_NODES)).items
+                return [node["metadata"]["name"] for node in nodes if _is_in_server(node, wanted)]
+            except ApiError:
+                return []
+            except Unreachable:
+                await self._clock.sleep(_RETRY_INTERVAL)
+
     def _connect(self, access: Access, agent: str) -> Client:
         return self.counts.instrument(connect(access, self._clock, user_agent=agent, servers=self._servers))
 
@@ -153,6 +174,13 @@ class RemoteClients:
         async with AsyncExitStack() as stack:
             for client in (self._client, *self._controllers.values()):
                 stack.push_async_callback(client.close)
+
+
+def _is_in_server(node: Mapping[str, Any], wanted: Collection[str]) -> bool:
+    name, status = node["metadata"]["name"], node.get("status") or {}
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
+    return name in wanted and ready and addresses.get("Hostname") == name
 
 
 def access_of(config: RemoteConfig) -> Access:
@@ -199,6 +227,7 @@ class RemoteComponents(ComponentFactory):
         self.supervisor = supervisor
         self._counts = clients.counts
         self.impersonate_nodes = clients.impersonate_nodes
+        self.simulated_by_server = clients.simulated_by_server
         self.access = access
         """Authenticates and authorizes requests to this process."""
         self._ca = ca
