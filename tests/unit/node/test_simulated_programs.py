@@ -65,6 +65,11 @@ PODS = builtin("pods")
             0,
             "e\nf\n-rw-------    1 root     root             4 /d/f\n3\nhe",
         ),
+        (
+            "mkdir -p /d/e /d/g; touch /d/f /d/e/h /d/e/.x; ls -R /d; cd /d/e; ls /d/g .",
+            0,
+            "/d:\ne\nf\ng\n\n/d/e:\nh\n\n/d/g:\n/d/g:\n\n.:\nh\n",
+        ),
         ("echo 'x=5' > /s; . /s; echo $x", 0, "5\n"),
         (
             "mount /a /b; umount /b; mkfifo /p; free; top",

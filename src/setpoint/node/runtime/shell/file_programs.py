@@ -144,16 +144,26 @@ def _ls(session: Session, arguments: list[str], streams: Streams) -> int:
     def show(path: str, name: str) -> None:
         streams.out(f"{_long_entry(files, path)} {name}\n" if "l" in flags else f"{name}\n")
 
+    def entries(name: str, *, below: bool) -> None:
+        path, subdirectories = session.path(name).rstrip("/"), []
+        if below or titled:
+            streams.out(("\n" if below else "") + f"{name}:\n")
+        for each in files.entries(path or "/"):
+            if not each.startswith(".") or set("aA") & set(flags):
+                show(f"{path}/{each}", each)
+                if files.is_directory(f"{path}/{each}"):
+                    subdirectories.append(f"{name.rstrip('/')}/{each}")
+        for each in subdirectories if "R" in flags else ():
+            entries(each, below=True)
+
+    titled = len(names) > 1 or "R" in flags
     for count, name in enumerate(names):
         path = session.path(name)
         if files.is_file(path) or ("d" in flags and files.is_directory(path)):
             show(path, name)
         elif files.is_directory(path):
-            if len(names) > 1:
-                streams.out(("\n" if count else "") + f"{name}:\n")
-            for each in files.entries(path):
-                if not each.startswith(".") or set("aA") & set(flags):
-                    show(f"{path.rstrip('/')}/{each}", each)
+            streams.out("\n" if count else "")
+            entries(name, below=False)
         else:
             streams.err(f"ls: {name}: No such file or directory\n")
             status = 1
