@@ -262,7 +262,7 @@ async def choose(
     if not args:
         if labels or fields:
             raise Failed("at least one resource must be specified to use a selector")
-        raise Failed(_NOTHING)
+        raise Failed(_NOTHING if hasattr(flags, "filename") else "name an object: KIND/NAME, or KIND NAME")
     kinds = [kind for word in args[0].split(",") if word for kind in await expand(invocation, word)]
     names = list(args[1:])
     if labels or fields or everything or (lists and not names):

@@ -124,6 +124,11 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
         assert "cannot be the name of a mark" in await typed.refused(f"mark -- {name}")
 
 
+async def test_a_command_without_files_asks_for_an_object(typed: Typed) -> None:
+    assert await typed.refused("history") == "error: name an object: KIND/NAME, or KIND NAME\n"
+    assert "'-f rsrc.yaml'" in await typed.refused("scale --replicas=2")
+
+
 async def test_changes_as_they_happen(typed: Typed) -> None:
     await typed("create configmap c --from-literal=a=1")
 
