@@ -277,6 +277,37 @@ def test_declarations_conflicts_and_finalizers(shell: Shell) -> None:
     assert {"nodes", "persistentvolumes", "namespaces", "clusterroles.rbac.authorization.k8s.io"} <= {*scoped}
 
 
+def test_changes_of_a_live_pod_and_of_its_restart_policy(shell: Shell) -> None:
+    shell.run("kubectl create deployment edited --image=nginx:1.25")
+    shell.until("kubectl get deployment edited", r"^edited +1/1 ")
+    pod = shell.run("kubectl get pods -l app=edited -o name").strip()
+    # A variable cannot be added to a running Pod. An image can be changed, until the Pod is replaced.
+    add = '"s/^    imagePullPolicy:/    env: [{name: A, value: b}]\\\\n&/"'
+    assert "is invalid" in shell.run(f"KUBE_EDITOR='sed -i {add}' kubectl edit {pod}", code=1)
+    assert "edited" in shell.run(f"KUBE_EDITOR='sed -i s/nginx:1.25/nginx:1.26/' kubectl edit {pod}")
+    shell.until(f"kubectl get {pod}", r"^edited-\S+ +1/1 +Running +1 ")
+    shell.run(f"kubectl delete {pod}")
+    shell.until("kubectl get deployment edited", r"^edited +1/1 ")
+    images = "kubectl get pods -l app=edited -o jsonpath='{.items[*].spec.containers[*].image}'"
+    assert shell.run(images) == "nginx:1.25"
+    never = """'{"spec":{"template":{"spec":{"restartPolicy":"Never"}}}}'"""
+    refused = shell.run(f"kubectl patch deployment edited -p {never}", code=1)
+    assert 'restartPolicy: Unsupported value: "Never": supported values: "Always"' in refused
+    shell.run("kubectl delete deployment edited")
+
+
+def test_the_old_option_to_orphan_dependents(shell: Shell) -> None:
+    shell.file("desired-state.yaml", DESIRED_STATE.replace("my-app", "orphaned"))
+    shell.run("kubectl apply -f desired-state.yaml")
+    shell.until("kubectl get replicaset orphaned", r"^orphaned +3 +3 +3 ")
+    path = "/apis/apps/v1/namespaces/default/replicasets/orphaned"
+    shell.run(f"kubectl delete --raw '{path}?orphanDependents=true'")
+    shell.until("kubectl get replicaset orphaned", "NotFound")
+    owners = "kubectl get pods -l app=orphaned -o jsonpath='{range .items[*]}{.metadata.ownerReferences}|{end}'"
+    assert shell.run(owners) == "|||"
+    shell.run("kubectl delete pods -l app=orphaned --now")
+
+
 def test_an_operator_creates_a_database_cluster(shell: Shell) -> None:
     shell.file("production-db.yaml", PRODUCTION_DB)
     command = [sys.executable, "-m", "examples.postgres_operator", "--kubeconfig", str(shell.kubeconfig)]
