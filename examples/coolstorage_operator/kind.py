@@ -12,9 +12,11 @@ from setpoint.sdk import Column, Kind
 class CoolStorageSpec:
     """A bucket, as it should be."""
 
-    region: Annotated[str, {"minLength": 1, "maxLength": 32}] = "north"
-    sizeGB: Annotated[int, {"minimum": 1}] = 10
-    versioning: bool = False
+    region: Annotated[
+        str, {"minLength": 1, "maxLength": 32, "description": "The provider's region, in which the bucket is."}
+    ] = "north"
+    sizeGB: Annotated[int, {"minimum": 1, "description": "Size of the bucket in gigabytes."}] = 10
+    versioning: Annotated[bool, {"description": "Keep former versions of what is stored."}] = False
     whenDeleted: Annotated[Literal["Delete", "Keep"], {"description": "What becomes of the bucket."}] = "Delete"
 
 

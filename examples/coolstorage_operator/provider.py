@@ -141,7 +141,10 @@ async def _answered(provider: Provider, reader: asyncio.StreamReader) -> Answer:
 
 
 async def main(port: int = 8900) -> None:
-    server = await serve(Provider(), port)
+    try:
+        server = await serve(Provider(), port)
+    except OSError as error:
+        raise SystemExit(f"the provider cannot listen: {error.strerror}") from None
     async with server:
         await server.serve_forever()
 

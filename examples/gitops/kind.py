@@ -15,13 +15,23 @@ class SyncSpec:
 
     path: Annotated[str, {"description": "Within the repository, or a directory below the operator's root."}] = "."
     repo: Annotated[str | None, {"description": "A Git repository; nothing: path is a directory."}] = None
-    branch: Annotated[str, {"pattern": r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", "maxLength": 200}] = "main"
+    branch: Annotated[
+        str,
+        {"pattern": r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", "maxLength": 200, "description": "The branch of the repository."},
+    ] = "main"
     revision: Annotated[str | None, {"pattern": "^[0-9a-f]{7,64}$", "description": "Stay at this commit."}] = None
     namespace: Annotated[str | None, {"description": "For objects that name none; nothing: the Sync's own."}] = None
-    interval: Annotated[str, {"pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$", "maxLength": 20}] = "1m"
+    interval: Annotated[
+        str,
+        {
+            "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+            "maxLength": 20,
+            "description": "How often the source is read, such as 30s or 5m.",
+        },
+    ] = "1m"
     prune: Annotated[bool, {"description": "Delete what was applied and has left the source."}] = True
     undo: Annotated[bool, {"description": "Undo drift; otherwise it is only shown."}] = True
-    suspend: bool = False
+    suspend: Annotated[bool, {"description": "Neither apply nor delete anything."}] = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from setpoint.sdk import Column, Kind, Scale
 
 @dataclass
 class Replication:
+    """Replicas beside the primary."""
+
     enabled: Annotated[bool, {"description": "Run more than one instance."}] = False
     replicaCount: Annotated[
         int, {"minimum": 1, "maximum": 9, "description": "Instances while enabled, the primary included."}
@@ -26,8 +28,22 @@ class Replication:
 class PostgresSpec:
     """A PostgreSQL cluster, as it should be."""
 
-    engineVersion: Annotated[str, {"pattern": r"^[0-9]+(\.[0-9]+)?$", "maxLength": 8}]
-    storageSize: Annotated[str, {"pattern": "^[1-9][0-9]*(Mi|Gi|Ti)$", "maxLength": 12}] = "1Gi"
+    engineVersion: Annotated[
+        str,
+        {
+            "pattern": r"^[0-9]+(\.[0-9]+)?$",
+            "maxLength": 8,
+            "description": "Version of PostgreSQL, such as 16 or 15.3; it can rise, never fall.",
+        },
+    ]
+    storageSize: Annotated[
+        str,
+        {
+            "pattern": "^[1-9][0-9]*(Mi|Gi|Ti)$",
+            "maxLength": 12,
+            "description": "Storage of each instance, such as 100Gi; it can grow, never shrink.",
+        },
+    ] = "1Gi"
     replication: Replication = field(default_factory=Replication)
     backupSchedule: Annotated[str | None, {"description": "When to back up, as for a CronJob; nothing: never."}] = None
     skipFinalBackup: Annotated[bool, {"description": "Do not back up once more before the cluster goes."}] = False

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from examples.coolstorage_operator import CoolStorage, ProviderClient, coolstorage_operator, over_http
-from examples.coolstorage_operator.provider import Provider, serve
+from examples.coolstorage_operator.provider import Provider, main, serve
 from examples.coolstorage_operator.provider_client import ProviderDown, Refused
 
 from setpoint.meta.objects import Obj
@@ -156,3 +156,10 @@ async def test_the_provider_over_http(caplog: pytest.LogCaptureFixture) -> None:
             await client.find("someone")
     with pytest.raises(ProviderDown, match="refused"):
         await client.find("someone")
+
+
+async def test_a_port_that_is_in_use_is_named() -> None:
+    async with await serve(Provider(), 0) as first:
+        port = first.sockets[0].getsockname()[1]
+        with pytest.raises(SystemExit, match=f"the provider cannot listen: .*{port}.* in use"):
+            await main(port)
