@@ -13,6 +13,7 @@ from setpoint.cli.server_options import SERVER_FLAGS
 from setpoint.cli.serving import ready, serve, server
 from setpoint.cli.tabwriter import align
 
+_USER = "`setpoint member`"
 _OWN_FLAGS = ("advertise-address", "etcd-client-port", "etcd-peer-port")
 
 if TYPE_CHECKING:
@@ -21,16 +22,21 @@ if TYPE_CHECKING:
 
 def _members(invocation: Invocation) -> EtcdMembers:
     from setpoint.cluster.config import ConfigError
-    from setpoint.cluster.etcd_member import MemberRecord
-    from setpoint.cluster.etcd_members import EtcdMembers
+    from setpoint.cluster.etcd_packages import check_etcd_packages
 
     directory = directory_of(invocation)
+    if not has_member(directory):
+        raise Failed(f"{directory} has no member of etcd; `setpoint up --etcd embedded` creates the first one")
     try:
+        check_etcd_packages(_USER)
+        # An optional dependency.
+        from setpoint.cluster.etcd_member import MemberRecord
+        from setpoint.cluster.etcd_members import EtcdMembers
+
         record = MemberRecord.read(directory)
     except ConfigError as error:
         raise Failed(str(error)) from None
-    if record is None:
-        raise Failed(f"{directory} has no member of etcd; `setpoint up --etcd embedded` creates the first one")
+    assert record is not None
     return EtcdMembers(directory, record, invocation.io.clock)
 
 
@@ -74,7 +80,7 @@ async def remove(invocation: Invocation) -> None:
 
 async def recover(invocation: Invocation) -> None:
     from setpoint.cluster.config import ApiServerConfig, ConfigError
-    from setpoint.cluster.etcd_server import member_alone
+    from setpoint.cluster.etcd_packages import check_etcd_packages
 
     invocation.no_arguments()
     directory = directory_of(invocation)
@@ -88,6 +94,9 @@ async def recover(invocation: Invocation) -> None:
         )
     config = ApiServerConfig(directory, bind_address="", store="etcd", etcd="embedded")
     try:
+        check_etcd_packages(_USER)
+        from setpoint.cluster.etcd_server import member_alone  # an optional dependency
+
         async with member_alone(config, lambda _: None, force_new_cluster=True) as member:
             name = member.record.name
     except ConfigError as error:
@@ -100,7 +109,7 @@ async def recover(invocation: Invocation) -> None:
 @server
 def run_alone(invocation: Invocation) -> None:
     from setpoint.cluster.config import ApiServerConfig
-    from setpoint.cluster.etcd_server import member_alone
+    from setpoint.cluster.etcd_packages import check_etcd_packages
     from setpoint.cluster.signals import stop_on_signals
 
     invocation.no_arguments()
@@ -118,6 +127,9 @@ def run_alone(invocation: Invocation) -> None:
 
     async def main() -> None:
         stop = stop_on_signals()
+        check_etcd_packages(_USER)
+        from setpoint.cluster.etcd_server import member_alone  # an optional dependency
+
         async with member_alone(config, lambda _: None) as member:
             pki = config.pki / "etcd"
             names = ("--etcd-cafile", pki / "ca.crt"), ("--etcd-certfile", pki / "member.crt")

@@ -79,10 +79,14 @@ async def _leave(invocation: Invocation, directory: Path, *, is_running: bool) -
     if not has_member(directory):
         return
     from setpoint.cluster.config import ConfigError
-    from setpoint.cluster.etcd_member import MemberRecord
-    from setpoint.cluster.etcd_members import EtcdMembers
+    from setpoint.cluster.etcd_packages import check_etcd_packages
 
     try:
+        check_etcd_packages("`setpoint reset` of a machine with a member of etcd")
+        # An optional dependency.
+        from setpoint.cluster.etcd_member import MemberRecord
+        from setpoint.cluster.etcd_members import EtcdMembers
+
         record = MemberRecord.read(directory)
         if record is None or not record.servers:
             return  # there is no other machine

@@ -11,7 +11,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.running import DATA_DIR, directory_of, find_running
+from setpoint.cli.running import DATA_DIR, directory_of, find_running, has_member
 from setpoint.cli.up import program_name
 from setpoint.meta.times import human_duration
 
@@ -77,12 +77,17 @@ async def _node_command(invocation: Invocation, pki: Path, url: str) -> str:
 
 
 async def _control_plane_command(invocation: Invocation, directory: Path, url: str) -> str:
-    from setpoint.cluster.etcd_member import MemberRecord
     from setpoint.cluster.join_create import create_join_token
 
-    record = MemberRecord.read(directory)
-    if record is not None and record.address not in _LOOPBACK and urlsplit(url).hostname in _LOOPBACK:
-        raise Failed("the API server listens on loopback only: start it again without --bind-address")
+    if has_member(directory):
+        from setpoint.cluster.etcd_packages import check_etcd_packages
+
+        check_etcd_packages("this cluster, whose machine has a member of etcd,")
+        from setpoint.cluster.etcd_member import MemberRecord  # an optional dependency
+
+        record = MemberRecord.read(directory)
+        if record is not None and record.address not in _LOOPBACK and urlsplit(url).hostname in _LOOPBACK:
+            raise Failed("the API server listens on loopback only: start it again without --bind-address")
     created = await create_join_token(
         invocation.client, directory, invocation.flags.ttl, invocation.io.clock, os.urandom
     )

@@ -45,6 +45,7 @@ from setpoint.cluster.certificates import (
     server_context,
 )
 from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.etcd_packages import check_etcd_packages
 from setpoint.cluster.fork_endpoints import ForkEndpoints
 from setpoint.cluster.heap import trim_while_quick
 from setpoint.cluster.kubeconfigs import ADMIN_KUBECONFIG, write_kubeconfigs
@@ -122,10 +123,9 @@ async def _complete(store: Store) -> Store:
 async def open_etcd(config: ApiServerConfig, clock: Clock, first_revision: int | None = None) -> Store:
     """Return the store on etcd. With `first_revision`, the prefix must be empty, and all revisions are greater than
     that one. Raises ConfigError, StoreError."""
-    try:
-        from setpoint.store.etcd.store import EtcdStore  # an optional dependency
-    except ImportError as error:
-        raise ConfigError(f"--store etcd needs {error.name}: pip install 'setpoint[etcd]'") from None
+    check_etcd_packages("--store etcd")
+    from setpoint.store.etcd.store import EtcdStore  # an optional dependency
+
     tls, prefix, number = etcd_tls(config, clock), config.etcd_key_prefix, partial(os.urandom, 16)
     return await EtcdStore.open(
         config.etcd_servers, prefix=prefix, tls=tls, number=number, first_revision=first_revision
@@ -220,10 +220,9 @@ async def apiserver(
         async with _serving(config, store, Supervisor(SystemClock()), alone, role) as running:
             yield running
         return
-    try:
-        from setpoint.cluster.etcd_server import on_etcd  # an optional dependency
-    except ImportError as error:
-        raise ConfigError(f"--store etcd needs {error.name}: pip install 'setpoint[etcd]'") from None
+    check_etcd_packages("--store etcd")
+    from setpoint.cluster.etcd_server import on_etcd  # an optional dependency
+
     async with on_etcd(config, open_store, step) as (own, opened, supervisor):
         step("the API server")
         async with _serving(own, opened, supervisor, alone) as running:

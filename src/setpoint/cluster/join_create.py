@@ -11,7 +11,6 @@ from setpoint.apiserver.tokens import SigningKey
 from setpoint.client import Client
 from setpoint.cluster.certificates import ensure_certificates
 from setpoint.cluster.config import ApiServerConfig, ConfigError, flags_of
-from setpoint.cluster.etcd_member import MemberRecord
 from setpoint.cluster.join_bundle import (
     ENCRYPTION_CONFIG,
     OPTIONAL_FILES,
@@ -103,7 +102,9 @@ def _files(pki: Path, flags: Mapping[str, str], clock: Clock) -> dict[str, bytes
 
 def _etcd_servers(directory: Path, flags: Mapping[str, str]) -> list[str]:
     """Return the client URLs of the members; empty for an external etcd."""
-    record = MemberRecord.read(directory)
-    if flags.get("etcd") != "embedded" or record is None:
+    if flags.get("etcd") != "embedded":
         return []
-    return [record.client_url, *record.servers]
+    from setpoint.cluster.etcd_member import MemberRecord  # an optional dependency
+
+    record = MemberRecord.read(directory)
+    return [] if record is None else [record.client_url, *record.servers]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from command_line import Result, surroundings
 
 from setpoint.cli.main import run_within
 from setpoint.cluster.apiserver import RunningApiServer, apiserver
-from setpoint.cluster.config import AccessConfig, ApiServerConfig
+from setpoint.cluster.config import MEMBER_RECORD, AccessConfig, ApiServerConfig
 from setpoint.cluster.node_joining import discover
 from setpoint.cluster.node_tokens import NodeToken
 from setpoint.system import SystemClock
@@ -65,3 +67,36 @@ async def test_what_cannot_be_joined_says_why(tmp_path: Path) -> None:
         assert "start it with --enable-bootstrap-token-auth" in why
     (tmp_path / "running.json").unlink()
     assert "no cluster is running in" in (await typed(tmp_path, "token create")).err
+
+
+async def without_etcd_packages(directory: Path, line: str) -> tuple[int | None, str, str]:
+    """Run a command where the extra [etcd] is not installed, as after `make up`."""
+    script = (
+        "import sys; sys.modules.update({'hpack': None, 'google': None, 'google.protobuf': None});"
+        "from setpoint.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [*shlex.split(line), "--data-dir", str(directory)]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, *words, stdout=pipe, stderr=pipe)
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_a_token_for_nodes_needs_no_packages_of_etcd(tmp_path: Path) -> None:
+    async with cluster(tmp_path):
+        code, out, err = await without_etcd_packages(tmp_path, "token create")
+        assert (code, out.startswith("sudo setpoint node join https://127.0.0.1:")) == (0, True), err
+        code, out, err = await without_etcd_packages(tmp_path, "token create --control-plane")
+        assert (code, out) == (1, "")
+        assert err.startswith("error: this cluster is stored in memory, which only one machine can use.")
+
+
+async def test_commands_name_the_packages_that_they_need(tmp_path: Path) -> None:
+    found = await without_etcd_packages(tmp_path, "member list")
+    none = f"error: {tmp_path} has no member of etcd; `setpoint up --etcd embedded` creates the first one\n"
+    assert found == (1, "", none)
+    (tmp_path / MEMBER_RECORD).write_text("{}")
+    found = await without_etcd_packages(tmp_path, "member list")
+    assert found == (1, "", "error: `setpoint member` needs hpack: pip install 'setpoint[etcd]'\n")
+    code, _, err = await without_etcd_packages(tmp_path, "up --etcd embedded --port 0")
+    assert (code, err) == (1, "error: --store etcd needs hpack: pip install 'setpoint[etcd]'\n")
