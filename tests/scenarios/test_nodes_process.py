@@ -171,3 +171,24 @@ def test_nodes_beside_a_server_without_nodes(tmp_path: Path) -> None:
         for _ in range(2):
             with component_process("nodes", kubeconfig, "--nodes", "2") as said:
                 assert "2 nodes are registered" in said
+
+
+def test_a_server_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], current-context: c,"
+        " contexts: [{name: c, context: {cluster: c, user: c}}], users: [{name: c, user: {}}]}"
+    )
+    command = [sys.executable, "-m", "setpoint", "nodes", "--kubeconfig", str(kubeconfig)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith(
+            "waiting for the API server: the connection to the server http://127.0.0.1:1 was refused"
+        )
+    finally:
+        process.terminate()
+        process.wait(15)
+        assert process.stderr is not None
+        process.stderr.close()

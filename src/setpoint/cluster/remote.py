@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from setpoint.node.fleet import Fleet
     from setpoint.scheduler.config import Configuration
 
+log = logging.getLogger(__name__)
 Serving = Callable[["Fleet"], AbstractAsyncContextManager[None]]
 _NAMESPACE = "kube-system"
 _NODES = builtin("nodes")
@@ -135,6 +137,7 @@ class RemoteClients:
         if self._access.impersonate is not None:
             return  # the kubeconfig impersonates another user already
         wanted = {"verb": "create", "resource": "nodes"}
+        reported = False
         review = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": {"resourceAttributes": wanted}}
         while True:
             try:
@@ -143,7 +146,10 @@ class RemoteClients:
                 return
             except ApiError:
                 return
-            except Unreachable:
+            except Unreachable as error:
+                if not reported:
+                    log.warning("waiting for the API server: %s", error)
+                    reported = True
                 await self._clock.sleep(_RETRY_INTERVAL)
 
     async def simulated_by_server(self, names: Collection[str]) -> list[str]:
