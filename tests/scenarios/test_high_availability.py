@@ -63,6 +63,19 @@ def test_any_one_of_three_machines_may_die(plane: ControlPlane) -> None:
     assert {"first", "second", "third"} <= {*plane[1].does("get configmaps").split()}
 
 
+def test_a_machine_whose_server_does_not_start_is_no_member(plane: ControlPlane) -> None:
+    """Of two voters both are needed: the first machine could not write without the other one."""
+    plane.run(FIRST)
+    missing = "--token-auth-file=/nonexistent"
+    assert plane[2].start_joining(*plane.join, missing).wait(60) == 1
+    assert plane[1].setpoint("member", "list").count("voter") == 1
+    plane[1].does("create configmap first")
+    # The next attempt begins anew.
+    plane.run(OTHERS[0])
+    assert plane[2].setpoint("member", "list").count("healthy   voter") == 2
+    assert "first" in plane[2].does("get configmaps")
+
+
 def test_a_backup_and_the_data_of_one_machine_bring_a_cluster_back(plane: ControlPlane) -> None:
     plane.run(FIRST)
     backup, *restore = blocks(PAGE, "Back up and restore")

@@ -65,8 +65,8 @@ class Machine:
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "setpoint", *words]
 
-    def start_joining(self, url: str, token: str) -> subprocess.Popen[bytes]:
-        flags = [*self._flags, f"--advertise-address={_ADDRESS}", f"--data-dir={self.directory}"]
+    def start_joining(self, url: str, token: str, *more: str) -> subprocess.Popen[bytes]:
+        flags = [*self._flags, f"--advertise-address={_ADDRESS}", f"--data-dir={self.directory}", *more]
         command = self.command("up", "--join", url, "--token", token, *flags)
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

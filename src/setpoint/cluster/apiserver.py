@@ -223,9 +223,10 @@ async def apiserver(
     check_etcd_packages("--store etcd")
     from setpoint.cluster.etcd_server import on_etcd  # an optional dependency
 
-    async with on_etcd(config, open_store, step) as (own, opened, supervisor):
+    async with on_etcd(config, open_store, step) as prepared:
         step("the API server")
-        async with _serving(own, opened, supervisor, alone) as running:
+        async with _serving(prepared.config, prepared.store, prepared.supervisor, alone) as running:
+            prepared.keep()
             yield running
 
 

@@ -1,5 +1,5 @@
-"""Adds the member of this machine to the etcd of other machines, as a learner. Every step may be repeated after a
-crash."""
+"""Adds the member of this machine to the etcd of other machines, as a learner, and removes members. Every step may be
+repeated after a crash."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _ADD_TIMEOUT: Final = 120.0
 """Seconds to wait until etcd accepts a new member: it wants its other members to be connected."""
 _LEARNER_TIMEOUT: Final = 30.0
 """Seconds after which the learner of another machine that does not answer counts as left behind."""
+_REMOVE_TIMEOUT, _REMOVE_RETRY_INTERVAL = 30.0, 0.5
+"""Seconds. etcd refuses changes of the membership until its members have been connected for five seconds."""
 
 
 class AddressInUse(StoreError):
@@ -71,3 +73,15 @@ async def become_member(
                 raise
             step(f"etcd: wait until it accepts a new member ({error})")
         await clock.sleep(_RETRY_INTERVAL)
+
+
+async def remove_member(membership: Membership, member: int, clock: Clock) -> None:
+    """Remove a member as soon as etcd accepts it. Raises Unavailable, StoreError."""
+    deadline = clock.monotonic() + _REMOVE_TIMEOUT
+    while True:
+        try:
+            return await membership.remove(member)
+        except Unavailable:
+            if clock.monotonic() > deadline:
+                raise
+        await clock.sleep(_REMOVE_RETRY_INTERVAL)

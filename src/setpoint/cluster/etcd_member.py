@@ -10,6 +10,7 @@ import asyncio
 import errno
 import json
 import logging
+import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +21,7 @@ from typing import Final
 
 from setpoint.cluster.certificates import CertificateFiles, ensure_etcd_certificates
 from setpoint.cluster.config import MEMBER_RECORD, ApiServerConfig, ConfigError, flags_of
-from setpoint.cluster.etcd_joining import AddressInUse, Step, become_member
+from setpoint.cluster.etcd_joining import AddressInUse, Step, become_member, remove_member
 from setpoint.cluster.etcd_process import REMOVED, EtcdProcess, etcd_flags, find_etcd
 from setpoint.cluster.join_bundle import Bundle
 from setpoint.cluster.private_files import ETCD, write_private
@@ -106,6 +107,10 @@ class EtcdMember:
         self._tls = member_tls(self._files, clock)
         self.servers: list[str] = []
         """Client URLs of the voting members, that of this machine first."""
+        self._joined_now = False
+        """Whether this start has made the machine a member of the etcd of others."""
+        self._serves = False
+        """Whether an API server has used the member since."""
 
     def client(self, *endpoints: str) -> EtcdClient:
         return EtcdClient(endpoints, self._tls)
@@ -149,6 +154,7 @@ class EtcdMember:
                     Membership(client), record.peer_url, self._answers, self._clock, self._step
                 )
                 first = initial_cluster(members, record.name, record.peer_url)
+                self._joined_now = bool(self._config.join)
             except AddressInUse as error:
                 if self._config.join:  # the next attempt may choose another address
                     (self._config.data_dir / MEMBER_RECORD).unlink()
@@ -234,6 +240,39 @@ class EtcdMember:
         hint = "; --etcd-client-port and --etcd-peer-port choose other ports for a new member" if in_use else ""
         return f"etcd does not start: {error}; its log is {self._config.data_dir / 'etcd.log'}{hint}"
 
+    def keep(self) -> None:
+        """Remain a member from now on, also if this process fails."""
+        self._serves = True
+
+    async def leave(self, process: EtcdProcess) -> bool:
+        """Leave the other members if this start has joined them for an API server that does not start: a voter that
+        does not run could cost them their quorum. Return whether the machine has left, and its data is of no use."""
+        if not self._joined_now or self._serves:
+            return False
+        self._step("etcd: leave the other members")
+        process.started.clear()  # etcd ends by itself now, and is not started again
+        client = self.client(*self.record.servers, self.record.local_url)
+        try:
+            membership = Membership(client)
+            for one in await membership.members():
+                if self.record.peer_url in one.peer_urls:
+                    await remove_member(membership, one.id, self._clock)
+        except StoreError as error:
+            log.warning(
+                "this machine has become a member of etcd and cannot leave again: %s. Repeat the command soon: "
+                "the others may need it for their quorum",
+                error,
+            )
+            return False
+        finally:
+            client.close()
+        return True
+
+    def forget(self) -> None:
+        """Delete the data of the member and its record, so that the next attempt to join begins anew."""
+        (self._config.data_dir / MEMBER_RECORD).unlink(missing_ok=True)
+        shutil.rmtree(self._data_dir, ignore_errors=True)
+
     # -- while it runs ------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
@@ -274,10 +313,18 @@ async def embedded_etcd(
     find_etcd()
     record = await _ensure_record(config, clock, ids, step)
     member = EtcdMember(config, record, clock, step)
-    process = await member.prepare(force_new_cluster=force_new_cluster)
-    async with child_tasks(supervisor.run("etcd", process.run)):
-        await member.started(process)
-        yield member
+    process, has_left = await member.prepare(force_new_cluster=force_new_cluster), False
+    try:
+        async with child_tasks(supervisor.run("etcd", process.run)):
+            try:
+                await member.started(process)
+                yield member
+            except Exception:
+                has_left = await member.leave(process)
+                raise
+    finally:
+        if has_left:
+            member.forget()
 
 
 def member_certificates(directory: Path, record: MemberRecord, clock: Clock) -> CertificateFiles:

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.etcd_joining import remove_member
 from setpoint.cluster.etcd_member import MemberRecord, answers, member_certificates, member_tls
 from setpoint.meta.clock import Clock
 from setpoint.store.etcd.client import EtcdClient
 from setpoint.store.etcd.membership import Member, Membership, removal_problem
-from setpoint.store.interface import StoreError, Unavailable
+from setpoint.store.interface import StoreError
 from setpoint.tasks import run_all
 
 T = TypeVar("T")
 
-_REMOVE_TIMEOUT, _RETRY_INTERVAL = 30.0, 0.5
-"""Seconds. etcd refuses changes of the membership until its members have been connected for five seconds."""
 _HOW_TO_FORCE = "Start the other machines first; --force removes it nevertheless"
 
 
@@ -57,19 +56,7 @@ class EtcdMembers:
         urls = [url for member in through if not member.is_learner for url in member.client_urls]
         if not urls:
             raise ConfigError(f"the member {shown_name(target.member)} is not removed: no other member answers")
-        deadline = self._clock.monotonic() + _REMOVE_TIMEOUT
-
-        async def remove(membership: Membership) -> None:
-            while True:
-                try:
-                    await membership.remove(target.member.id)
-                    return
-                except Unavailable:
-                    if self._clock.monotonic() > deadline:
-                        raise
-                await self._clock.sleep(_RETRY_INTERVAL)
-
-        await self._using(urls, remove)
+        await self._using(urls, lambda membership: remove_member(membership, target.member.id, self._clock))
 
     async def _is_healthy(self, member: Member) -> bool:
         return bool(member.client_urls) and await answers(EtcdClient(member.client_urls, self._tls))

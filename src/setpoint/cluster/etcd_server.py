@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from setpoint.cluster.config import MEMBER_RECORD, ApiServerConfig, ConfigError
 from setpoint.cluster.etcd_joining import Step
@@ -26,12 +27,21 @@ from setpoint.tasks import child_tasks
 Open = Callable[[ApiServerConfig, Clock], Awaitable[Store]]
 
 
+class Prepared(NamedTuple):
+    """A machine that is prepared for an API server on etcd."""
+
+    config: ApiServerConfig
+    store: Store
+    supervisor: Supervisor
+    """The supervisor of the machine's etcd."""
+    keep: Callable[[], None]
+    """Is called when the server serves requests: a machine that has joined the others for it remains a member."""
+
+
 @asynccontextmanager
-async def on_etcd(
-    config: ApiServerConfig, open_store: Open, step: Step
-) -> AsyncIterator[tuple[ApiServerConfig, Store, Supervisor]]:
-    """Prepare this machine for an API server on etcd: yield its configuration and its store, and the supervisor of the
-    machine's etcd. At the end the store is closed, and etcd stops last. Raises ConfigError."""
+async def on_etcd(config: ApiServerConfig, open_store: Open, step: Step) -> AsyncIterator[Prepared]:
+    """Prepare this machine for an API server on etcd. At the end the store is closed, and etcd stops last. Raises
+    ConfigError."""
     clock = SystemClock()
     supervisor = Supervisor(clock)
     with _locked(config.data_dir):
@@ -42,7 +52,7 @@ async def on_etcd(
                 await fetch_keys(config, clock, step)
             own = _with_shared_encryption(config)
             async with _opened(own, open_store, clock) as store:
-                yield own, store, supervisor
+                yield Prepared(own, store, supervisor, lambda: None)
             return
         async with embedded_etcd(config, clock, RandomIds(), supervisor, step) as member:
             own = _with_shared_encryption(member.server_config)
@@ -50,7 +60,7 @@ async def on_etcd(
                 assert isinstance(store, EtcdStore)
                 following = supervisor.run("etcd membership", partial(member.follow, store.set_endpoints))
                 async with child_tasks(following):
-                    yield own, store, supervisor
+                    yield Prepared(own, store, supervisor, member.keep)
 
 
 @asynccontextmanager
