@@ -76,6 +76,23 @@ def test_a_machine_whose_server_does_not_start_is_no_member(plane: ControlPlane)
     assert "first" in plane[2].does("get configmaps")
 
 
+def test_a_member_does_not_continue_alone_while_another_runs(plane: ControlPlane) -> None:
+    """The etcd of the others would end when it meets the one that has forgotten them."""
+    plane.run(FIRST)
+    plane.run(OTHERS[0])
+    deadline = time.monotonic() + 30
+    while not plane[1].record["servers"]:  # it reads the membership every ten seconds
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    stop, recover, *_ = blocks(PAGE, "After the loss of half of the machines")[0].lines
+    plane[1].setpoint(*shlex.split(stop)[1:])
+    refused = plane[1].fails(*shlex.split(recover)[1:])
+    assert "members of other machines run: https://127.0.0.1:" in refused
+    plane[1].setpoint("up", "--detach")
+    plane[2].does("create configmap first")
+    assert plane[1].setpoint("member", "list").count("healthy   voter") == 2
+
+
 def test_a_backup_and_the_data_of_one_machine_bring_a_cluster_back(plane: ControlPlane) -> None:
     plane.run(FIRST)
     backup, *restore = blocks(PAGE, "Back up and restore")

@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from command_line import Result, typed_offline
@@ -62,6 +62,14 @@ class Machine:
         assert done.returncode == 0, f"setpoint {' '.join(words)}: {done.stderr}{self.logs()}"
         return done.stdout
 
+    def fails(self, *words: str) -> str:
+        """Run a command that must fail, and return its error message."""
+        done = subprocess.run(
+            self.command(*words, f"--data-dir={self.directory}"), cwd=self._home, capture_output=True, text=True
+        )
+        assert done.returncode == 1, done.stdout
+        return done.stderr
+
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "setpoint", *words]
 
@@ -85,7 +93,13 @@ class Machine:
     @property
     def name(self) -> str:
         """The name of its member of etcd."""
-        return str(json.loads((self.directory / "etcd-member.json").read_bytes())["name"])
+        return str(self.record["name"])
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What is recorded about its member of etcd."""
+        found: dict[str, Any] = json.loads((self.directory / "etcd-member.json").read_bytes())
+        return found
 
     def die(self) -> None:
         """Lose the whole machine: no process has time to do anything."""

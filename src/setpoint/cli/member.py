@@ -93,6 +93,12 @@ async def recover(invocation: Invocation) -> None:
             "stopped for good: reset them before they join again. Say --yes to continue"
         )
     config = ApiServerConfig(directory, bind_address="", store="etcd", etcd="embedded")
+    if running := await _members(invocation).others_that_answer():
+        raise Failed(
+            f"members of other machines run: {', '.join(running)}. If more than half of all can run, `setpoint up` "
+            "starts this one too, and nothing is lost. Otherwise stop the others for good first, with "
+            "`setpoint reset --yes --force`"
+        )
     try:
         check_etcd_packages(_USER)
         from setpoint.cluster.etcd_server import member_alone  # an optional dependency

@@ -46,6 +46,12 @@ class EtcdMembers:
         ]
         return sorted(found, key=lambda one: one.member.name)
 
+    async def others_that_answer(self) -> list[str]:
+        """Return the URLs of the members of other machines, as they were last known, that answer."""
+        urls = self._record.servers
+        answered = await run_all(*(answers(EtcdClient([url], self._tls)) for url in urls))
+        return [url for url, is_healthy in zip(urls, answered, strict=True) if is_healthy]
+
     async def remove(self, target: KnownMember, known: Sequence[KnownMember], *, force: bool) -> None:
         """Remove a member through the others. Raises ConfigError if they would lose their quorum, unless forced."""
         healthy = {one.member.id for one in known if one.is_healthy}
