@@ -361,6 +361,17 @@ async def test_a_backup_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "backup").read_text() == "precious"
 
 
+async def test_what_is_no_cluster_is_not_backed_up(location: StoreLocation, tmp_path: Path) -> None:
+    """A misspelled prefix, or the rest of a restore that was interrupted."""
+    for mark, why in (None, "there are no objects at"), (INCOMPLETE, "holds a part of a cluster only"):
+        async with opened(location) as store:
+            if mark is not None:
+                await store.txn([Put(mark, b""), put("core/things/one", "a part")])
+        with pytest.raises(ConfigError, match=why):
+            await back_up(location, tmp_path / "backup", CLOCK)
+        assert not (tmp_path / "backup").exists()
+
+
 async def test_a_stopped_cluster_is_backed_up_without_a_change(tmp_path: Path) -> None:
     location = StoreLocation(tmp_path / "data" / "state.db")
     with pytest.raises(ConfigError, match="there is no database at"):

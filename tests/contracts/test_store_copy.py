@@ -270,6 +270,10 @@ def test_locations_are_parsed(tmp_path: Path) -> None:
     for wrong in ("https://a:2379/x,https://b:2379/y", "ftp://a", "http://a:2379,https://b:2379", "http://a?b"):
         with pytest.raises(ConfigError, match="URLs"):
             parse_location(wrong, access)
+    for address in ("127.0.0.1:2379", "etcd:2379,other:2379", "[::1]:2379/registry"):
+        with pytest.raises(ConfigError, match=r"begin with https:// or http://"):
+            parse_location(address, access)
+    assert parse_location("./etcd:2379", access).database == Path("etcd:2379/state.db")
     one, two = (StoreLocation(None, ("http://a",), EtcdAccess(prefix)) for prefix in ("/registry", "registry/copy"))
     assert one.overlaps(two) and two.overlaps(one) and not one.overlaps(StoreLocation(tmp_path))
     assert not one.overlaps(StoreLocation(None, ("http://a",), EtcdAccess("/registry2")))

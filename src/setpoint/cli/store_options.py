@@ -48,8 +48,11 @@ def location_of(invocation: Invocation) -> StoreLocation:
         return StoreLocation(directory / DATABASE)
     if invocation.flags.given("data-dir"):
         raise Failed("--etcd-servers and --data-dir name two different stores; give one of them")
+    servers = ",".join(invocation.flags.etcd_servers)
+    if "://" not in servers:
+        raise Failed(f"--etcd-servers {servers}: must be URLs that begin with https:// or http://")
     try:
-        return parse_location(",".join(invocation.flags.etcd_servers), etcd_access(invocation))
+        return parse_location(servers, etcd_access(invocation))
     except ConfigError as error:
         raise Failed(str(error)) from None
 

@@ -70,10 +70,20 @@ async def back_up(location: StoreLocation, path: Path, clock: Clock) -> BackupHe
     from setpoint.cluster.store_location import opened
 
     try:
-        async with opened(location, clock) as store, aclosing(encoded(store, format_time(clock.now()))) as stream:
-            return await write_backup(path, stream)
+        async with opened(location, clock) as store:
+            await check_whole(store, location)
+            async with aclosing(encoded(store, format_time(clock.now()))) as stream:
+                return await write_backup(path, stream)
     except StoreError as error:
         raise ConfigError(str(error)) from None
+
+
+async def check_whole(store: Store, location: StoreLocation) -> None:
+    """Raise ConfigError unless there is a whole cluster in the store."""
+    if await store.get(INCOMPLETE) is not None:
+        raise ConfigError(f"{location} holds a part of a cluster only: repeat the copy or restore that failed")
+    if not (await store.list("", limit=1)).items:
+        raise ConfigError(f"there are no objects at {location}")
 
 
 async def restore(
@@ -118,4 +128,13 @@ async def _pages(saved: SavedState) -> AsyncIterator[Sequence[KeyValue]]:
         yield page
 
 
-__all__ = ["BACKUP_PATH", "INCOMPLETE", "BackupHeader", "back_up", "restore", "serve_backup", "write_backup"]
+__all__ = [
+    "BACKUP_PATH",
+    "INCOMPLETE",
+    "BackupHeader",
+    "back_up",
+    "check_whole",
+    "restore",
+    "serve_backup",
+    "write_backup",
+]

@@ -399,7 +399,11 @@ class ApiServerConfig:
         if self.store != "etcd":
             given = {"etcd embedded": self.etcd, "etcd-servers": self.etcd_servers, "join": self.join}
             wrong = next((name for name, value in given.items() if value), "")
-            return f"--{wrong} needs --store etcd, not {self.store}" if wrong else ""
+            if wrong:
+                return f"--{wrong} needs --store etcd, not {self.store}"
+            files = {"cafile": self.etcd_cafile, "certfile": self.etcd_certfile, "keyfile": self.etcd_keyfile}
+            alone = next((name for name, path in files.items() if path), "")
+            return f"--etcd-{alone} needs --etcd-servers" if alone else ""
         if self.etcd:
             outside = self.etcd_servers or self.etcd_cafile or self.etcd_certfile or self.etcd_keyfile
             if self.insecure_http:

@@ -65,11 +65,15 @@ async def check_location(location: StoreLocation, clock: Clock, encryption_confi
     Raises ConfigError."""
     try:
         async with opened(location, clock) as store:
-            if not encryption_config:
-                return await check_store(store, decrypts=False)
-            return await check_store(Encryption(encryption_config, store, clock).store, decrypts=True)
+            if encryption_config:
+                report = await check_store(Encryption(encryption_config, store, clock).store, decrypts=True)
+            else:
+                report = await check_store(store, decrypts=False)
     except StoreError as error:
         raise ConfigError(str(error)) from None
+    if not report.counts and not report.problems:
+        raise ConfigError(f"there are no objects at {location}")
+    return report
 
 
 async def check_store(store: Store, *, decrypts: bool) -> Report:

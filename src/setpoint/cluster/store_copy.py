@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from setpoint.cluster.backups import INCOMPLETE
+from setpoint.cluster.backups import check_whole
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.state_transfer import NotEmpty, Written, write_state
 from setpoint.cluster.store_location import StoreLocation, check_stopped, opened
@@ -31,11 +31,8 @@ async def copy_store(
         async with opened(source, clock) as store:
             if not force:
                 await check_stopped(store, source, clock, ", or use --force")
-            if await store.get(INCOMPLETE) is not None:
-                raise ConfigError(f"{source} holds a part of a cluster only: repeat the copy or restore that failed")
+            await check_whole(store, source)
             async with Snapshot(store) as snapshot:
-                if not snapshot.count:
-                    raise ConfigError(f"there are no objects at {source}")
 
                 def report(copied: int) -> None:
                     progress(copied, snapshot.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class EtcdAccess(NamedTuple):
 
 
 _DEFAULT_ACCESS = EtcdAccess()
+_ADDRESSES = re.compile(r"[\w.\[\]:-]+:\d+([,/].*)?")
+"""Hosts with ports, which are no name of a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ def parse_location(text: str, access: EtcdAccess) -> StoreLocation:
     """Return the location for a data directory, a database or URLs of etcd, separated by commas.
 
     A path after the last URL is the prefix of the keys. Raises ConfigError."""
+    if _ADDRESSES.fullmatch(text):
+        raise ConfigError(f"{text}: URLs of etcd must begin with https:// or http://, and such a directory with ./")
     if "://" not in text:
         path = Path(text)
         if (path / MEMBER_RECORD).exists():

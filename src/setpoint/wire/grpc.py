@@ -7,6 +7,8 @@ Messages are bytes here: callers encode and decode them. A failed call says whet
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
@@ -143,7 +145,7 @@ class Channel:
             reason = f"cannot connect to {target}: no answer within {timeout:g} s"
         except (OSError, StreamFailed) as error:
             hint = "; does it expect https?" if address.scheme == "http" and "closed" in str(error) else ""
-            reason = f"cannot connect to {target}: {error}{hint}"
+            reason = f"cannot connect to {target}: {_reason(error)}{hint}"
         else:
             return cls(made, target, metadata or {})
         raise GrpcError(Code.UNAVAILABLE, reason, may_be_processed=False)
@@ -378,3 +380,10 @@ def _code_of_http(status: str) -> Code:
     known = {"400": Code.INTERNAL, "401": Code.UNAUTHENTICATED, "403": Code.PERMISSION_DENIED}
     known |= {"404": Code.UNIMPLEMENTED} | dict.fromkeys(("429", "502", "503", "504"), Code.UNAVAILABLE)
     return known.get(status, Code.UNKNOWN)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed, without the number and the address that asyncio puts into the text."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error)

@@ -41,6 +41,12 @@ CORRUPT = (
     "etcd refuses requests because its members have different data (alarm CORRUPT): "
     "replace the corrupt member, then disarm the alarm"
 )
+_QUORUM = "; more than half of its members must run and reach each other"
+_HINTS = {
+    "unknown authority": "check the authority of etcd's certificates, --etcd-cafile",
+    "did not accept the client certificate": "check the client certificate, --etcd-certfile and --etcd-keyfile",
+}
+"""Advice about a failed connection, by a part of the reason."""
 
 
 class EtcdCompacted(StoreError):
@@ -302,9 +308,10 @@ def _translated(error: GrpcError) -> StoreError:
     if error.code in _REFUSED:
         return StoreError(f"etcd refused the request: {message}")
     if not error.may_be_processed:
-        return NotProcessed(f"etcd cannot be reached: {message}")
+        hint = next((f"; {hint}" for part, hint in _HINTS.items() if part in message), "")
+        return NotProcessed(f"etcd cannot be reached: {message}{hint}")
     if message.endswith(_NOT_PROCESSED):
-        return NotProcessed(f"etcd refused the request for now: {message}")
+        return NotProcessed(f"etcd refused the request for now: {message}{_QUORUM * message.endswith('no leader')}")
     if error.code == Code.DEADLINE_EXCEEDED:
         return Unavailable(f"etcd did not answer within {CALL_TIMEOUT:g} s")
     return Unavailable(f"etcd did not complete the request: {message}")

@@ -148,7 +148,7 @@ async def test_a_call_waits_a_bounded_time_for_a_runtime_that_is_away(timeout: f
             await calling
     assert str(caught.value) == (
         "rpc error: code = Unavailable desc = the container runtime is not available: "
-        "cannot connect to unix:///nowhere/cri.sock: [Errno 2] No such file or directory"
+        "cannot connect to unix:///nowhere/cri.sock: No such file or directory"
     )
 
 
