@@ -217,7 +217,11 @@ class EtcdMember:
                 self._step("etcd: wait for a quorum of its members")
             if waited > _QUORUM_WARNING and not warned:
                 warned = True
-                log.warning("etcd has no quorum yet: start the other machines (%s)", ", ".join(self.record.servers))
+                log.warning(
+                    "etcd has no quorum yet: start the other machines (%s). If more than half are lost for good, stop "
+                    "this command: `setpoint member recover` lets this machine continue alone",
+                    ", ".join(self.record.servers),
+                )
             await self._clock.sleep(_POLL_INTERVAL)
 
     async def _promote(self, member: int) -> None:
