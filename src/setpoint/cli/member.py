@@ -80,7 +80,6 @@ async def remove(invocation: Invocation) -> None:
 
 async def recover(invocation: Invocation) -> None:
     from setpoint.cluster.config import ApiServerConfig, ConfigError
-    from setpoint.cluster.etcd_packages import check_etcd_packages
 
     invocation.no_arguments()
     directory = directory_of(invocation)
@@ -100,7 +99,6 @@ async def recover(invocation: Invocation) -> None:
             "`setpoint reset --yes --force`"
         )
     try:
-        check_etcd_packages(_USER)
         from setpoint.cluster.etcd_server import member_alone  # an optional dependency
 
         async with member_alone(config, lambda _: None, force_new_cluster=True) as member:

@@ -311,7 +311,8 @@ def _translated(error: GrpcError) -> StoreError:
         hint = next((f"; {hint}" for part, hint in _HINTS.items() if part in message), "")
         return NotProcessed(f"etcd cannot be reached: {message}{hint}")
     if message.endswith(_NOT_PROCESSED):
-        return NotProcessed(f"etcd refused the request for now: {message}{_QUORUM * message.endswith('no leader')}")
+        hint = _QUORUM if message.endswith("no leader") else ""
+        return NotProcessed(f"etcd refused the request for now: {message}{hint}")
     if error.code == Code.DEADLINE_EXCEEDED:
         return Unavailable(f"etcd did not answer within {CALL_TIMEOUT:g} s")
     return Unavailable(f"etcd did not complete the request: {message}")
