@@ -70,6 +70,14 @@ PODS = builtin("pods")
             0,
             "/d:\ne\nf\ng\n\n/d/e:\nh\n\n/d/g:\n/d/g:\n\n.:\nh\n",
         ),
+        (
+            "mkdir -p /d/e /empty; echo 1 > /d/f; echo 2 > /d/e/g; cp /d /t; cp -r /d /t; cp -rv /d /t; cp -a /empty /t; "
+            "mv /d /moved; cat /t/f /t/e/g /t/d/e/g /moved/e/g; ls /t; ls -d /d",
+            1,
+            "cp: omitting directory '/d'\n'/d' -> '/t/d'\n1\n2\n2\n2\nd\ne\nempty\nf\n"
+            "ls: /d: No such file or directory\n",
+        ),
+        ("mkdir /d; echo 1 > /d/f; cp -r /d /d/e; ls -R /d", 0, "/d:\ne\nf\n\n/d/e:\nf\n"),
         ("echo 'x=5' > /s; . /s; echo $x", 0, "5\n"),
         (
             "mount /a /b; umount /b; mkfifo /p; free; top",

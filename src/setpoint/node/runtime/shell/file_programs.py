@@ -110,30 +110,41 @@ def _mv(session: Session, arguments: list[str], streams: Streams) -> int:
 
 def _copy(session: Session, arguments: list[str], streams: Streams, who: str) -> int:
     words = [each for each in arguments if not each.startswith("-")]
+    flags = {letter for each in arguments if re.fullmatch("-[A-Za-z]+", each) for letter in each[1:]}
     if len(words) < 2:
         return 1
     target, files, status = session.path(words[-1]), session.files, 0
     for name in words[:-1]:
         source = session.path(name)
-        text = files.read(source)
-        target_path = (
+        path = (
             f"{target.rstrip('/')}/{basename(source)}" if files.is_directory(target) or target.endswith("/") else target
         )
-        if text is None:
+        found = [each for each, _ in _walk(session, source)]
+        if not found:
             streams.err(f"{who}: can't {'stat' if who == 'cp' else 'rename'} '{name}': No such file or directory\n")
             status = 1
-        elif write_error := files.write_error(target_path) or (files.write_error(source) if who == "mv" else ""):
-            streams.err(f"{who}: can't create '{target_path}': {write_error}\n")
+        elif files.is_directory(source) and who == "cp" and not flags & set("rRa"):
+            streams.err(f"cp: omitting directory '{name}'\n")
+            status = 1
+        elif write_error := files.write_error(path) or (files.write_error(source) if who == "mv" else ""):
+            streams.err(f"{who}: can't create '{path}': {write_error}\n")
             status = 1
         else:
-            files.write(target_path, text)
+            for each in found:
+                _copy_entry(files, each, path + each[len(source) :])
             if who == "mv":
-                files.remove(source)
-            if any(re.fullmatch("-[a-z]*v[a-z]*", each) for each in arguments):
-                streams.out(
-                    f"'{name}' -> '{target_path}'\n" if who == "cp" else f"renamed '{name}' -> '{target_path}'\n"
-                )
+                files.remove(source, recursive=True)
+            if "v" in flags:
+                streams.out(f"'{name}' -> '{path}'\n" if who == "cp" else f"renamed '{name}' -> '{path}'\n")
     return status
+
+
+def _copy_entry(files: Files, source: str, target: str) -> None:
+    text = files.read(source)
+    if text is None:
+        files.make_directory(target)
+    else:
+        files.write(target, text)
 
 
 def _ls(session: Session, arguments: list[str], streams: Streams) -> int:
