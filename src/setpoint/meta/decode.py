@@ -79,9 +79,12 @@ def zero(type: Type) -> Any:
     """Return the empty value, with every field that is always written."""
     if type.nullable:
         return None
-    if type.shape is Shape.STRUCT:
-        return (type.compiled.get("decode") or compile_decoder(type))({}, [])
-    return _EMPTY[type.shape]
+    if type.shape is not Shape.STRUCT:
+        return _EMPTY[type.shape]
+    if (decoder := type.compiled.get("decode")) is not None or not type.go:
+        return (decoder or compile_decoder(type))({}, [])
+    # Bookmarks need this of many kinds of which nothing is ever decoded, so it compiles nothing.
+    return {one.name: zero(one.type) for one in type.fields.values() if one.presence is Presence.ALWAYS}
 
 
 _EMPTY: dict[Shape, Any] = {

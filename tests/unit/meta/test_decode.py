@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from setpoint.kinds.tables import definition_for, type_of
+from setpoint.kinds.tables import definition_for, kinds, type_of
 from setpoint.meta.decode import DecodeError, decode, zero
 from setpoint.meta.schema import Field, Presence, Shape, Type
 
@@ -79,6 +79,23 @@ def test_defaults_of_custom_types_are_not_shared() -> None:
     root = custom(a=keep("a", Type(Shape.ANY), default={"b": []}))
     decode(root, {})["a"]["b"].append(1)
     assert decode(root, {}) == {"a": {"b": []}}
+
+
+@pytest.mark.parametrize("definition", sorted(set(kinds().values())))
+def test_zero_is_what_an_empty_object_is_decoded_to(monkeypatch: pytest.MonkeyPatch, definition: str) -> None:
+    expected = decode(type_of(definition), {})
+    for each in structs(type_of(definition), []):
+        monkeypatch.setattr(each, "compiled", {})
+    assert orjson.dumps(zero(type_of(definition))) == orjson.dumps(expected), "without any decoder"
+
+
+def structs(type: Type, found: list[Type]) -> list[Type]:
+    """Add the type and all structs that it contains, without those in lists and maps."""
+    if type.shape is Shape.STRUCT and type not in found:
+        found.append(type)
+        for each in type.fields.values():
+            structs(each.type, found)
+    return found
 
 
 def test_zero_returns_a_new_value_each_time() -> None:
