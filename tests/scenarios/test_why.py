@@ -591,6 +591,48 @@ async def clients(world: World) -> None:
     await world.why("configmap/settings data")
 
 
+async def manifests(world: World) -> None:
+    """Fields that were applied, and written by others since: what does the next apply do?"""
+    cluster, carol, bob = world.cluster, world.user("carol"), world.user("bob")
+    web = workload("Deployment", "web", 5, container={"resources": {"limits": {"cpu": "1000m"}}})
+    file = world.home / "web.yaml"
+    file.write_text(json.dumps(web))
+    code, _, err = await world.typed(f"apply -f {file}", carol)
+    assert code == 0, err
+    await world.why("deployment/web spec.replicas")
+    await changed(bob, web, lambda obj: obj["spec"].update(replicas=3))
+    await world.why("deployment/web spec.replicas")
+
+    async def change_container(**fields: Any) -> None:
+        await changed(bob, web, lambda obj: obj["spec"]["template"]["spec"]["containers"][0].update(fields))
+
+    await change_container(image="nginx:1.29")
+    await world.why("deployment/web image")
+    await world.why("deployment/web spec")
+    await world.why("deployment/web spec.paused")
+    # Another value, and the same value in another form.
+    for cpu in ("2", "1"):
+        await change_container(resources={"limits": {"cpu": cpu}})
+        await world.why("deployment/web spec.template.spec.containers[0].resources")
+    code, _, err = await world.typed(f"apply -f {file}", carol)
+    assert code == 0, err
+    await world.why("deployment/web spec.replicas")
+    # Applied on the server, by two field managers and by a patch.
+    robot = world.user("robot", "robot")
+    settings = plain("v1", "ConfigMap", "settings", data={"level": "info", "mode": "a"})
+    await robot.apply(settings, field_manager="gitops")
+    await bob.patch(("v1", "ConfigMap"), "settings", {"data": {"level": "debug"}}, "default")
+    await world.why("configmap/settings data.level")
+    with pytest.raises(ApiError, match="conflict"):
+        await robot.apply(settings, field_manager="gitops")
+    await robot.apply(settings, field_manager="gitops", force=True)
+    await world.why("configmap/settings data.level")
+    # A manager that does not want the field any more has not lost it.
+    await robot.apply(plain("v1", "ConfigMap", "settings", data={"mode": "a"}), field_manager="gitops")
+    await world.why("configmap/settings data.level")
+    await cluster.settle()
+
+
 @dataclass
 class Pages:
     pages: int = 1
@@ -716,6 +758,7 @@ SCENARIOS: dict[str, Scenario] = {
         stateful,
         rights_and_refusals,
         clients,
+        manifests,
         operators,
         loops,
     )

@@ -21,6 +21,7 @@ from setpoint.view.changes import (
     value_text,
     write_conflicts,
 )
+from setpoint.view.why import next_apply
 from setpoint.view.why.answer import Answer, Finding, Step
 from setpoint.view.why.facts import History, ObjectVersion, Ref
 from setpoint.view.why.steps import HEARTBEAT, SPEC, Change, begins_deletion, step_of
@@ -242,7 +243,28 @@ async def _why_field(history: History, question: Question, ref: Ref, answer: Ans
     writers = dict.fromkeys(actor_of(each.write.cause) for each, _ in found if each is not created)
     if len(writers) > 1:
         answer.notes.append(f"{len(writers)} clients have written this field: {', '.join(writers)}.")
+    if not question.at and not condition and ref.plural != "secrets":
+        answer.notes += await _next_apply(history, question, found)
     _hint(answer)
+
+
+async def _next_apply(history: History, question: Question, found: list[tuple[Change, list[FieldChange]]]) -> list[str]:
+    """Return what the next apply does with fields that were changed since the last one."""
+    now = await _current(history, question)
+    known = [(change, fields) for change, fields in found if change.before is not None]
+    if now is None or now["metadata"].get("deletionTimestamp") or not known:
+        return []
+    texts = []
+    if fields := next_apply.overridden(now, {each.path for _, fields in known for each in fields}):
+        author = ""
+        async for change in _changes(history, Question(question.key)):
+            if next_apply.manifest_of(change.now) != next_apply.manifest_of(change.before):
+                author = actor_of(change.write.cause) if change.write.cause is not None else ""
+                break
+        texts.append(next_apply.override_text(fields, question.field, author))
+    if lost := next_apply.lost_to(known, now):
+        texts.append(lost)
+    return texts
 
 
 async def _current(history: History, question: Question) -> ObjView | None:
