@@ -56,14 +56,18 @@ async def run(invocation: Invocation) -> None:
 
 
 def _headline(invocation: Invocation, plan: dict[str, Any]) -> str:
-    """Return what the write was, with its author."""
+    """Return what the write was, with its author; for a deletion, the user who asked for it and who completed it."""
     changed = [f"{each['object']}: {each['text']}" for each in plan.get("changes") or ()]
     what = "; ".join(changed[:_SHOWN]) + (f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else "")
     cause = cause_from_json(plan["cause"]) if plan.get("cause") else None
     ago = ""
     if cause is not None and cause.at:
         ago = f", {human_duration(max(0.0, invocation.io.clock.now().timestamp() - cause.at / 1000))} ago"
-    return f"Revision {plan['revision']}{ago}, {actor_of(cause)}: {what}"
+    author = actor_of(cause)
+    if plan.get("requested"):
+        asked = actor_of(cause_from_json(plan["requested"]))
+        author = f"{asked}, completed by {author}" if asked != author else author
+    return f"Revision {plan['revision']}{ago}, {author}: {what}"
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

@@ -144,6 +144,8 @@ class SetBack(NamedTuple):
     present one."""
     left: list[Path]
     """Changed fields that are left as they are, because a component of the system writes them."""
+    done: list[Path]
+    """Changed fields that have their former values again."""
     target: Obj
     """The object with the changes."""
 
@@ -157,9 +159,11 @@ def set_back(
     made: list[FieldChange] = []
     conflicts: list[FieldChange] = []
     left: list[Path] = []
+    done: list[Path] = []
     for path, old, new in desired_changes(before, after):
         current = value_at_path(now, path)
         if current == old:
+            done.append(path)
             continue
         if any(path[: len(each)] == each for each in system):
             left.append(path)
@@ -175,7 +179,7 @@ def set_back(
         else:
             conflicts.append(FieldChange(path, old, current))
     _drop_empty(target, before)
-    return SetBack(made, conflicts, left, target)
+    return SetBack(made, conflicts, left, done, target)
 
 
 def is_system_annotation(path: Path) -> bool:

@@ -89,6 +89,7 @@ class Planner:
         if _uid(now) != _uid(after) and not self._options.force:
             self._conflict(ref, "another object of this name has been created since", "force")
             return
+        noted = len(self.result.not_done)
         self._left_as_they_are(ref, before, after)
         found = set_back(before, after, now, force=self._options.force, system=_system_fields(ref, before, now))
         for left in found.left:
@@ -96,8 +97,15 @@ class Planner:
         for path, old, current in found.conflicts:
             was = value_texts(ref, path, old, current)
             self._conflict(ref, f"{path_text(path)} {was}", "force")
+        for done in found.done:
+            if not is_system_annotation(done):
+                self.note(f"{path_text(done)} of {ref.shown}", "it has its former value already")
         if not found.conflicts:
             self._set_back(ref, before, now, found)
+        if not found.changes and not found.conflicts and noted == len(self.result.not_done):
+            unchanged = desired(before) == desired(after)
+            reason = "the write did not change the desired state" if unchanged else "programs maintain what it changed"
+            self.note(ref.shown, reason)
 
     def restore(self, ref: ObjectRef, before: ObjView, now: ObjView) -> bool:
         """Give an existing object the desired state that it had; return False if it has it."""

@@ -62,7 +62,11 @@ async def test_an_update_is_undone_and_the_undo_too(typed: Typed) -> None:
     assert done.err == "error: there is a conflict, so nothing was changed; --force would resolve it\n"
     await typed(f"undo {scaled} --yes --force")
     assert (await client.get(DEPLOYMENTS, "web", "default"))["spec"]["replicas"] == 1
-    assert "Nothing is to be done." in await typed(f"undo {scaled} --yes")
+    assert (await typed(f"undo {scaled} --yes")).endswith(
+        "Nothing is to be done.\n"
+        "Not done:\n"
+        "  spec.replicas of deployment.apps/web (default): it has its former value already\n"
+    )
 
     # The status is never set back.
     await client.patch(DEPLOYMENTS, "web", {"status": {"replicas": 3}}, "default", subresource="status")
@@ -105,6 +109,17 @@ async def test_objects_are_deleted_and_created_anew(typed: Typed) -> None:
     assert {each["manager"] for each in found["metadata"]["managedFields"]} == {"setpoint-undo"}
     again = await typed(f"undo {deleted} --yes")
     assert "Nothing is to be done." in again and "configmap/a (default): it exists again" in again
+
+
+async def test_the_plan_names_the_user_who_asked_for_a_deletion(typed: Typed) -> None:
+    await typed("create configmap a --from-literal=k=1")
+    await typed("""patch configmap a -p '{"metadata": {"finalizers": ["example.com/backup"]}}' --type merge""")
+    await typed("delete configmap a --wait=false --as alice --as-group system:masters")
+    remover = """patch configmap a -p '{"metadata": {"finalizers": null}}' --type merge"""
+    await typed(f"{remover} --as operator --as-group system:masters")
+    plan = await typed(f"undo {await last(typed, 'configmap/a')} --plan")
+    asked, completed = (f"{who} (cli), impersonated by kube-apiserver" for who in ("alice", "operator"))
+    assert f", {asked}, completed by {completed}: configmap/a (default): deleted\n" in plan, plan
 
 
 async def test_restore_of_named_objects_labels_and_everything(typed: Typed) -> None:

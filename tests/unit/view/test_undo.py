@@ -148,7 +148,13 @@ def test_a_field_that_was_changed_again_is_a_conflict() -> None:
     (step,) = undone("ConfigMap", before, after, now, force=True).steps
     assert step.text == "data.a 3 -> 1, data.b 2 -> 1"
     # Nothing to do for a field that has its former value again.
-    assert undone("ConfigMap", before, after, before) == Plan()
+    reason = "it has its former value already"
+    assert undone("ConfigMap", before, after, before) == Plan(
+        not_done=[(f"data.{each} of configmap/x (default)", reason) for each in "ab"]
+    )
+    assert undone("ConfigMap", before, before, before) == Plan(
+        not_done=[("configmap/x (default)", "the write did not change the desired state")]
+    )
     secret = undone("Secret", *(made("Secret", data={"a": value}) for value in ("b25l", "dHdv", "dGhyZWU=")))
     assert secret.conflicts[0].text == "data.a was changed since"
     other = undone("ConfigMap", before, after, made("ConfigMap", uid="another"))

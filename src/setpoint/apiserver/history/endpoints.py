@@ -28,8 +28,6 @@ from setpoint.wire.message import Answer, Response
 HISTORY_PATH = "/setpoint/v1/history"
 _DEFAULT_LIMIT, _MAX_LIMIT = 100, 500
 _MAX_REVISION = 2**63 - 1
-_MAX_DELETING = 16
-"""Number of versions before a deletion that are read to find the request for it."""
 
 
 class HistoryEndpoints:
@@ -83,21 +81,11 @@ class HistoryEndpoints:
             place = {"namespace": namespace if version.key.count("/") == 3 else "", "name": name}
             cause = await self._reader.cause(version.revision)
             deleted = {**change_of(version.revision, None, None, cause).to_json(), **place}
-            if (requested := await self._requested(version)) is not None:
+            if (requested := await self._reader.deletion_request(version)) is not None:
                 cause = await self._reader.cause(requested.revision)
                 deleted["requested"] = change_of(requested.revision, None, None, cause).to_json()
             found.append(deleted)
         return found
-
-    async def _requested(self, deleted: Version) -> Version | None:
-        """Return the version that was written by the request for a deletion which another write completed; None if
-        there is none, or it is not known."""
-        found = None
-        for version in await self._reader.versions(deleted.key, before=deleted.revision, limit=_MAX_DELETING):
-            if version.value is None or b'"deletionTimestamp":' not in version.value:
-                return found
-            found = version
-        return None
 
     async def _changes(self, versions: list[Version], limit: int) -> list[ObjectChange]:
         """Return the changes that led to the versions, of which there is one more than asked for if there are more."""

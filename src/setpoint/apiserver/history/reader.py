@@ -22,6 +22,8 @@ _SCANNED = 256
 """Number of events of one step that looks for the keys of writes."""
 _LISTED = 1_000
 """Number of objects that are listed in one iteration of the event loop."""
+_MAX_DELETING = 16
+"""Number of versions before a deletion that are read to find the request for it."""
 _ATTEMPTS = 5
 """Attempts of a read during which the store was compacted each time."""
 
@@ -215,6 +217,16 @@ class HistoryReader:
                     found.pop(event.key, None)
             await asyncio.sleep(0)
         return sorted(found.values(), key=lambda each: -each.revision)
+
+    async def deletion_request(self, deleted: Version) -> Version | None:
+        """Return the version that was written by the request for a deletion which another write completed; None if
+        there is none, or it is not known."""
+        found = None
+        for version in await self.versions(deleted.key, before=deleted.revision, limit=_MAX_DELETING):
+            if version.value is None or b'"deletionTimestamp":' not in version.value:
+                return found
+            found = version
+        return None
 
     async def at(self, key: str, revision: int) -> Version | None:
         """Return the version of an object that was valid at a revision; None if it did not exist. Raises Expired."""

@@ -116,6 +116,8 @@ class UndoEndpoint:
             found = {"revision": revision, "reason": f"undo of {revision}"}
             if cause is not None:
                 found["cause"] = cause_to_json(cause)
+            if planning.requested is not None:
+                found["requested"] = cause_to_json(planning.requested)
             found["changes"] = planning.changed
         elif "at" in body:
             moment = await self._moments.find(body["at"], ctx.now)
@@ -161,6 +163,8 @@ class _Planning:
         """Version and kind of custom resources that may not be served any more, by group and resource."""
         self.changed: list[dict[str, str]] = []
         """The changes of the write, in words."""
+        self.requested: WriteCause | None = None
+        """The cause of the request for the deletion that the write completes; None if there is none."""
         self.unchanged = 0
         """Number of objects that are as they were."""
 
@@ -215,6 +219,9 @@ class _Planning:
             assert after is not None
             self._planner.delete(ref, after, now)
         elif after is None or (_is_deleted(after) and not _is_deleted(before)):
+            request = await self._reader.deletion_request(versions[0]) if after is None else None
+            if request is not None and request.revision >= self._reader.oldest:
+                self.requested = await self._reader.cause(request.revision)
             obj, at = await self._before_deletion(key, revision, before)
             try:
                 await self._create(key, obj, now, at)
