@@ -7,6 +7,7 @@ with SETPOINT_WRITE_TEXTS=1 and read the difference.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 import os
@@ -21,7 +22,7 @@ from why_scenarios import World, changed, job, plain, pod, workload
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj
-from setpoint.sdk import Context, Controller, Kind, Object, Operator
+from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.testing import run_virtual, virtual_cluster
 
 TEXTS = Path(__file__).parent / "why_texts"
@@ -692,6 +693,57 @@ async def hold(world: World, action: str, loop: str = "") -> None:
     assert reply.status == 200, reply.body
 
 
+async def finalizers(world: World) -> None:
+    """Deletions that wait for finalizers: of an operator, of a client without the SDK, and of a built-in controller."""
+    cluster, alice = world.cluster, world.alice
+    done = asyncio.Event()
+
+    async def sell(ctx: Context[Any, Any], website: Object[Any, Any]) -> Result | None:
+        return None if done.is_set() else Result(requeue_after=30)
+
+    async def publish(ctx: Context[Any, Any], website: Object[Any, Any]) -> None:
+        pass
+
+    async with cluster.running(
+        Operator("website", Controller(Website, publish, finalizer="example.com/sold", finalize=sell))
+    ):
+        for name in ("home", "shop"):
+            await alice.create(plain("example.com/v1", "Website", name, spec={}))
+        await cluster.settle()
+        await alice.delete(Website.ref, "home", "default")
+        await cluster.sleep(20)
+        await world.why("website/home")
+        done.set()
+        await cluster.sleep(30)
+        await world.why("website/home")
+    await alice.delete(Website.ref, "shop", "default")
+    await cluster.sleep(5)
+    await world.why("website/shop")
+    # A client without the SDK has added one; another one was there from the beginning.
+    backup = world.user("system:serviceaccount:ops:backup", "backup")
+    await alice.create(plain("v1", "ConfigMap", "data", data={}, metadata={"finalizers": ["example.com/audit"]}))
+    await changed(
+        backup, plain("v1", "ConfigMap", "data"), lambda obj: obj["metadata"]["finalizers"].append("ops/save")
+    )
+    await cluster.sleep(60)
+    await alice.delete(("v1", "ConfigMap"), "data", "default")
+    await world.why("configmap/data")
+    # A volume that is bound.
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}
+    volume: Obj = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/tmp/disk"},
+        "storageClassName": "",
+    }
+    await alice.create(plain("v1", "PersistentVolume", "disk", "", spec=volume))
+    await alice.create(plain("v1", "PersistentVolumeClaim", "disk", spec=claim))
+    await cluster.sleep(30)
+    await alice.delete(("v1", "PersistentVolume"), "disk")
+    await cluster.sleep(5)
+    await world.why("pv/disk")
+
+
 async def loops(world: World) -> None:
     """Nothing happens, because a component has stopped or a controller fails."""
     cluster, alice = world.cluster, world.alice
@@ -760,6 +812,7 @@ SCENARIOS: dict[str, Scenario] = {
         clients,
         manifests,
         operators,
+        finalizers,
         loops,
     )
 }

@@ -35,9 +35,9 @@ class LoopStates:
         """Return the names of the control loops that run."""
         return [*(each.name for each in self._running()), *self._others()]
 
-    def keys(self, ref: Ref) -> list[LoopKey]:
-        """Return the state of an object's key in the controller of its kind."""
-        name = CONTROLLERS.get(ref.kind)
+    def keys(self, ref: Ref, controller: str = "") -> list[LoopKey]:
+        """Return the state of an object's key in the controller of its kind, or in the one of this name."""
+        name = controller or CONTROLLERS.get(ref.kind)
         return [self.state(each, ref.path) for each in self._running() if each.name == name]
 
     def state(self, controller: Controller, key: str) -> LoopKey:

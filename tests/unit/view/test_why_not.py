@@ -93,7 +93,7 @@ class State:
     def controllers(self) -> Collection[str] | None:
         return self._running
 
-    def loops(self, ref: Ref) -> Sequence[LoopKey]:
+    def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         return self._loops
 
     def other_servers(self) -> int | None:

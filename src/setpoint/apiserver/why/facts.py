@@ -42,8 +42,8 @@ class Loops(Protocol):
 
     def controllers(self) -> Collection[str]: ...
 
-    def keys(self, ref: Ref) -> Sequence[LoopKey]:
-        """Return the states of an object's key in the controllers that reconcile its kind."""
+    def keys(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
+        """Return the states of an object's key in the controllers that reconcile its kind, or in one of them."""
         ...
 
     def hold(self, ref: Ref) -> Hold | None: ...
@@ -212,9 +212,9 @@ class ServerFacts:
         loops = self._api.loops
         return loops.controllers() if loops is not None else None
 
-    def loops(self, ref: Ref) -> Sequence[LoopKey]:
+    def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         loops = self._api.loops
-        return loops.keys(ref) if loops is not None else ()
+        return loops.keys(ref, controller) if loops is not None else ()
 
     def hold(self, ref: Ref) -> Hold | None:
         loops = self._api.loops

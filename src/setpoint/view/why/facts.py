@@ -182,8 +182,9 @@ class Facts(History, Protocol):
         """Return the names of the controllers that run in this process; None if they run elsewhere."""
         ...
 
-    def loops(self, ref: Ref) -> Sequence[LoopKey]:
-        """Return the states of the object's key in the controllers of its kind that run in this process."""
+    def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
+        """Return the states of the object's key in the controllers of its kind that run in this process, or in the
+        controller of this name."""
         ...
 
     def hold(self, ref: Ref) -> Hold | None:

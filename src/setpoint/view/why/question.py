@@ -107,7 +107,7 @@ async def _versions(history: History, question: Question) -> AsyncIterator[Objec
         raise NoHistory
 
 
-async def _changes(history: History, question: Question) -> AsyncIterator[Change]:
+async def object_changes(history: History, question: Question) -> AsyncIterator[Change]:
     """Yield the known changes of the object, newest first."""
     newer: ObjectVersion | None = None
     ref = history.ref(question.key)
@@ -140,7 +140,7 @@ async def _last_change(history: History, question: Question) -> Change | None:
     deleted, else the last change of the desired state, else the creation."""
     fallback: Change | None = None
     heartbeat: Change | None = None
-    async for change in _changes(history, question):
+    async for change in object_changes(history, question):
         if change.now is None:
             return change
         kind = change.rank
@@ -213,7 +213,7 @@ async def _why_field(history: History, question: Question, ref: Ref, answer: Ans
     condition = bool(_CONDITION.fullmatch(question.field))
     created: Change | None = None
     known_field = False
-    async for change in _changes(history, question):
+    async for change in object_changes(history, question):
         if change.before is None and change.now is not None:
             created = change
             if _has_field(change.now, question.field, condition):
@@ -257,7 +257,7 @@ async def _next_apply(history: History, question: Question, found: list[tuple[Ch
     texts = []
     if fields := next_apply.overridden(now, {each.path for _, fields in known for each in fields}):
         author = ""
-        async for change in _changes(history, Question(question.key)):
+        async for change in object_changes(history, Question(question.key)):
             if next_apply.manifest_of(change.now) != next_apply.manifest_of(change.before):
                 author = actor_of(change.write.cause) if change.write.cause is not None else ""
                 break
@@ -352,7 +352,7 @@ async def conflicts(history: History, question: Question) -> Answer:
     ref = history.ref(question.key)
     answer = Answer({**asdict(question), "object": ref.text, "namespace": ref.namespace}, history.now)
     writes: list[tuple[Change, list[FieldChange]]] = []
-    async for change in _changes(history, question):
+    async for change in object_changes(history, question):
         fields = [each for each in change.fields if not question.field or _matches(each, question.field, False)]
         if fields:
             writes.append((change, fields))
@@ -383,7 +383,7 @@ async def last_spec_write(history: History, key: str, field: str) -> Change | No
     """Return the last write that changed a field, within the retained history."""
     question = Question(key)
     try:
-        async for change in _changes(history, question):
+        async for change in object_changes(history, question):
             if change.before is None and change.now is not None:
                 return change if _has_field(change.now, field, False) else None
             if any(_matches(each, field, False) for each in change.fields):

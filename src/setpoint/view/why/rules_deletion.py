@@ -9,6 +9,7 @@ from setpoint.meta.conditions import conditions_of
 from setpoint.meta.objects import ObjView
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.facts import Facts, Ref
+from setpoint.view.why.finalizers import BUILTIN_REMOVERS, owner_of
 from setpoint.view.why.moments import age, milliseconds
 
 _MAX_SHOWN = 4
@@ -35,10 +36,15 @@ async def leaving(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
         return [Finding("terminating", f"{name} has been in deletion for {since}.")]
     found = []
     for each in finalizers:
-        text = f"{name} has been in deletion for {since} and waits for the finalizer {each}."
+        owner = await owner_of(facts, ref, each)
+        text = f"{name} has been in deletion for {since} and waits for the finalizer {each}{owner.clause}."
         users = await _users(facts, ref.namespace, ref.name, each)
-        help_text = "delete the Pods that use it" if users else f"the owner of the finalizer must remove {each}"
-        found.append(Finding("finalizers", text, users, help=[help_text]))
+        advice = [] if each in BUILTIN_REMOVERS else [f"the owner of the finalizer must remove {each}"]
+        found.append(
+            Finding(
+                "finalizers", text, [*users, *owner.evidence], help=["delete the Pods that use it"] if users else advice
+            )
+        )
     return found
 
 

@@ -11,6 +11,7 @@ from setpoint.meta.objects import ObjView
 from setpoint.view.actors import actor_name
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.facts import Facts, Ref, SchedulingAttempt
+from setpoint.view.why.finalizers import BUILTIN_REMOVERS, owner_of
 from setpoint.view.why.moments import age, clock_time, milliseconds
 from setpoint.view.why.rules_selectors import selector_of
 
@@ -33,7 +34,7 @@ async def pod_findings(facts: Facts, ref: Ref, pod: ObjView) -> list[Finding]:
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
     name = f"Pod {ref.name}"
     if pod["metadata"].get("deletionTimestamp"):
-        return [await _leaving(facts, name, pod)]
+        return [await _leaving(facts, name, ref, pod)]
     if status.get("phase") == "Failed":
         return [_failed(name, status)]
     if status.get("phase") == "Succeeded" or is_true(pod, "Ready"):
@@ -54,12 +55,18 @@ def _plural(word: str, items: Sequence[object]) -> str:
     return word if len(items) == 1 else f"{word}s"
 
 
-async def _leaving(facts: Facts, name: str, pod: ObjView) -> Finding:
+async def _leaving(facts: Facts, name: str, ref: Ref, pod: ObjView) -> Finding:
     meta = pod["metadata"]
     deadline = milliseconds(meta["deletionTimestamp"])
     if finalizers := meta.get("finalizers"):
-        text = f"{name} is being deleted and waits for the {_plural('finalizer', finalizers)} {', '.join(finalizers)}."
-        return Finding("finalizers", text, help=[f"the owner of the finalizer must remove {finalizers[0]}"])
+        owners = [await owner_of(facts, ref, each) for each in finalizers]
+        named = ", ".join(each + owner.clause for each, owner in zip(finalizers, owners, strict=True))
+        text = f"{name} is being deleted and waits for the {_plural('finalizer', finalizers)} {named}."
+        advice = [
+            f"the owner of the finalizer must remove {each}" for each in finalizers if each not in BUILTIN_REMOVERS
+        ]
+        evidence = list(dict.fromkeys(line for owner in owners for line in owner.evidence))
+        return Finding("finalizers", text, evidence, help=advice)
     node = (pod.get("spec") or {}).get("nodeName", "")
     if node and (found := await facts.get("", "nodes", "", node)) is not None and not is_true(found, "Ready"):
         text = f"{name} is being deleted, and its node {node}, which must confirm it, is not ready."
