@@ -6,19 +6,27 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from virtual_commands import run_command, run_successfully
 
+from setpoint.cluster.cluster_copy import copied
+from setpoint.cluster.components import ComponentOptions
+from setpoint.cluster.embedded import EmbeddedOptions, embedded_cluster
 from setpoint.cluster.virtual.conditions import unfinished
 from setpoint.cluster.virtual.plan import differences, events_of
 from setpoint.cluster.virtual.simulation import HEARTBEATS, SimulatedWrite
 from setpoint.meta.cause import decode
+from setpoint.meta.objects import Obj
 from setpoint.node.options import FleetOptions, NodeTemplate
 from setpoint.store.interface import Event
-from setpoint.testing import VirtualCluster, prepared, virtual
+from setpoint.system import RandomIds
+from setpoint.testing import VirtualCluster, prepared, run_virtual, virtual
+from setpoint.testing.snapshot import settled_state
+from setpoint.testing.virtual_time import VirtualClock
 
 WORKLOADS = """
 apiVersion: apps/v1
@@ -256,6 +264,43 @@ async def test_a_node_is_lost_whenever_it_stops(cluster: VirtualCluster, tmp_pat
         node = f"node-{number}"
         result = await run_command(cluster, f"plan --stop {node}", tmp_path)
         assert f"node/{node} is not ready: NodeStatusUnknown" in result.out, result.out
+
+
+def test_new_pods_have_the_default_tolerations_of_the_server(tmp_path: Path) -> None:
+    """They leave a lost node when they would in the original, whose flags are read or, by its own endpoint, known."""
+    flags: dict[str, Any] = {
+        "default_not_ready_toleration_seconds": 30,
+        "default_unreachable_toleration_seconds": 20,
+    }
+    options = EmbeddedOptions(
+        ComponentOptions(nodes=3, identity="virtual", leader_elect=False),
+        replace(EmbeddedOptions().config, **flags),
+    )
+
+    async def main() -> None:
+        clock = VirtualClock()
+        async with embedded_cluster(clock, RandomIds(1), options, await settled_state()) as embedded:
+            cluster = VirtualCluster(embedded, clock, {}, {})
+            await run_successfully(cluster, "create deployment web --image nginx:1.27 --replicas 1", tmp_path)
+            await cluster.settle()
+            result = await run_command(cluster, "plan --scale deployment/web=6 --stop node-2 -o json", tmp_path)
+            leaving = [each["at"] for each in json.loads(result.out)["events"] if each["text"] == "being deleted"]
+            assert leaving and max(leaving) < 100, leaving  # 300 s after the loss by default
+            await run_successfully(cluster, "scale deployment/web --replicas 6", tmp_path)
+            await cluster.settle()
+            (live,) = {_tolerated(each) for each in await cluster.all(("v1", "Pod"))}
+            assert live == (30, 20)
+            copy = await copied(cluster.client, clock.now())
+            assert copy.toleration_seconds == live
+            viewer = embedded.components.clients.copying_client("viewer", (), agent="kubectl")
+            await run_successfully(cluster, "create clusterrolebinding v --clusterrole=view --user=viewer", tmp_path)
+            assert (await copied(viewer, clock.now())).toleration_seconds == (300, 300)  # may not read the flags
+
+    run_virtual(main)
+
+
+def _tolerated(pod: Obj) -> tuple[int, ...]:
+    return tuple(each["tolerationSeconds"] for each in pod["spec"]["tolerations"])
 
 
 @virtual(start=shop)

@@ -272,7 +272,8 @@ async def _serving(
             sources.append(backups.families)
         if archive is not None:
             background.append(_mark_keeper(resources, backend, archive, clock).run)
-        forks = ForkEndpoints(resources)
+        tolerations = config.default_not_ready_toleration_seconds, config.default_unreachable_toleration_seconds
+        forks = ForkEndpoints(resources, tolerations)
         api = build_server(
             resources,
             config,

@@ -7,6 +7,7 @@ named: webhooks and aggregated API servers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from setpoint.apiserver.admission.default_toleration_seconds import DEFAULT_TOLERATION_SECONDS
 from setpoint.apiserver.encoding import encoding_of
 from setpoint.apiserver.shared_entries import SharedEntries
 from setpoint.apiserver.upkeep.server_objects import OwnAddress
@@ -61,6 +63,11 @@ _ROOT_CA = "core/configmaps/kube-system/kube-root-ca.crt"
 _SERVICE_CIDR = "networking.k8s.io/servicecidrs/kubernetes"
 _KUBE_SYSTEM = "core/namespaces/kube-system"
 _DEFAULT_CIDR, _POD_CIDR = "10.96.0.0/12", "10.244.0.0/16"
+_TOLERATION_FLAG = re.compile(
+    r"^default-(?P<why>not-ready|unreachable)-toleration-seconds[=: ]{1,3}(?P<seconds>\d{1,9})\s*$",
+    re.ASCII | re.MULTILINE,
+)
+"""A line of `/flagz`. Servers choose the delimiter."""
 _TYPE_META = ("kind", "apiVersion")
 _FIRST_METADATA = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
@@ -78,6 +85,9 @@ class ClusterCopy:
     left_out: list[str] = field(default_factory=list)
     """Descriptions of missing content, one sentence each."""
     kubernetes: str = ""
+    toleration_seconds: tuple[int, int] = (DEFAULT_TOLERATION_SECONDS, DEFAULT_TOLERATION_SECONDS)
+    """The seconds for which new Pods tolerate a node that is not ready, and one that is unreachable: those of the
+    original's flags, or the defaults if they are not known."""
     shared: SharedEntries = field(default_factory=SharedEntries, repr=False, compare=False)
     """Decoded objects that all clusters which start from this state share."""
 
@@ -136,6 +146,7 @@ class ClusterCopy:
     def embedded_options(self, pace: Pace = REAL) -> EmbeddedOptions:
         """Return the options of an embedded cluster that continues this state: all nodes are simulated, and the server
         changes nothing that the original's would not."""
+        not_ready, unreachable = self.toleration_seconds
         cidrs = self._value(_SERVICE_CIDR).get("spec", {}).get("cidrs") or [_DEFAULT_CIDR]
         root_ca = (self._value(_ROOT_CA).get("data") or {}).get("ca.crt", "")
         allocates = self._allocates_node_cidrs()
@@ -162,6 +173,8 @@ class ClusterCopy:
                 store="memory",
                 authorization_mode=["Node", "RBAC"],
                 service_cluster_ip_range=",".join(cidrs),
+                default_not_ready_toleration_seconds=not_ready,
+                default_unreachable_toleration_seconds=unreachable,
             ),
             address=OwnAddress("", 6443, cidrs),
             repair=True,
@@ -195,11 +208,13 @@ async def copied(
     progress: Callable[[int], None] = lambda count: None,
 ) -> ClusterCopy:
     """Read a cluster by list requests: everything, or what is in some namespaces and in none. All lists are of one
-    revision if the server still has it. Raises ApiError if not even namespaces can be listed."""
+    revision if the server still has it. The flags are read if the user may. Raises ApiError if not even namespaces can
+    be listed."""
     first = await client.list(("v1", "Namespace"))
     revision = first.resource_version
     copy = ClusterCopy({}, int(revision or 0), now, secrets)
     copy.kubernetes = str((await client.sender.json("GET", "/version")).get("gitVersion", ""))
+    copy.toleration_seconds = await _toleration_seconds(client)
     resources = chosen_resources(await client.discovery.resources(fresh=True))
     for group_version, why in sorted(client.discovery.missing.items()):
         copy.left_out.append(f"{group_version} was not read: {why}.")
@@ -214,6 +229,18 @@ async def copied(
         copy.left_out.append("Secrets are left out.")
     copy.revision = max([copy.revision, *(item.mod_revision for item in copy.objects.values())])
     return copy
+
+
+async def _toleration_seconds(client: Client) -> tuple[int, int]:
+    """Return the default tolerations of new Pods according to the flags of the server; upstream's if it does not show
+    its flags, or not to this user."""
+    try:
+        flags = (await client.sender.request("GET", "/flagz", accept="text/plain")).body.decode(errors="replace")
+    except ApiError:
+        flags = ""
+    found = {match["why"]: int(match["seconds"]) for match in _TOLERATION_FLAG.finditer(flags)}
+    not_ready, unreachable = (found.get(why, DEFAULT_TOLERATION_SECONDS) for why in ("not-ready", "unreachable"))
+    return not_ready, unreachable
 
 
 def chosen_resources(resources: Sequence[Resource]) -> list[Resource]:

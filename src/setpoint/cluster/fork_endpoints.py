@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from setpoint.apiserver.admission.default_toleration_seconds import DEFAULT_TOLERATION_SECONDS
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
 from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import MARKS, Moments
@@ -16,14 +17,17 @@ from setpoint.wire.message import Answer
 if TYPE_CHECKING:
     from setpoint.cluster.forks import Forks
 
+_TOLERATION_SECONDS = (DEFAULT_TOLERATION_SECONDS, DEFAULT_TOLERATION_SECONDS)
 PREFIX, MANAGEMENT, PLAN = "/forks/", "/setpoint/v1/forks", "/setpoint/v1/plan"
 
 
 class ForkEndpoints:
     """The forks of a server. `run` owns their tasks, and ends them with the server."""
 
-    def __init__(self, resources: ApiResources) -> None:
+    def __init__(self, resources: ApiResources, toleration_seconds: tuple[int, int] = _TOLERATION_SECONDS) -> None:
+        """`toleration_seconds` are those of the server's flags (see `ClusterCopy`)."""
         self._resources = resources
+        self._toleration_seconds = toleration_seconds
         self._forks: Forks | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self.paths: dict[str, PathHandler] = {
@@ -62,9 +66,12 @@ class ForkEndpoints:
         if self._tasks is None:
             raise ServiceUnavailable("the server has not started yet, or is stopping")
         if self._forks is None:
-            from setpoint.cluster.forks import Forks  # it loads all components of a cluster
+            # These load all components of a cluster.
+            from setpoint.cluster.copy_source import CopySource
+            from setpoint.cluster.forks import Forks
 
             resources, reader = self._resources, CacheReader(self._resources)
             moments = Moments(HistoryReader(resources.store), lambda: reader.get("", "configmaps", *MARKS) or {})
-            self._forks = Forks(resources.store, resources.clock, resources.ids, moments, self._tasks)
+            source = CopySource(resources.store, moments, self._toleration_seconds)
+            self._forks = Forks(source, resources.clock, resources.ids, self._tasks)
         return self._forks

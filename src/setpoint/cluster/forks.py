@@ -33,10 +33,9 @@ import orjson
 from setpoint.apiserver.bodies import check_fields, json_object
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authenticate import authenticated_peer
-from setpoint.apiserver.history.reader import HistoryReader
-from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.cluster.cluster_copy import ClusterCopy, copied_items, copied_store
+from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
+from setpoint.cluster.copy_source import CopySource
 from setpoint.cluster.embedded import EmbeddedCluster, State, embedded_cluster
 from setpoint.cluster.fork_controls import ForkControls
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
@@ -55,7 +54,6 @@ from setpoint.meta.errors import (
     ServiceUnavailable,
 )
 from setpoint.meta.times import format_time
-from setpoint.store.interface import KeyValue, Store
 from setpoint.wire.message import Answer, Request, Response
 
 log = logging.getLogger("setpoint.cluster")
@@ -123,22 +121,18 @@ class Forks:
 
     def __init__(
         self,
-        store: Store,
+        source: CopySource,
         clock: Clock,
         ids: Ids,
-        moments: Moments,
         tasks: asyncio.TaskGroup,
         limits: ForkLimits | None = None,
     ) -> None:
-        """`store` returns decrypted values, `moments` finds the revisions of past moments, and `tasks` runs the
-        forks."""
+        """`source` makes copies of the cluster, and `tasks` runs the forks."""
         self.limits = limits or ForkLimits()
-        self._store = store
+        self.copy = source.copy
         self._clock = clock
         self._ids = ids
-        self._reader = HistoryReader(store)
         self._fresh_starts = FreshStarts(ids)
-        self._moments = moments
         self._forks: dict[str, Fork] = {}
         self._tasks = tasks
         self._ending = threading.Event()
@@ -341,16 +335,6 @@ class Forks:
         """A function for threads that returns whether the server stops."""
         return self._ending.is_set
 
-    async def copy(self, at: str, now: datetime) -> ClusterCopy:
-        """Return a copy of the cluster now, or at a moment of the past. Raises ApiError."""
-        if not at:
-            return await copied_store(self._store, now)
-        moment = await self._moments.find(at, now)
-        items: list[KeyValue] = []
-        async for page in self._reader.pages_at("", moment.revision):
-            items += [KeyValue(each.key, each.value, each.created, each.revision) for each in page if each.value]
-        return copied_items(items, moment.revision, moment.at or now)
-
     async def _start(self, fork: Fork) -> None:
         fork.stop, ready = asyncio.Event(), asyncio.Event()
         fork.task = self._tasks.create_task(self._serve(fork, ready))
@@ -478,7 +462,7 @@ async def _advanced(
 
 def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> ClusterCopy:
     copy = copied_items(cluster.store.entries().values(), cluster.store.revision, now)
-    return replace(copy, left_out=before.left_out, secrets=before.secrets)
+    return replace(copy, left_out=before.left_out, secrets=before.secrets, toleration_seconds=before.toleration_seconds)
 
 
 def _take_state(fork: Fork) -> State:

@@ -16,6 +16,7 @@ from setpoint.apiserver.filters.authenticate import in_process_peer
 from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext, parse_path, parse_query, verb_of
+from setpoint.cluster.copy_source import CopySource
 from setpoint.cluster.fork_endpoints import ForkEndpoints
 from setpoint.cluster.fork_options import ForkLimits
 from setpoint.cluster.forks import Forks
@@ -74,7 +75,7 @@ async def serving(cluster: VirtualCluster, limits: ForkLimits | None = None) -> 
     store = cluster.embedded.store
     moments = Moments(HistoryReader(store), dict)
     async with asyncio.TaskGroup() as tasks:
-        forks = Forks(store, cluster.clock, RandomIds(5), moments, tasks, limits)
+        forks = Forks(CopySource(store, moments), cluster.clock, RandomIds(5), tasks, limits)
         yield Server(forks, cluster)
         for name in [*forks.names()]:
             await forks.remove(name)

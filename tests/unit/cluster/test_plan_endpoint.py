@@ -35,9 +35,9 @@ metadata: {name: shop}
 
 
 @asynccontextmanager
-async def planning(cluster: VirtualCluster) -> AsyncIterator[None]:
+async def planning(cluster: VirtualCluster, tolerations: tuple[int, int] = (300, 300)) -> AsyncIterator[None]:
     """Serve forks and plans, and begin with a Deployment and its Service."""
-    endpoints = ForkEndpoints(cluster.embedded.api.resources)
+    endpoints = ForkEndpoints(cluster.embedded.api.resources, tolerations)
     for path, handler in endpoints.paths.items():
         cluster.embedded.api.serve_path(path, handler)
     task = asyncio.ensure_future(endpoints.run())
@@ -58,6 +58,19 @@ async def plan(cluster: VirtualCluster, *changes: dict[str, Any], **more: Any) -
 
 def compared(found: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
     return {f"{row['kind']}/{row['name']}": (row["now"], row["then"], row["note"]) for row in found["compared"]}
+
+
+@virtual()
+async def test_new_pods_tolerate_lost_nodes_as_in_the_original(cluster: VirtualCluster) -> None:
+    async with planning(cluster, (30, 20)):
+        await plan(cluster, {"type": "scale", **WEB, "replicas": 4}, keep="what-if")
+        pods = await cluster.client.sender.json("GET", "/forks/what-if/api/v1/namespaces/default/pods")
+        found = sorted(tuple(each["tolerationSeconds"] for each in pod["spec"]["tolerations"]) for pod in pods["items"])
+        assert found == [(30, 20), (300, 300), (300, 300), (300, 300)]
+        # A plan for the fork has them too.
+        await plan(cluster, {"type": "scale", **WEB, "replicas": 5}, fork="what-if", keep="more")
+        more = await cluster.client.sender.json("GET", "/forks/more/api/v1/namespaces/default/pods")
+        assert sum(each["spec"]["tolerations"][0]["tolerationSeconds"] == 30 for each in more["items"]) == 2
 
 
 @virtual()

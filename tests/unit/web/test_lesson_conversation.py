@@ -19,6 +19,7 @@ from setpoint.apiserver.request_context import RequestContext, parse_path, parse
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.prefixed import PrefixedTransport
+from setpoint.cluster.copy_source import CopySource
 from setpoint.cluster.forks import Forks
 from setpoint.cluster.inprocess import InProcess
 from setpoint.kinds.strategy import UserInfo
@@ -100,7 +101,7 @@ async def page(cluster: VirtualCluster, folder: Path) -> AsyncIterator[Page]:
     """The page of a server with forks."""
     async with asyncio.TaskGroup() as tasks:
         store = cluster.embedded.store
-        forks = Forks(store, cluster.clock, RandomIds(5), Moments(HistoryReader(store), dict), tasks)
+        forks = Forks(CopySource(store, Moments(HistoryReader(store), dict)), cluster.clock, RandomIds(5), tasks)
 
         async def handle(request: Request) -> Answer:
             if not request.path.startswith(("/forks/", "/setpoint/v1/forks")):

@@ -21,6 +21,7 @@ from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.cluster.classroom.messages import json_body, json_response
 from setpoint.cluster.components import MASTERS
+from setpoint.cluster.copy_source import CopySource
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
 from setpoint.cluster.fork_options import ForkLimits
 from setpoint.cluster.forks import Fork, Forks
@@ -105,7 +106,7 @@ class Seats:
         self._most = most
         self._seats: dict[str, Seat] = {}
         bounds = ForkLimits(most=most * (1 + limits.lessons), quota=QUOTA, isolated=True, frugal=True)
-        self.forks = Forks(store, clock, ids, Moments(HistoryReader(store), dict), tasks, bounds)
+        self.forks = Forks(CopySource(store, Moments(HistoryReader(store), dict)), clock, ids, tasks, bounds)
 
     async def prepare(self) -> None:
         """Make the start state of the clusters, so that the first learner does not wait for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -79,7 +80,7 @@ async def plan(
         result.compared = compared(before, after, result.moved, result.dips)
         result.passed = running.elapsed - begin
         if keep is not None:
-            keep(running.copy())
+            keep(replace(running.copy(), toleration_seconds=copy.toleration_seconds))
         for each in running.unfinished():
             if each[:3] in known:
                 result.earlier.append(each)
