@@ -16,7 +16,8 @@ CALL_TIMEOUT = 5.0
 """Seconds after which a call fails. etcd elects a new leader within two to three seconds."""
 _CONNECT_TIMEOUT = 3.0
 _KEEPALIVE, _KEEPALIVE_TIMEOUT = 5.0, 1.0
-"""The server allows a ping every five seconds. A member that owes an answer is given up after three seconds."""
+"""The server allows a ping every five seconds. A member that owes an answer is given up after two seconds,
+before the clients of this server give up."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
 _METADATA = {service: {"hasleader": "true"} for service in ("etcdserverpb.KV", "etcdserverpb.Watch")}
 """Makes a member that has lost its leader refuse reads and writes and end watches instead of letting them wait."""
