@@ -50,6 +50,7 @@ from setpoint.meta.objects import Obj
 from setpoint.node.image_faults import ImageFaults
 from setpoint.node.simulation_annotations import is_adopted
 from setpoint.reconcile import Controller, Manager
+from setpoint.reconcile.cpu_limit import CpuLimit
 from setpoint.reconcile.gate import Gates
 from setpoint.reconcile.loop_board import ComponentState, LoopBoard, Times
 from setpoint.reconcile.loop_state import LoopStates
@@ -218,6 +219,8 @@ class ComponentOptions:
     """Restarts components that fail; None means that a failure ends the cluster, as tests want."""
     fleet: FleetOptions | None = None
     """Properties of the nodes, whose number is then also in `nodes`; None means defaults."""
+    cpu_limit: CpuLimit | None = None
+    """The limit of the CPU time of the control loops, which clusters can share; None means no limit."""
 
 
 class Components:
@@ -254,8 +257,8 @@ class Components:
         """Tasks that end with the components, by name: those that wait for the first node of a kind, and the timers of
         the gates."""
         api.resources.metrics.sources.append(self._families)
-        self.gates = Gates(clock)
-        """They hold back the control loops if a user asks for it."""
+        self.gates = Gates(clock, options.cpu_limit)
+        """They hold back the control loops if a user asks for it, or if they have used their CPU time."""
         self.board = LoopBoard(clock, self.gates, self._component_states, self._scheduler_rows)
         loops = LoopEndpoints(self.board, clock, self._run_gates, options.controllers)
         api.serve_path(LOOPS_PATH, loops.answer)
@@ -293,6 +296,8 @@ class Components:
         for server in self._servers:
             await server.__aenter__()
         await self._tasks.__aenter__()
+        if self._options.cpu_limit is not None:
+            self._run_gates()
         try:
             await self._start_all()
         except BaseException:
@@ -425,7 +430,8 @@ class Components:
         return await self._faults.answer(ctx)
 
     def _run_gates(self) -> None:
-        """Run the timers of the gates from the first time on that a user closes one."""
+        """Run the timers of the gates, unless they run: from the start if CPU time is limited, else from the first time
+        on that a user closes one."""
         if "gates" not in self._waiting:
             self._waiting["gates"] = self._tasks.create_task(self.gates.run())
 

@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from setpoint.cluster.component import running
 from setpoint.cluster.embedded import EmbeddedCluster
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import BadRequest
+from setpoint.reconcile.gate import Gates
+from setpoint.tasks import child_tasks
 from setpoint.view.course.facts import LESSON_AGENT
 
 log = logging.getLogger("setpoint.cluster")
@@ -109,7 +112,10 @@ class ForkControls:
         try:
             operator = OPERATORS[name]()
             await operator.install(cluster.client.named(LESSON_AGENT), self._clock)
-            async with operator.running(cluster.client.named(operator.name), self._clock, self._ids):
+            manager = operator.manager(cluster.client.named(operator.name), self._clock, self._ids)
+            # Its gates are its own: users pause the loops of the cluster, but both share the limit of CPU time.
+            manager.gates = Gates(self._clock, cluster.components.gates.cpu_limit)
+            async with child_tasks(manager.gates.run()), running(manager.run, manager.ready):
                 ready.set()
                 await asyncio.Event().wait()
         except Exception as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from setpoint.cluster.embedded import EmbeddedOptions
+from setpoint.reconcile.cpu_limit import CpuLimit
 from setpoint.store.quota import StoreQuota
 
 _RENEWAL_SHARE = 0.6
@@ -23,10 +25,14 @@ class ForkLimits:
     """Whether forks connect to no webhook and no other server."""
     frugal: bool = False
     """Whether forks renew as few Leases as possible, because there are many of them."""
+    cpu_limit: Callable[[str], CpuLimit | None] | None = None
+    """Function from a fork's name to the limit of the CPU time of its control loops; None means no limit."""
 
-    def applied_to(self, options: EmbeddedOptions) -> EmbeddedOptions:
-        """Return the options of a fork within these limits."""
+    def applied_to(self, name: str, options: EmbeddedOptions) -> EmbeddedOptions:
+        """Return the options of the fork `name` within these limits."""
         options = replace(options, quota=self.quota, isolated=self.isolated)
+        if self.cpu_limit is not None:
+            options = replace(options, components=replace(options.components, cpu_limit=self.cpu_limit(name)))
         return _with_few_renewals(options) if self.frugal else options
 
 

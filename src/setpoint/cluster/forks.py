@@ -348,7 +348,7 @@ class Forks:
         if fork.asleep is None and not fork.virtual and fork.copy.now <= self._clock.now():
             clock = _ShiftedClock(self._clock, self._clock.now(), stopped=False)
         options = fork.copy.embedded_options() if fork.fresh is None else fork.fresh.embedded_options()
-        options = self.limits.applied_to(options)
+        options = self.limits.applied_to(fork.name, options)
         if fork.virtual:
             options = without_loops(options)
         try:

@@ -123,6 +123,9 @@ class Controller:
         """The last error of keys whose last reconcile failed; bounded."""
         self.gates: Gates | None = None
         """The gates that hold back its keys; None means that there are none. The manager sets them."""
+        self._charge: Callable[[float], None] | None = None
+        """The function to which it reports the seconds that reconciles held the event loop; None if they are not
+        limited."""
         self._process = ""
         self._number = 0
 
@@ -137,6 +140,7 @@ class Controller:
         current_run.set(None)  # a reconcile may have started this task
         guarded = nullcontext() if self.gates is None else self.gates.guarding(self.name, self.queue)
         workers = Workers(self._work, self._workers)
+        self._charge = None if self.gates is None else self.gates.charge
         with guarded:
             async with workers.running():
                 self.queue.add_workers = workers.add
@@ -163,6 +167,8 @@ class Controller:
                 duration = run.ended - started
                 self.counts.seconds += duration
                 self.work_seconds.observe(duration)
+                if self._charge is not None:
+                    self._charge(reconciling.seconds)
                 self.queue.done(key)
                 if reconciling.seconds > _THROTTLE_THRESHOLD:
                     self.queue.throttle(key, min(_THROTTLE_FACTOR * reconciling.seconds, _MAX_THROTTLE))

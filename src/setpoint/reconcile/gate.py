@@ -12,18 +12,21 @@ Each loop has a mode, and there is one for the loops that have none of their own
 
 A breakpoint pauses all loops when one of them would reconcile a matching key. Someone must renew the hold on the gates
 from time to time. Otherwise all of them open again, so that no cluster stays paused by oversight.
+
+With a limit of CPU time (`reconcile/cpu_limit.py`), all gates also close while the loops have used their time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from setpoint.meta.clock import Clock
+from setpoint.reconcile.cpu_limit import CpuLimit
 from setpoint.tasks import within
 from setpoint.view.why.controllers import RECONCILED_KINDS
 
@@ -116,7 +119,8 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        return self.mode is Mode.RUN and not self._gates.breakpoints
+        gates = self._gates
+        return self.mode is Mode.RUN and not gates.breakpoints and gates.resting_until is None
 
     def set_mode(self, mode: Mode | None, every: float = 0.0) -> None:
         """Set the mode of this loop, or let the mode of all loops apply to it."""
@@ -144,7 +148,7 @@ class Gate:
     def admit(self, queue: GatedQueue) -> str | None:
         """Return the key that may be dequeued now; None if none may."""
         key = queue.next_key()
-        if key is None:
+        if key is None or self._gates.resting_until is not None:
             return None
         for place, wanted in enumerate(self._steps):
             if not wanted or queue.waiting_since(wanted) is not None:
@@ -180,8 +184,14 @@ class Gate:
 class Gates:
     """The gates of all loops of one process, by name. All are open until a method closes them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, cpu_limit: CpuLimit | None = None) -> None:
+        """`run` must run if there is a limit."""
         self.clock = clock
+        self.cpu_limit = cpu_limit
+        """The limit of the CPU time of the loops; None means no limit."""
+        self.resting_until: float | None = None
+        """When the loops go on that have used their CPU time, in seconds of the monotonic clock; None while they have
+        not."""
         self.mode = Mode.RUN
         """The mode of the loops that have none of their own."""
         self.every = 0.0
@@ -229,6 +239,26 @@ class Gates:
         """Whether every loop runs as if there were no gates."""
         modes = (self.mode, *(gate.mode for gate in self._gates.values()))
         return not self.breakpoints and all(mode is Mode.RUN for mode in modes)
+
+    # -- CPU time ------------------------------------------------------------------------------------------------------
+
+    @property
+    def charge(self) -> Callable[[float], None] | None:
+        """The function to which loops report the CPU time in seconds that they have used; None if it is not limited."""
+        return None if self.cpu_limit is None else self._charge
+
+    def _charge(self, seconds: float) -> None:
+        assert self.cpu_limit is not None
+        rest = self.cpu_limit.charge(seconds)
+        if rest > 0:
+            is_new, self.resting_until = self.resting_until is None, self.clock.monotonic() + rest
+            if is_new:
+                self._apply()
+            self._changed.set()
+
+    def _apply(self) -> None:
+        for gate in self._gates.values():
+            gate.apply()
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -280,6 +310,7 @@ class Gates:
         self._numbers += 1
         added = self.breakpoints[self._numbers] = Breakpoint(self._numbers, loop, kind, key)
         self._apply()
+        self._keep()
         return added
 
     def remove_breakpoint(self, number: int) -> bool:
@@ -290,6 +321,7 @@ class Gates:
         else:
             self.breakpoints.clear()
         self._apply()
+        self._keep()
         return found
 
     def renew(self) -> None:
@@ -331,27 +363,26 @@ class Gates:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Let keys pass in the mode `slow` and end the hold when it expires, until cancelled."""
+        """Let keys pass in the mode `slow`, end the hold when it expires, and let loops go on that have rested, until
+        cancelled."""
         while True:
             self._changed.clear()
             now = self.clock.monotonic()
             if self.held_until is not None and now >= self.held_until:
                 self.open_all()
+            if self.resting_until is not None and now >= self.resting_until:
+                self.resting_until = None
+                self._apply()
             if self._wake_at is not None and now >= self._wake_at:
                 self._wake_at = None
                 for gate in tuple(self._gates.values()):
                     gate.wake()
-            due = [at for at in (self.held_until, self._wake_at) if at is not None]
+            due = [at for at in (self.held_until, self.resting_until, self._wake_at) if at is not None]
             if due:
                 with suppress(TimeoutError):
                     await within(self.clock, min(due) - now, self._changed.wait())
             else:
                 await self._changed.wait()
-
-    def _apply(self) -> None:
-        for gate in self._gates.values():
-            gate.apply()
-        self._keep()
 
     def _keep(self) -> None:
         self.held_until = None if self.is_open else self.clock.monotonic() + HOLD_SECONDS

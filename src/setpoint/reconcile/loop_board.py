@@ -11,7 +11,7 @@ from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.gate import Gates, Mode
 from setpoint.reconcile.leader_election import LeaderElection
 from setpoint.reconcile.run import RecentRuns
-from setpoint.view.loops import DelayedKey, LoopRow, LoopRun, QueuedKey, WorkingKey
+from setpoint.view.loops import DelayedKey, LoopRow, LoopRun, QueuedKey, WorkingKey, cpu_limit_note
 
 MAX_KEYS, MAX_RUNS = 20, 50
 """The number of keys of each list, and of runs, that are described."""
@@ -144,7 +144,7 @@ class LoopBoard:
     def gate(self) -> dict[str, Any]:
         """Return the state of the gates that applies to several loops, as JSON."""
         gates, times = self.gates, self._times()
-        stopped = gates.stopped
+        stopped, limit = gates.stopped, gates.cpu_limit
         return {
             "mode": gates.mode,
             "every": gates.every if gates.mode is Mode.SLOW else 0.0,
@@ -164,6 +164,7 @@ class LoopBoard:
             },
             "by": gates.by if gates.held_until is not None else "",
             "until": 0 if gates.held_until is None else times.at(gates.held_until),
+            "note": cpu_limit_note(limit.share) if limit is not None and limit.was_exceeded else "",
         }
 
     def runs(self, name: str) -> list[dict[str, Any]]:

@@ -127,7 +127,8 @@ class Scheduler:
         self._nodes: Informer[Node] = manager.informer(NODES)
         self._queueing_hints = QueueingHints()
         self.nominations = Nominations(self._pods.get)
-        self._writes = WriteQueue()
+        self._charge = manager.gates.charge
+        self._writes = WriteQueue(self._clock, self._charge)
         self._eviction = Eviction(self._client, self._clock, self._pods, self._recorders, self._writes)
         self.queue = SchedulingQueue(
             self._clock,
@@ -297,6 +298,8 @@ class Scheduler:
         finally:
             current_run.set(None)
             run.ended = self._clock.monotonic()
+            if self._charge is not None:
+                self._charge(run.ended - now)
 
     def _attempt(self, entry: QueueEntry) -> None:
         pod, start = entry.pod, self._clock.monotonic()

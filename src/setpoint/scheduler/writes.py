@@ -15,6 +15,7 @@ from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.meta.conditions import changed_condition
 from setpoint.meta.objects import Obj
+from setpoint.reconcile.controller import LoopTimer
 from setpoint.tasks import Workers
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ _Write = tuple[Write, Run | None]
 
 
 class WriteQueue:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, charge: Callable[[float], None] | None = None) -> None:
+        """The time that writes hold the event loop is reported to `charge`, if it is given."""
+        self._clock = clock
+        self._charge = charge
         self._queued: deque[tuple[str, _Write]] = deque()
         self._queued_by_key: dict[str, deque[_Write]] = {}
         """Queued writes by key behind a running one; a key has an entry while one of its writes runs."""
@@ -121,6 +125,16 @@ class WriteQueue:
         write, run = submitted
         current_run.set(run)
         try:
-            await write()
+            if self._charge is None:
+                await write()
+            else:
+                await self._charged(write, self._charge)
         except Exception:  # an exception in one write must not end the others
             log.exception("a write of the scheduler failed")
+
+    async def _charged(self, write: Write, charge: Callable[[float], None]) -> None:
+        writing = LoopTimer(write(), self._clock)
+        try:
+            await writing
+        finally:
+            charge(writing.seconds)

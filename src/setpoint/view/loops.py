@@ -129,7 +129,20 @@ def _reconciled(loop: str) -> dict[str, Any]:
 
 
 def gate_sentence(gate: Mapping[str, Any], now: int) -> str:
-    """Return what holds the loops back, in one or two sentences; empty if nothing does. `now` is in milliseconds."""
+    """Return what holds the loops back, in a few sentences; empty if nothing does. `now` is in milliseconds."""
+    return " ".join(filter(None, (gate.get("note", ""), _held_sentence(gate, now))))
+
+
+def cpu_limit_note(share: float) -> str:
+    """Return the sentences for users whose loops have used all their CPU time. `share` is in cores."""
+    return (
+        f"The control loops have used all their CPU time, which is {share * 100:g} % of one core for all clusters of a "
+        "seat, and rest now and then. They go on by themselves, and lose no change. If this does not end, loops may "
+        "undo each other's work: see which reconcile most often."
+    )
+
+
+def _held_sentence(gate: Mapping[str, Any], now: int) -> str:
     if not gate["until"]:
         return ""
     stopped = gate["stopped"]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import Any, Final
 
 import orjson
@@ -29,6 +30,7 @@ from setpoint.cluster.fresh_start import FreshStart
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, BadRequest, Forbidden, MethodNotAllowed, NotFound, TooManyRequests
 from setpoint.meta.token_bucket import TokenBucket
+from setpoint.reconcile.cpu_limit import CpuLimit
 from setpoint.store.memory import MemoryStore
 from setpoint.store.quota import StoreQuota
 from setpoint.wire.message import (
@@ -77,6 +79,10 @@ class SeatLimits:
     """Clusters of lessons that are kept; with one more, the one that was not used for longest is removed."""
     streams: int = 256
     """Watches and other streams that are open at once."""
+    cpu: float = 0.1
+    """Cores that the control loops of its clusters use, on average."""
+    cpu_burst: float = 1.0
+    """Seconds of CPU time that they use at once."""
     idle: float = 300.0
     """Seconds without a request or an open stream after which a cluster sleeps."""
 
@@ -87,6 +93,7 @@ class Seat:
 
     id: str
     rate: TokenBucket
+    cpu: CpuLimit
     clusters: list[str] = field(default_factory=list)
     """The names of its forks."""
     streams: dict[str, int] = field(default_factory=dict)
@@ -105,11 +112,14 @@ class Seats:
         self._clock = clock
         self._most = most
         self._seats: dict[str, Seat] = {}
-        bounds = ForkLimits(most=most * (1 + limits.lessons), quota=QUOTA, isolated=True, frugal=True)
+        bounds = ForkLimits(
+            most=most * (1 + limits.lessons), quota=QUOTA, isolated=True, frugal=True, cpu_limit=self._cpu_limit
+        )
         self.forks = Forks(CopySource(store, Moments(HistoryReader(store), dict)), clock, ids, tasks, bounds)
 
     async def prepare(self) -> None:
         """Make the start state of the clusters, so that the first learner does not wait for it."""
+        import_module("setpoint.scheduler.engine")  # its NumPy would be charged to the first seat with a Pod
         await self.forks.prepare(FreshStart())
 
     @property
@@ -124,7 +134,8 @@ class Seats:
             if len(self._seats) >= self._most:
                 raise Forbidden(f"all {self._most} seats of this process are taken")
             limits = self.limits
-            self._seats[seat] = Seat(seat, TokenBucket(self._clock, limits.requests, limits.burst))
+            rate = TokenBucket(self._clock, limits.requests, limits.burst)
+            self._seats[seat] = Seat(seat, rate, CpuLimit(self._clock, limits.cpu, limits.cpu_burst))
 
     async def remove(self, seat: str) -> None:
         """Remove a seat with its clusters. Raises NotFound."""
@@ -190,6 +201,11 @@ class Seats:
         if found is None:
             raise NotFound("there is no such seat")
         return found
+
+    def _cpu_limit(self, fork: str) -> CpuLimit | None:
+        """Return the limit of the seat that a fork belongs to; None if the seat is being removed."""
+        seat = self._seats.get(fork.partition("-")[0])
+        return None if seat is None else seat.cpu
 
     def _forks_of(self, seat: Seat) -> list[Fork]:
         return [self.forks.find(name) for name in seat.clusters]

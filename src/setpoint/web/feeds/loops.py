@@ -4,7 +4,8 @@ Arguments: `runs`, the name of a loop whose latest reconciles are wanted; empty 
 
     "clock":      {"ahead": 0}                       milliseconds by which the cluster's time is ahead, as in a fork
     "gate":       {"mode": "paused", "every": 0, "own": [...], "breakpoints": [...], "stopped": null, "by": "...",
-                   "until": 1767226200000}           until when something is held back, 0 if nothing is
+                   "until": 1767226200000,           until when something is held back, 0 if nothing is
+                   "note": ""}                       sentences about the limit of CPU time, if it was reached lately
     "components": {"list": [{"name": "kube-scheduler", "state": "leads", "holder": "...", ...}]}
     "deferred":   {"list": [...]}                    names of controllers that start with their first object
     "runs":       {"list": [...]}                    the latest reconciles of the loop in `runs`
