@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from axe_findings import findings
 from browser import GuardedContext
 from class_server import ClassServer, joined
+from page_client import open_tab
 from page_cluster import page_files
 from playwright.sync_api import expect
 
@@ -77,3 +80,31 @@ def test_the_code_can_be_typed(cluster: ClassServer, new_context: Callable[..., 
     page.get_by_role("button", name="Join").click()
     page.page.wait_for_selector(".frame")
     page.until_text("Nothing runs here yet")
+
+
+PODS, REPLICA_SETS = "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/replicasets"
+
+
+async def fight(origin: str, key: str) -> None:
+    """Delete the Pods of a ReplicaSet until its loops have used their CPU time."""
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
+    spec = {"replicas": 100, "selector": {"matchLabels": labels}, "template": template}
+    async with asyncio.timeout(60), open_tab(origin, key) as (tab, _):
+        made = await tab.request(REPLICA_SETS, "POST", body={"metadata": {"name": "web"}, "spec": spec})
+        assert made["status"] == 201, made
+        while not (await tab.request("/setpoint/v1/loops"))["body"]["gate"]["note"]:
+            await tab.request(PODS, "DELETE", query="gracePeriodSeconds=0")
+            await asyncio.sleep(0.2)
+
+
+def test_loops_that_rest(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
+    ann = joined(new_context(), cluster.join_link, "Resting")
+    ann.page.wait_for_selector(".frame")
+    key = ann.page.evaluate("localStorage.getItem('setpoint.key')")
+    with ThreadPoolExecutor(1) as thread:  # the interface of the browser keeps an event loop in this one
+        thread.submit(asyncio.run, fight(cluster.origin, key)).result()
+    ann.go("#/loops")
+    ann.until_text("The control loops have used all their CPU time, which is 10 % of one core")
+    assert "All loops run." not in ann.text()
+    assert findings(ann) == []

@@ -60,6 +60,8 @@ export interface Gate {
   stopped: { loop: string; key: string; breakpoint: number; at: number } | null;
   by: string;
   until: number;
+  /** What users are told about the limit of CPU time; empty if nothing. */
+  note?: string;
 }
 
 export interface Component {

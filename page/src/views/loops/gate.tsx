@@ -89,7 +89,7 @@ function shown(one: Breakpoint): string {
 }
 
 function sentence(gate: Gate): string {
-  if (!gate.until) return words.allRun;
+  if (!gate.until) return gate.note ? "" : words.allRun;
   if (gate.stopped) return words.stopped(gate.stopped.loop, visible(gate.stopped.key));
   if (gate.mode === "paused") return words.allPaused;
   if (gate.mode === "slow") return words.allSlow(gate.every);
@@ -104,6 +104,7 @@ function State({ gate, now }: { gate: Gate; now: number }) {
         <strong>{sentence(gate)}</strong> {gate.until && gate.by ? words.by(visible(gate.by)) : ""}{" "}
         {gate.until ? words.until(countdown(gate.until - now)) : ""}
       </p>
+      {gate.note ? <p>{gate.note}</p> : null}
       {gate.breakpoints.length > 0 ? (
         <ul class="loops-breakpoints">
           {gate.breakpoints.map((one) => (
