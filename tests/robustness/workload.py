@@ -18,7 +18,7 @@ from setpoint.client import Client, Unreachable
 from setpoint.client.kubeconfig import Access
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import ApiError, Conflict, Expired
+from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, Expired
 from setpoint.meta.objects import Obj
 from setpoint.reconcile.leader_election import ElectionTimes, LeaderElection, LeadershipLost
 
@@ -35,6 +35,7 @@ _LEASE = ElectionTimes(lease_duration=6.0, renew_deadline=4.0, retry_period=1.0)
 _CONVERGENCE_TIMEOUT = 120.0
 _POLL = 0.2
 _RETRY_PAUSE = 0.05
+_PREPARE_ATTEMPTS = 10
 
 
 class Workload:
@@ -83,9 +84,9 @@ class Workload:
 
     async def prepare(self) -> None:
         client = Client(self.servers(0), self._clock)
-        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        for name in _DEPLOYMENT_NAMES:
-            await client.create(_deployment(name, 2))
+        namespace: Obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        for obj in (namespace, *(_deployment(name, 2) for name in _DEPLOYMENT_NAMES)):
+            await _ensure(client, obj)
 
     def _value(self) -> str:
         self._written += 1
@@ -291,6 +292,21 @@ class _Acting:
                 self._election.term()
                 self.ended = self._clock.monotonic()
             await asyncio.sleep(0.05)
+
+
+async def _ensure(client: Client, obj: Obj) -> None:
+    """Create an object unless it exists. A busy machine may answer late: another server is then tried, a few times."""
+    for left in reversed(range(_PREPARE_ATTEMPTS)):
+        try:
+            await client.create(obj)
+        except AlreadyExists:
+            return
+        except (ApiError, Unreachable) as error:
+            if not left or (isinstance(error, ApiError) and error.code < 500):
+                raise
+            await asyncio.sleep(_RETRY_PAUSE)
+        else:
+            return
 
 
 def _deployment(name: str, replicas: int) -> Obj:
