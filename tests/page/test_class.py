@@ -66,7 +66,7 @@ def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext
 
 
 def test_the_code_can_be_typed(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
-    """By who has the address of the class, and not the whole link."""
+    """A learner who has the address of the class, but not the whole link, types the code."""
     context = new_context()
     context.allowed.append("401")  # the browser reports the refusal below
     page = context.new_page()

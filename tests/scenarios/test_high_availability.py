@@ -64,7 +64,7 @@ def test_any_one_of_three_machines_may_die(plane: ControlPlane) -> None:
 
 
 def test_a_machine_whose_server_does_not_start_is_no_member(plane: ControlPlane) -> None:
-    """Of two voters both are needed: the first machine could not write without the other one."""
+    """Two voters need each other: the first machine could not write without the second one."""
     plane.run(FIRST)
     missing = "--token-auth-file=/nonexistent"
     assert plane[2].start_joining(*plane.join, missing).wait(60) == 1

@@ -60,7 +60,7 @@ export interface Gate {
   stopped: { loop: string; key: string; breakpoint: number; at: number } | null;
   by: string;
   until: number;
-  /** What users are told about the limit of CPU time; empty if nothing. */
+  /** The note about the limit of CPU time; empty if there is none. */
   note?: string;
 }
 
