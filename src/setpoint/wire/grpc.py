@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
-from itertools import chain, repeat
 from urllib.parse import unquote, urlsplit
 
 from setpoint.wire.http2 import Http2Connection
@@ -172,19 +171,25 @@ class Channel:
 
         A call that takes longer than `timeout` seconds, or is cancelled, is cancelled at the server too. A call that
         the server refuses without processing it, because it has too many at the moment, is repeated until then."""
-        head = self._unary_head(method, timeout)
+        head, framed = self._unary_head(method, timeout), _framed(request)
         deadline = self._loop.time() + timeout
-        for pause in chain(_REFUSED_PAUSES, repeat(_REFUSED_PAUSE)):
+        pauses = iter(_REFUSED_PAUSES)
+        while True:
+            answer: asyncio.Future[bytes] = self._loop.create_future()
+            stream = self._open(head, _Answer(partial(_resolve, answer)), deadline, framed)
             try:
-                return await self._call(head, request, deadline)
+                return await answer
+            except asyncio.CancelledError:
+                stream.reset()
+                raise
             except _OwnDeadline as error:
                 reason = f"{method} was not answered within {timeout:g} s"
                 raise GrpcError(error.code, reason, may_be_processed=error.may_be_processed) from None
             except GrpcError as error:
+                pause = next(pauses, _REFUSED_PAUSE)
                 if error.may_be_processed or self.failure is not None or self._loop.time() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)
-        raise AssertionError("the pauses never end")
 
     def _unary_head(self, method: str, timeout: float) -> bytes:
         head = self._unary_heads.get((method, timeout))
@@ -193,15 +198,6 @@ class Channel:
             if len(self._unary_heads) < _CACHED_HEADS:
                 self._unary_heads[method, timeout] = head
         return head
-
-    async def _call(self, head: bytes, request: bytes, deadline: float) -> bytes:
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-        stream = self._open(head, _Answer(partial(_resolve, answer)), deadline, _framed(request))
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            stream.reset()
-            raise
 
     def stream(
         self,

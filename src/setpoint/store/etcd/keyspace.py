@@ -129,10 +129,10 @@ class Keyspace:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def commit(self, ops: Sequence[Op], number: bytes, cause: bytes) -> tuple[bool, int]:
-        """Commit the operations if all their expectations hold; return whether they do, and the revision.
+    def transaction(self, ops: Sequence[Op], number: bytes, cause: bytes) -> bytes:
+        """Return the request that executes the operations if all their expectations hold.
 
-        A Delete must have an expectation, and a positive one must be a revision of this store. Raises Unavailable."""
+        A Delete must have an expectation, and a positive one must be a revision of this store."""
         request = messages.TxnRequest()
         record = number + cause
         for op in ops:
@@ -150,8 +150,8 @@ class Keyspace:
         if record and request.success:
             put = request.success.add().request_put
             put.key, put.value = self.cause_key, record
-        answer = await self.client.txn(request)
-        return answer.succeeded, answer.header.revision + self.offset
+        data: bytes = request.SerializeToString()
+        return data
 
     async def announce_compaction(self, revision: int, version: int | None = None) -> bool:
         """Write that etcd is compacted up to `revision`, only if the key has that version. Return whether it had.

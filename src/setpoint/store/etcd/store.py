@@ -259,6 +259,7 @@ class EtcdStore(Replica):
             done.set_result(None)
 
     async def _txn(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
+        keyspace = self._keyspace
         for _ in range(_MAX_ATTEMPTS):
             self._compare(ops)
             sent = ops
@@ -268,7 +269,8 @@ class EtcdStore(Replica):
             number = self._number()
             self._committed[number] = 0
             try:
-                succeeded, revision = await self._keyspace.commit(sent, number, cause)
+                answer = await keyspace.client.txn(keyspace.transaction(sent, number, cause))
+                succeeded, revision = answer.succeeded, answer.header.revision + keyspace.offset
                 if revision > self._history.revision:
                     await self._wait_for(revision)
             except Unavailable as problem:
