@@ -23,15 +23,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsBytes
+from typing import Any, NamedTuple
 
 import uvloop
 from apiserver import pod
 from inprocess import NAMESPACE, PODS, status
 
 from setpoint.apiserver.filters.authenticate import in_process_peer
+from setpoint.apiserver.request_causes import RequestCauses
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.apiserver.transactions import Transactions
 from setpoint.client import Client
 from setpoint.client.inprocess import SharingTransport
 from setpoint.cluster import inprocess
@@ -40,6 +40,7 @@ from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
 from setpoint.reconcile.run import Run, current_run, delivery
 from setpoint.reconcile.workqueue import RateLimitingQueue
+from setpoint.store.interface import NotedCause
 from setpoint.system import SystemClock
 from setpoint.testing import run_virtual, virtual_cluster
 from setpoint.wire.message import ObjectRequest
@@ -49,7 +50,7 @@ BATCH = 48
 """Patches in a row of one way."""
 
 
-RECORD, CLAIM = Transactions._cause, inprocess._claim
+RECORD, CLAIM = RequestCauses.note, inprocess._claim
 
 
 class Way(NamedTuple):
@@ -67,7 +68,7 @@ class Switch:
     records = True
 
 
-def switched_cause(self: Transactions, ctx: RequestContext, term: str) -> SupportsBytes:
+def switched_cause(self: RequestCauses, ctx: RequestContext, term: str) -> bytes | NotedCause:
     return RECORD(self, ctx, term) if Switch.records else b""
 
 
@@ -116,17 +117,17 @@ async def compare(node: Client, count: int, rounds: int, what: str, first: Way, 
 
 async def alone(node: Client) -> None:
     """Print what the steps of recording cost if nothing else runs between them."""
-    found: list[tuple[Transactions, RequestContext]] = []
+    found: list[tuple[RequestCauses, RequestContext]] = []
 
-    def noted(self: Transactions, ctx: RequestContext, term: str) -> SupportsBytes:
+    def noted(self: RequestCauses, ctx: RequestContext, term: str) -> bytes | NotedCause:
         found.append((self, ctx))
         return RECORD(self, ctx, term)
 
-    setattr(Transactions, "_cause", noted)  # noqa: B010
+    setattr(RequestCauses, "note", noted)  # noqa: B010
     await patch_some(node, 0, range(1), Way(True, True))
     await patch_some(node, 1, range(1), Way(True, True))
-    setattr(Transactions, "_cause", switched_cause)  # noqa: B010
-    transactions, ctx = found[-1]
+    setattr(RequestCauses, "note", switched_cause)  # noqa: B010
+    causes, ctx = found[-1]
     request = ctx.request
     assert isinstance(request, ObjectRequest)
     best = float("inf")
@@ -136,7 +137,7 @@ async def alone(node: Client) -> None:
             run = Run("node", "1f2e", number, "bench/pod-1", (number,))
             current_run.set(run)
             request.claim = run.claim_write_in_process()
-            bytes(RECORD(transactions, ctx, ""))
+            causes.encode(RECORD(causes, ctx, ""))
         best = min(best, (time.process_time() - began) / 5_000)
     print(f"the steps of recording alone: {best * 1e6:.1f} us")
 
@@ -228,7 +229,7 @@ def enqueues(count: int) -> None:
 
 
 if __name__ == "__main__":
-    setattr(Transactions, "_cause", switched_cause)  # noqa: B010
+    setattr(RequestCauses, "note", switched_cause)  # noqa: B010
     setattr(inprocess, "_claim", switched_claim)  # noqa: B010
     enqueues(20_000)
     sizes()

@@ -15,6 +15,7 @@ from effort import tries
 from etcd_process import etcd_process
 from ipc_replicas import OwnedReplica, ServedStore
 from lagging_store import LaggingStore, Medium
+from numbered_causes import NumberedCauses
 
 from setpoint.store.delayed_replica import DelayedReplica
 from setpoint.store.encryption import AesGcm, EncryptedStore, KeyedProvider, NamedKey, Transformer
@@ -938,27 +939,13 @@ async def test_causes(store: Store) -> None:
     assert store.size() > 0
 
 
-class ConvertedLate:
-    """A cause that is not bytes yet, and notes when it is converted."""
-
-    def __init__(self, number: int, converted: list[int]) -> None:
-        self.number = number
-        self.converted = converted
-
-    def __bytes__(self) -> bytes:
-        self.converted.append(self.number)
-        return b"cause %d" % self.number
-
-
-async def test_causes_are_converted_once_in_the_order_of_the_calls(store: Store) -> None:
-    begin, converted = store.revision, list[int]()
-    await asyncio.gather(
-        *(store.txn([Put(f"key-{number}", b"")], ConvertedLate(number, converted)) for number in range(20))
-    )
+async def test_causes_are_encoded_once_in_the_order_of_the_calls(store: Store) -> None:
+    begin, causes = store.revision, NumberedCauses(joins=False)
+    await asyncio.gather(*(store.txn([Put(f"key-{number}", b"")], causes.note(number)) for number in range(20)))
     for _ in range(2):
         found = {each.cause for each in await store.causes(begin)}
-        assert found == {b"cause %d" % number for number in range(20)}
-    assert converted == [*range(20)]
+        assert found == {b"%d" % number for number in range(20)}
+    assert causes.calls == [f"encode {number}" for number in range(20)]
 
 
 async def test_changes_of_one_key(store: Store) -> None:

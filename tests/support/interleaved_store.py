@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import SupportsBytes
 
-from setpoint.store.interface import KeyValue, Op
+from setpoint.store.interface import KeyValue, NotedCause, Op
 from setpoint.store.memory import MemoryStore
 
 Act = Callable[[Sequence[Op]], Awaitable[None]]
@@ -19,7 +18,7 @@ class InterleavedStore(MemoryStore):
         self.selects: Callable[[Sequence[Op]], bool] = lambda ops: True
         self.after_commit: Act | None = None
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         answer = await super().txn(ops, cause)
         act = self.after_commit
         if act is not None and self.selects(ops):

@@ -11,11 +11,10 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Sequence
-from typing import SupportsBytes
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, Unavailable
+from setpoint.store.interface import CompareFailed, Event, KeyValue, NotedCause, Op, Unavailable, recorded_form
 from setpoint.store.transaction import plan
 
 _FIRST_REVISION = 7
@@ -115,12 +114,12 @@ class LaggingStore(InMemoryReads):
         await self._wait_visible(committed)
         return committed
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         done = asyncio.get_running_loop().create_future()
         self._under_way.add(done)
         try:
-            return await self._txn(ops, bytes(cause))
+            return await self._txn(ops, recorded_form(cause))
         finally:
             self._under_way.discard(done)
             done.set_result(None)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, SupportsBytes
+from typing import Any
 
 import orjson
 from lagging_store import LaggingStore
@@ -25,7 +25,7 @@ from setpoint.cluster.config import NO_DATA_DIR, ApiServerConfig
 from setpoint.cluster.wiring import build_server
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Ids
-from setpoint.store.interface import KeyValue, Op, Store
+from setpoint.store.interface import KeyValue, NotedCause, Op, Store
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds
 from setpoint.wire.encoding import decode_chunks
@@ -102,7 +102,7 @@ class YieldingStore(MemoryStore):
         super().__init__()
         self._random = random.Random(seed)
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         await settle(self._random.randrange(4))
         answer = await super().txn(ops, cause)
         await settle(self._random.randrange(3))

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import datetime
 
+from setpoint.apiserver.request_causes import claimed
 from setpoint.apiserver.request_context import READS, RequestContext
-from setpoint.apiserver.transactions import claimed
 from setpoint.meta.cause import claim_of, product_of
 from setpoint.meta.errors import ApiError
 from setpoint.meta.times import unix_milliseconds

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.client.current_run import current_run
-from setpoint.meta.cause import MAX_REASON_LENGTH, Claim, claim_header
+from setpoint.meta.cause import MAX_REASON_LENGTH, Claim, RunClaim, claim_header
 
 _MAX_KEY_LENGTH = 320
 
@@ -15,8 +13,6 @@ class Run:
 
     # One is made for every reconcile: what most runs do not set has its initial value in the class.
 
-    reason = ""
-    """The controller's own sentence about its next writes."""
     ended: float | None = None
     """When it ended, in seconds of the monotonic clock; None while it runs."""
     error = ""
@@ -37,24 +33,45 @@ class Run:
         besides: str = "",
         began: float = 0.0,
     ) -> None:
-        self.controller = controller
-        self.process = process
-        """Distinguishes runs of this process from those of an earlier one."""
-        self.number = number
-        """The running number in the controller and process."""
-        self.key = key
-        self.triggers = triggers
-        """The revisions that triggered the run, ascending."""
-        self.count = count
-        """How many triggers there were, if more than are listed; else 0."""
-        self.besides = besides
-        """A trigger that is not a revision (`Claim.besides`); empty if there is none."""
+        """Make a run without a reason. `process` distinguishes runs of this process from those of an earlier one, and
+        `number` is the running number in the controller and process."""
+        self.parts: RunClaim = (controller, process, number, key, triggers, count, besides, "")
+        """The claim of its next write. A write notes it as it is, so it is replaced as a whole."""
         self.began = began
         """When it began, in seconds of the monotonic clock."""
 
     @property
     def id(self) -> str:
-        return f"{self.controller}/{self.process}.{self.number}"
+        controller, process, number, *_ = self.parts
+        return f"{controller}/{process}.{number}"
+
+    @property
+    def number(self) -> int:
+        return self.parts[2]
+
+    @property
+    def key(self) -> str:
+        return self.parts[3]
+
+    @property
+    def triggers(self) -> tuple[int, ...]:
+        """The revisions that triggered the run, ascending."""
+        return self.parts[4]
+
+    @property
+    def count(self) -> int:
+        """How many triggers there were, if more than are listed; else 0."""
+        return self.parts[5]
+
+    @property
+    def besides(self) -> str:
+        """A trigger that is not a revision (`Claim.besides`); empty if there is none."""
+        return self.parts[6]
+
+    @property
+    def reason(self) -> str:
+        """The controller's own sentence about its next writes."""
+        return self.parts[7]
 
     @property
     def claim(self) -> Claim:
@@ -63,27 +80,29 @@ class Run:
     def because(self, reason: str) -> None:
         """Set the reason of the next writes, in one short sentence."""
         reason = reason[:MAX_REASON_LENGTH]
-        if reason != self.reason:
-            self.reason = reason
+        parts = self.parts
+        if reason != parts[7]:
+            self.parts = (*parts[:7], reason)
             self._header = None
 
     def act_on(self, revision: int) -> None:
         """Set the revision that triggers the next writes, if the queue does not know it."""
-        self.triggers, self.count = (revision,), 0
+        parts = self.parts
+        self.parts = (*parts[:4], (revision,), 0, *parts[6:])
         self._header = self._for_events = None
 
     def note(self, besides: str, reason: str = "") -> None:
         """Set the trigger that is not a revision, and the reason of the next writes."""
-        if besides != self.besides:
-            self.besides = besides
+        parts = self.parts
+        if besides != parts[6]:
+            self.parts = (*parts[:6], besides, parts[7])
             self._header = self._for_events = None
         self.because(reason)
 
     def for_events(self) -> Run:
         """Return this run without its reason, for the Events that it records: they have messages of their own."""
         if self._for_events is None:
-            same = Run(self.controller, self.process, self.number, self.key, self.triggers, self.count, self.besides)
-            self._for_events = same
+            self._for_events = Run(*self.parts[:7])
         return self._for_events
 
     def claim_write(self) -> str:
@@ -93,19 +112,10 @@ class Run:
             self._header = claim_header(self.claim)
         return self._header
 
-    def claim_write_in_process(self) -> tuple[Any, ...]:
-        """Count a write that is sent to a server of this process, and return the arguments of `run_claim_values`."""
+    def claim_write_in_process(self) -> RunClaim:
+        """Count a write that is sent to a server of this process, and return what it claims."""
         self.writes += 1
-        return (
-            self.controller,
-            self.process,
-            self.number,
-            self.key,
-            self.triggers,
-            self.count,
-            self.besides,
-            self.reason,
-        )
+        return self.parts
 
 
 class PersonalRun(Run):

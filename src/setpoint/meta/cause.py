@@ -212,6 +212,10 @@ def claim_values(
     return (reconcile, key) if key else (reconcile,) if reconcile else ()
 
 
+RunClaim = tuple[str, str, int, str, tuple[int, ...], int, str, str]
+"""The arguments of `run_claim_values`, which is what a run claims."""
+
+
 def run_claim_values(
     controller: str,
     process: str,

@@ -2,8 +2,8 @@
 
 A cause is recorded with every write and rarely read. So the causes of the latest transactions are kept as they were
 given, and made one block of bytes when there are enough of them: that takes a fraction of the time that encoding each
-within its write would, above all for a `DeferredCause`. The causes of a controller resemble each other, so `pack`
-compresses all but the latest blocks: a cause then takes about 35 bytes.
+within its write would, above all if they are only noted (`CauseEncoder`). The causes of a controller resemble each
+other, so `pack` compresses all but the latest blocks: a cause then takes about 35 bytes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import SupportsBytes
+from operator import itemgetter
+from typing import cast
 
-from setpoint.store.interface import Cause, DeferredCause
+from setpoint.store.interface import Cause, NotedCause, recorded_form
 
 _BLOCK = 64
 """Number of causes that are encoded together."""
@@ -29,7 +30,7 @@ class _Block:
 
     __slots__ = ("_data", "_packed", "_split", "revisions")
 
-    def __init__(self, revisions: list[int], causes: list[SupportsBytes]) -> None:
+    def __init__(self, revisions: list[int], causes: list[bytes | NotedCause]) -> None:
         self._data, self._split = _joined(causes)
         self._packed = False
         """Whether `_data` is compressed."""
@@ -42,26 +43,29 @@ class _Block:
 
     def after(self, revision: int) -> Iterator[Cause]:
         data = zlib.decompress(self._data, -zlib.MAX_WBITS) if self._packed else self._data
-        causes = self._split(data)
-        for at in range(bisect_right(self.revisions, revision), len(causes)):
-            yield Cause(self.revisions[at], bytes(causes[at]))
+        first = bisect_right(self.revisions, revision)
+        return map(Cause, self.revisions[first:], self._split(data, first))
 
 
-_Split = Callable[[bytes], Sequence[SupportsBytes]]
+_Split = Callable[[bytes, int], Iterator[bytes]]
 
 
-def _joined(causes: list[SupportsBytes]) -> tuple[bytes, _Split]:
-    """Return the causes as bytes, and the function that returns them from these bytes."""
-    kind = type(causes[0])
-    if issubclass(kind, DeferredCause) and all(type(cause) is kind for cause in causes):
-        block = kind.join(causes)
+def _joined(causes: list[bytes | NotedCause]) -> tuple[bytes, _Split]:
+    """Return the causes as bytes, and the function that yields those from a position on from these bytes."""
+    if len({*map(_FIRST, causes)}) == 1 and not isinstance(causes[0], bytes):
+        encoder = causes[0][0]
+        block = encoder.join(cast("list[NotedCause]", causes))
         if block is not None:
-            return block, kind.split
+            return block, encoder.split
     data, ends = bytearray(), array("I", [0])
     for cause in causes:  # one by one, so that all are encoded in the same memory
-        data += bytes(cause)
+        data += recorded_form(cause)
         ends.append(len(data))
-    return bytes(data), lambda data: [data[begin:end] for begin, end in pairwise(ends)]
+    return bytes(data), lambda data, first: (data[begin:end] for begin, end in pairwise(ends[first:]))
+
+
+_FIRST = itemgetter(0)
+"""Returns the encoder of a noted cause; a number for bytes."""
 
 
 class CauseLog:
@@ -71,12 +75,12 @@ class CauseLog:
         self._blocks: list[_Block] = []
         self._packed = 0
         """The number of blocks, from the first, that are compressed."""
-        self._latest: list[SupportsBytes] = []
+        self._latest: list[bytes | NotedCause] = []
         """Fewer than `_BLOCK` causes after those of the blocks. Each is encoded once, in the order of the revisions."""
         self._revisions: list[int] = []
         """The revision of each of them."""
 
-    def append(self, revision: int, cause: SupportsBytes) -> None:
+    def append(self, revision: int, cause: bytes | NotedCause) -> None:
         """Add the cause of a revision that is greater than all before."""
         self._revisions.append(revision)
         self._latest.append(cause)
@@ -91,7 +95,7 @@ class CauseLog:
         self._encode_latest()
         revisions, latest = self._revisions, self._latest
         for at in range(bisect_right(revisions, revision), len(revisions)):
-            yield Cause(revisions[at], bytes(latest[at]))
+            yield Cause(revisions[at], recorded_form(latest[at]))
 
     def pack(self, limit: int) -> None:
         """Compress about `limit` further causes, if there are so many; more than as many transactions can have."""
@@ -119,7 +123,7 @@ class CauseLog:
         return other
 
     def _encode_latest(self) -> None:
-        self._latest = [*map(bytes, self._latest)]
+        self._latest = [*map(recorded_form, self._latest)]
 
 
 def _last_revision(block: _Block) -> int:

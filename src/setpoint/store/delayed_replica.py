@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, SupportsBytes
+from typing import NamedTuple
 
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import CompareFailed, Event, KeyValue, Op
+from setpoint.store.interface import CompareFailed, Event, KeyValue, NotedCause, Op, recorded_form
 from setpoint.store.memory import MemoryStore
 
 Delay = Callable[[int], float]
@@ -84,12 +84,12 @@ class DelayedReplica(InMemoryReads):
         await self._wait_visible(committed)
         return committed
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         done: asyncio.Future[None] = self._loop.create_future()
         self._under_way.add(done)
         try:
-            return await self._txn(ops, bytes(cause))
+            return await self._txn(ops, recorded_form(cause))
         finally:
             self._under_way.discard(done)
             done.set_result(None)

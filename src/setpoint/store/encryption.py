@@ -14,7 +14,7 @@ Guarantees:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, SupportsBytes
+from typing import NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher as BlockCipher
@@ -29,6 +29,7 @@ from setpoint.store.interface import (
     Event,
     KeyValue,
     Limits,
+    NotedCause,
     Op,
     Page,
     Put,
@@ -393,7 +394,7 @@ class EncryptedStore:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         plain: dict[int, Put] = {}
         encrypted = list(ops)
         for at, op in enumerate(ops):

@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 from operator import attrgetter
-from typing import SupportsBytes
 
 from setpoint.store.cause_log import CauseLog
-from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page, Replay
+from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, NotedCause, Page, Replay
 from setpoint.store.key_order import KeyOrder, prefix_end
 from setpoint.store.packed_values import Packer
 
@@ -126,7 +125,7 @@ class History:
         other._unpacked_base = self._unpacked_base.copy()
         return other
 
-    def apply(self, events: Sequence[Event], cause: SupportsBytes) -> None:
+    def apply(self, events: Sequence[Event], cause: bytes | NotedCause) -> None:
         """Make one transaction visible. Its revision must be greater than the current one."""
         state, index = self.state, self._index
         for event in events:

@@ -34,8 +34,8 @@ values.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, SupportsBytes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 
 class StoreError(Exception):
@@ -236,28 +236,35 @@ class Cause(NamedTuple):
     cause: bytes
 
 
-class DeferredCause:
-    """The cause of a transaction that becomes bytes later, if it is ever read.
+class CauseEncoder(Protocol):
+    """Makes the recorded form of causes that were only noted when their transactions were committed.
 
     Most causes are never read. A store that keeps them in memory may keep many as one block, whose bytes cost a
     fraction of those of each cause."""
 
-    __slots__ = ()
+    def encode(self, cause: NotedCause) -> bytes:
+        """Return what is recorded. It is called once for each cause, in the order of the transactions."""
+        ...
 
-    def __bytes__(self) -> bytes:
-        """Return what is recorded. It is called once, in the order of the transactions."""
-        raise NotImplementedError
+    def join(self, causes: Sequence[NotedCause], /) -> bytes | None:
+        """Return causes of this encoder as one block, instead of the recorded form of each; None if that is
+        impossible."""
+        ...
 
-    @staticmethod
-    def join(causes: Sequence[Any]) -> bytes | None:
-        """Return causes of this class as one block, instead of the bytes of each; None if that is impossible."""
-        raise NotImplementedError
-
-    @staticmethod
-    def split(block: bytes) -> Sequence[SupportsBytes]:
-        """Return the causes of a block, with the bytes that each would have had. It may be called any number of
+    def split(self, block: bytes, first: int) -> Iterator[bytes]:
+        """Yield the recorded form of the causes of a block from this position on. It may be called any number of
         times."""
-        raise NotImplementedError
+        ...
+
+
+NotedCause = tuple[CauseEncoder, *tuple[Any, ...]]
+"""A cause as its encoder noted it: the encoder, and what it needs for the recorded form. It is a plain tuple because it
+is made with every write."""
+
+
+def recorded_form(cause: bytes | NotedCause) -> bytes:
+    """Return what is recorded of a cause; it must be called once for each, in the order of the transactions."""
+    return cause if isinstance(cause, bytes) else cause[0].encode(cause)
 
 
 class Version(NamedTuple):
@@ -418,14 +425,14 @@ class Store(Protocol):
         """Return the keys with `prefix` in byte order, starting at the key `start` (inclusive); `limit` 0 means all."""
         ...
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         """Apply all operations atomically and return the revision and, for each operation, the resulting entry.
 
         The entry is None for a deletion or a check. When the caller resumes, others may already have written the same
         keys again: the result, not what get returns, describes this transaction. `cause` says who made the change and
         why; it is stored with the revision for as long as history is retained. If it is not bytes yet, the store
-        converts it once, perhaps later and in another thread, but in the order of the calls; a `DeferredCause` perhaps
-        together with others. A transaction that only checks, or deletes absent keys, gets no revision: the current one
+        encodes it once, perhaps later, in another thread and together with others, but in the order of the calls. A
+        transaction that only checks, or deletes absent keys, gets no revision: the current one
         is returned.
         Raises CompareFailed, NotProcessed or TooLarge (the transaction had no effect); Unavailable or another
         StoreError (it is unknown whether it happened); ValueError for invalid operations: a repeated key, a key that is

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import SupportsBytes
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import KeyValue, Op
+from setpoint.store.interface import KeyValue, NotedCause, Op
 from setpoint.store.quota import StoreQuota, StoreUsage
 from setpoint.store.transaction import plan
 
@@ -51,7 +50,7 @@ class MemoryStore(InMemoryReads):
         found = self._history.causes(revision - 1, 1)
         return found[0].cause if found and found[0].revision == revision else b""
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         history = self._history
         events, answers = plan(ops, history.state.get, history.revision + 1)

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, SupportsBytes, TypeVar
+from typing import Any, TypeVar
 
 from setpoint.store.durable_revision import DataLoss
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
-from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, StoreError
+from setpoint.store.interface import CompareFailed, Event, KeyValue, NotedCause, Op, StoreError
 from setpoint.store.sqlite_file import ObsoleteRow, SqliteFile
 from setpoint.store.sqlite_writer import MaintenanceTask, PendingTransaction, Writer
 from setpoint.store.transaction import plan
@@ -78,7 +78,7 @@ class SqliteStore(InMemoryReads):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         while True:
             self._check()
             revision = self._head_revision + 1

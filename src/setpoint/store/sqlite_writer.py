@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
-from typing import Any, SupportsBytes, cast
+from typing import Any, cast
 
-from setpoint.store.interface import Event, KeyValue, StoreError
+from setpoint.store.interface import Event, KeyValue, NotedCause, StoreError, recorded_form
 from setpoint.store.sqlite_file import SqliteFile, to_store_error
 
 _MAX_BATCH_ITEMS = 1_024
@@ -33,7 +33,7 @@ class PendingTransaction:
         self,
         events: Sequence[Event],
         answers: Sequence[KeyValue | None],
-        cause: SupportsBytes,
+        cause: bytes | NotedCause,
         committed: asyncio.Future[tuple[int, Sequence[KeyValue | None]]],
     ) -> None:
         self.events = events
@@ -107,8 +107,8 @@ class Writer:
                     if kind is PendingTransaction:
                         transactions = cast("list[PendingTransaction]", [*items])
                         for transaction in transactions:
-                            transaction.cause = bytes(transaction.cause)
-                        self._file.append([(each.events, bytes(each.cause)) for each in transactions])
+                            transaction.cause = recorded_form(transaction.cause)
+                        self._file.append([(each.events, recorded_form(each.cause)) for each in transactions])
                         self._post(self._on_committed, transactions)
                     elif kind is MaintenanceTask:
                         for task in cast("Iterator[MaintenanceTask]", items):

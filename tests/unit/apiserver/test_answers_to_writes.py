@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, SupportsBytes
+from typing import Any
 
 import pytest
 from effort import tries
 from interleaved_store import InterleavedStore
 from server_harness import APPLY, Reply, ServerHarness, YieldingStore
 
-from setpoint.store.interface import Delete, KeyValue, Op, Put
+from setpoint.store.interface import Delete, KeyValue, NotedCause, Op, Put
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
 
@@ -200,7 +200,7 @@ class FleetingStore(MemoryStore):
 
     armed = True
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         first = ops[0]
         if not (self.armed and isinstance(first, Put) and first.key.endswith("/fleeting")):
             return await super().txn(ops, cause)

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from server_harness import APPLY, LIMITED_TOKEN, MERGE_PATCH, ServerHarness
-from stopped_clock import StoppedClock
 
 from setpoint.apiserver.refusals import Refusals
-from setpoint.apiserver.transactions import RequestCause, Transactions
+from setpoint.apiserver.request_causes import RequestCauses
 from setpoint.meta.cause import CAUSE_HEADER, MAX_TRIGGERS, Claim, WriteCause, decode
-from setpoint.store.memory import MemoryStore
+from setpoint.store.interface import NotedCause, recorded_form
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -162,7 +161,6 @@ NOTED_CLAIMS = st.tuples(
         st.tuples(
             st.datetimes(timezones=st.just(UTC)),
             *(TEXTS for _ in range(5)),
-            st.booleans(),
             NOTED_CLAIMS,
             st.sampled_from(["", TRACE]),
             TEXTS,
@@ -173,17 +171,18 @@ NOTED_CLAIMS = st.tuples(
     st.integers(0, 2**42),
 )
 def test_causes_in_a_block_are_what_each_would_be_by_itself(parts: list[tuple[Any, ...]], before: int) -> None:
-    alone, together = (Transactions(MemoryStore(), StoppedClock()) for _ in range(2))
+    alone, together = RequestCauses(), RequestCauses()
     alone.last = together.last = before
-    expected = [bytes(RequestCause((alone, *each))) for each in parts]
-    causes = [RequestCause((together, *each)) for each in parts]
-    block = RequestCause.join(causes)
-    if block is None:  # a text that is not valid Unicode: they become bytes one by one
+    expected = [alone.encode((alone, *each)) for each in parts]
+    causes: list[NotedCause] = [(together, *each) for each in parts]
+    block = together.join(causes)
+    if block is None:  # a text that is not valid Unicode: they are encoded one by one
         assert r"\ud800" in ascii(parts)
         assert together.last == before
-        assert [*map(bytes, causes)] == expected
+        assert [*map(recorded_form, causes)] == expected
     else:
-        assert [*map(bytes, RequestCause.split(block))] == expected
+        assert [*together.split(block, 0)] == expected
+        assert [*together.split(block, 3)] == expected[3:]
         assert together.last == alone.last
 
 

@@ -1,77 +1,50 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 from hypothesis import given
 from hypothesis import strategies as st
+from numbered_causes import NumberedCauses
 
 from setpoint.store.cause_log import CauseLog
-from setpoint.store.interface import Cause, DeferredCause
+from setpoint.store.interface import Cause
 
 
-class Late:
-    """A cause that notes when it is converted."""
-
-    def __init__(self, number: int, converted: list[int]) -> None:
-        self.number = number
-        self.converted = converted
-
-    def __bytes__(self) -> bytes:
-        self.converted.append(self.number)
-        return b"%d" % self.number
-
-
-def test_causes_are_converted_once_in_order_and_not_with_every_write() -> None:
-    log, converted = CauseLog(), list[int]()
+def test_causes_are_encoded_once_in_order_and_not_with_every_write() -> None:
+    log, numbers = CauseLog(), NumberedCauses(joins=False)
     for number in range(1, 201):
-        log.append(number, Late(number, converted))
-    assert converted == [*range(1, 193)]
+        log.append(number, numbers.note(number))
+    encoded = [each for each in numbers.calls if each.startswith("encode")]
+    assert encoded == [f"encode {number}" for number in range(1, 193)]
+    numbers.calls.clear()
     for _ in range(2):
         assert [*log.after(198)] == [Cause(199, b"199"), Cause(200, b"200")]
-        assert converted == [*range(1, 201)]
+        assert numbers.calls == [f"encode {number}" for number in range(193, 201)]
     fork = log.fork()
     fork.append(201, b"fork")
     log.append(201, b"original")
     assert [each.cause for log in (log, fork) for each in log.after(200)] == [b"original", b"fork"]
 
 
-class Joined(DeferredCause):
-    """A cause that is a number, and notes how it becomes bytes."""
-
-    calls: ClassVar[list[str]] = []
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __bytes__(self) -> bytes:
-        self.calls.append(f"bytes {self.number}")
-        return b"%d" % self.number
-
-    @staticmethod
-    def join(causes: Sequence[Joined]) -> bytes | None:
-        Joined.calls.append(f"join {len(causes)}")
-        return b" ".join(b"%d" % each.number for each in causes) if causes[0].number != 64 else None
-
-    @staticmethod
-    def split(block: bytes) -> Sequence[bytes]:
-        return block.split(b" ")
-
-
-def test_deferred_causes_are_joined_if_they_can_be() -> None:
-    log = CauseLog()
-    Joined.calls.clear()
+def test_noted_causes_are_joined_if_they_can_be() -> None:
+    log, numbers = CauseLog(), NumberedCauses(unjoinable=64)
     for number in range(200):
-        log.append(number + 1, Joined(number))
-    assert Joined.calls == ["join 64", "join 64", *(f"bytes {each}" for each in range(64, 128)), "join 64"]
+        log.append(number + 1, numbers.note(number))
+    assert numbers.calls == ["join 64", "join 64", *(f"encode {each}" for each in range(64, 128)), "join 64"]
     assert [*log.after(0)] == [Cause(number + 1, b"%d" % number) for number in range(200)]
     # What was read is bytes already.
-    Joined.calls.clear()
+    numbers.calls.clear()
     for number in range(200, 256):
-        log.append(number + 1, Joined(number))
-    assert Joined.calls == [f"bytes {each}" for each in range(200, 256)]
+        log.append(number + 1, numbers.note(number))
+    assert numbers.calls == [f"encode {each}" for each in range(200, 256)]
     log.pack(1_000)
     assert [*log.after(100)] == [Cause(number + 1, b"%d" % number) for number in range(100, 256)]
+
+
+def test_causes_of_several_encoders_are_not_joined() -> None:
+    log, first, second = CauseLog(), NumberedCauses(), NumberedCauses()
+    for number in range(64):
+        log.append(number + 1, (first, second)[number % 2].note(number))
+    assert first.calls == [f"encode {number}" for number in range(0, 64, 2)]
+    assert [*log.after(62)] == [Cause(63, b"62"), Cause(64, b"63")]
 
 
 def test_all_but_the_latest_blocks_are_compressed() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import SupportsBytes
 
 from setpoint.apiserver.history.reader import HistoryReader, Version
 from setpoint.store.interface import (
@@ -15,6 +14,7 @@ from setpoint.store.interface import (
     FutureRevision,
     KeyValue,
     Limits,
+    NotedCause,
     Op,
     Page,
     Replay,
@@ -101,7 +101,7 @@ class PastStore:
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         raise StoreError(_READ_ONLY)
 
     def watch(self, prefix: str, after: int, sink: Sink) -> _NoSubscription:

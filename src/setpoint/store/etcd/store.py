@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import SupportsBytes
 
 from setpoint.store.etcd.client import CORRUPT, EtcdClient, EtcdCompacted
 from setpoint.store.etcd.keyspace import Keyspace, check_own_key
@@ -27,12 +26,14 @@ from setpoint.store.interface import (
     Delete,
     KeyValue,
     Limits,
+    NotedCause,
     NotProcessed,
     Op,
     Page,
     Put,
     StoreError,
     Unavailable,
+    recorded_form,
 )
 from setpoint.store.transaction import MAX_OPS
 from setpoint.wire.tls import TlsClient
@@ -234,7 +235,7 @@ class EtcdStore(Replica):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         _validate(ops)
         if not ops:
@@ -251,7 +252,7 @@ class EtcdStore(Replica):
                     await asyncio.shield(busy)
                 self._writing[key] = done
                 held.append(key)
-            return await self._txn(ops, bytes(cause))
+            return await self._txn(ops, recorded_form(cause))
         finally:
             for key in held:
                 del self._writing[key]

@@ -13,7 +13,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, Final, SupportsBytes, cast
+from typing import Any, Final, cast
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
@@ -22,12 +22,14 @@ from setpoint.store.interface import (
     Event,
     KeyValue,
     Limits,
+    NotedCause,
     NotProcessed,
     Op,
     Put,
     StoreError,
     TooLarge,
     Unavailable,
+    recorded_form,
 )
 from setpoint.store.ipc import frames
 from setpoint.store.ipc.frames import Frame, FrameReader, Malformed
@@ -223,7 +225,7 @@ class StoreReplica(InMemoryReads):
         except TimeoutError:
             raise Unavailable(f"revision {revision} of the store is not visible here yet") from None
 
-    async def txn(self, ops: Sequence[Op], cause: SupportsBytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         for op in ops:
             check_key(op.key)  # a header cannot contain every str
@@ -233,7 +235,7 @@ class StoreReplica(InMemoryReads):
         self._under_way.add(done)
         try:
             async with self._slots:
-                return await self._txn(ops, bytes(cause))
+                return await self._txn(ops, recorded_form(cause))
         finally:
             self._under_way.discard(done)
             done.set_result(None)

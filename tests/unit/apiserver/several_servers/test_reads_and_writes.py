@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, SupportsBytes
+from typing import Any, NoReturn
 
 import pytest
 from custom_resource_harness import CRDS, FOOS, CustomResourceHarness, definition, foo
 from lagging_store import LaggingStore, Medium
 from server_harness import LIMITED_TOKEN, ServerHarness, settle
 
-from setpoint.store.interface import NotProcessed, Op, StoreError, TooLarge
+from setpoint.store.interface import NotedCause, NotProcessed, Op, StoreError, TooLarge
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -343,7 +343,7 @@ async def test_writes_that_the_store_refuses(
     await make(one, "c")
     refusal: StoreError
 
-    async def refuse(ops: Sequence[Op], cause: SupportsBytes = b"") -> NoReturn:
+    async def refuse(ops: Sequence[Op], cause: bytes | NotedCause = b"") -> NoReturn:
         raise refusal
 
     monkeypatch.setattr(view(one), "txn", refuse)
