@@ -155,7 +155,7 @@ def product_of(user_agent: str) -> str:
 # Format 2 is a JSON array: the format, the time, the writer as one text, then the values of the claim without the empty
 # ones at its end, and last, if there are any, an object with trace and term:
 #
-#     [2,1763299132123,"create kube-controller-manager @kube-system:replicaset-controller",
+#     [2,1763299132123,"create kube-controller-manager @:replicaset-controller",
 #      "replicaset-controller/b3f1.48213","default/web-6cf4",102993,"2 Pods exist, 3 are wanted",{"term":"..."}]
 
 
@@ -177,15 +177,33 @@ def recorded(at: int, writer: str, claim: tuple[Any, ...], trace: str = "", term
 
 
 def writer_text(verb: str, user: str, agent: str) -> str:
-    """Return verb, agent and user as one text; frequent beginnings of users are abbreviated."""
+    """Return verb, agent and user as one text; frequent users and beginnings of users are abbreviated."""
+    return f"{verb} {agent} {_abbreviated(user, agent)}"
+
+
+def _abbreviated(user: str, agent: str) -> str:
+    if user == f"system:{agent}":
+        return ":"
+    if user == "system:" or user.startswith("system:serviceaccount::"):
+        return user  # nobody has such a name, and its abbreviation is that of another user
     for prefix, short in _USERS:
         if user.startswith(prefix):
-            user = short + user[len(prefix) :]
-            break
-    return f"{verb} {agent} {user}"
+            return short + user[len(prefix) :]
+    return user
+
+
+def _full(user: str, agent: str) -> str:
+    """Return the user of an abbreviation."""
+    if user == ":":
+        return f"system:{agent}"
+    for prefix, short in _USERS:
+        if user.startswith(short):
+            return prefix + user[len(short) :]
+    return user
 
 
 _USERS = (
+    ("system:serviceaccount:kube-system:", "@:"),
     ("system:serviceaccount:", "@"),
     ("system:", ":"),
     # Users that begin like an abbreviation keep their names.
@@ -260,11 +278,7 @@ def _decode_current(found: list[Any]) -> WriteCause:
     end = found.pop() if isinstance(found[-1], dict) else {}
     _, at, writer, *values = found
     verb, agent, user = writer.split(" ", 2)
-    for prefix, short in _USERS:
-        if user.startswith(short):
-            user = prefix + user[len(short) :]
-            break
-    return WriteCause(at, verb, user, agent, claim_of(values), end.get("trace", ""), end.get("term", ""))
+    return WriteCause(at, verb, _full(user, agent), agent, claim_of(values), end.get("trace", ""), end.get("term", ""))
 
 
 def _decode_first(found: list[Any]) -> WriteCause:

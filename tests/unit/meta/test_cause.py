@@ -25,8 +25,10 @@ _WORDS = st.text(st.characters(categories=("L", "N", "P"), include_characters=" 
 _NAMES = st.text(st.characters(codec="ascii", categories=("L", "N"), include_characters="/:.-"), max_size=128)
 _REVISIONS = st.lists(st.integers(1, 2**40), max_size=MAX_TRIGGERS, unique=True).map(lambda found: tuple(sorted(found)))
 _CLAIMS = st.builds(Claim, _NAMES, _NAMES, _REVISIONS, st.just(0), _NAMES, _WORDS)
-_USERS = st.one_of(_WORDS, st.builds("".join, st.lists(st.sampled_from(["system:", "serviceaccount:", *"@:=< a"]))))
-_CAUSES = st.builds(WriteCause, st.integers(0, 2**45), _NAMES, _USERS, _NAMES, _CLAIMS, _WORDS, _WORDS)
+_PARTS_OF_USERS = ["system:", "serviceaccount:", "kube-system:", "kubelet", *"@:=< a"]
+_USERS = st.one_of(_WORDS, st.builds("".join, st.lists(st.sampled_from(_PARTS_OF_USERS))))
+_AGENTS = st.one_of(_NAMES, st.sampled_from(["", "a", "kubelet"]))
+_CAUSES = st.builds(WriteCause, st.integers(0, 2**45), _NAMES, _USERS, _AGENTS, _CLAIMS, _WORDS, _WORDS)
 
 
 @given(_CAUSES)
@@ -37,7 +39,9 @@ def test_a_cause_is_decoded_as_it_was_encoded(cause: WriteCause) -> None:
 def test_the_cause_of_a_controller_is_short() -> None:
     claim = Claim("replicaset-controller/b3f1.48213", "default/web-6cf4", (102993, 102994), 0, "", "2 Pods, 3 wanted")
     user = "system:serviceaccount:kube-system:replicaset-controller"
-    assert len(encode(WriteCause(1763299132123, "create", user, "setpoint", claim))) < 160
+    assert len(encode(WriteCause(1763299132123, "create", user, "setpoint", claim))) < 150
+    scheduler = WriteCause(1763299132123, "bind", "system:kube-scheduler", "kube-scheduler")
+    assert len(encode(scheduler)) < 45
     assert len(encode(WriteCause(1763299132123, "patch", "admin", "kubectl"))) < 50
 
 
@@ -61,6 +65,11 @@ def test_the_cause_of_a_controller_is_short() -> None:
                 5, "create", "system:bob", "kubectl", Claim("c/1.2", "default/web", (7,), reason="1 is missing")
             ),
         ),
+        (
+            b'[2,5,"bind kube-scheduler :kube-scheduler"]',
+            WriteCause(5, "bind", "system:kube-scheduler", "kube-scheduler"),
+        ),
+        (b'[2,5,"patch a @kube-system:b"]', WriteCause(5, "patch", "system:serviceaccount:kube-system:b", "a")),
         (
             b'[1,5,"create","bob","","","",[],0,"","","00-trace","kube-system/a/3/me"]',
             WriteCause(5, "create", "bob", trace="00-trace", term="kube-system/a/3/me"),
