@@ -1,4 +1,4 @@
-"""What recording the cause of each write costs: `python bench/cause.py [COUNT] [ROUNDS] [PAIRS]`.
+"""What recording the cause of each write costs: `bench/cause.py [COUNT] [ROUNDS] [PAIRS] [--pods N] [--nodes N]`.
 
 Microseconds of CPU per status patch of a Pod in the API server's own process, with recording and without, where the
 server commits an empty cause: for a request that belongs to no run, and, as the most expensive case, for one that
@@ -15,13 +15,14 @@ informer delivers a change."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import json
 import statistics
-import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,17 +165,14 @@ async def writes(count: int, rounds: int) -> None:
             await compare(node, count, rounds, "with no difference", Way(False, False), Way(False, False))
 
 
-DEPLOYED = 200
-
-
-async def deploy(nodes: int = 20) -> tuple[float, list[int]]:
+async def deploy(pods: int, nodes: int) -> tuple[float, list[int]]:
     """Create a Deployment in virtual time, and return the CPU seconds until all its Pods run, and the sizes of the
     recorded causes."""
     template = {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "c", "image": "registry.example/app:1"}]},
     }
-    spec = {"replicas": DEPLOYED, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    spec = {"replicas": pods, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     async with virtual_cluster(nodes=nodes) as cluster:
         store = cluster.embedded.api.resources.store
         begin, began = store.revision, time.process_time()
@@ -185,12 +183,12 @@ async def deploy(nodes: int = 20) -> tuple[float, list[int]]:
         return took, [len(each.cause) for each in await store.causes(begin)]
 
 
-def sizes() -> None:
-    _, causes = run_virtual(deploy)
+def sizes(pods: int, nodes: int) -> None:
+    _, causes = run_virtual(partial(deploy, pods, nodes))
     print(f"cause of a write: {statistics.mean(causes):.0f} bytes on average of {len(causes)}, at most {max(causes)}")
 
 
-def loops(pairs: int) -> None:
+def loops(pairs: int, pods: int, nodes: int) -> None:
     """Print what recording costs all loops together: the same work in virtual time, with causes and without."""
     ratios = []
     for pair in range(pairs):
@@ -198,11 +196,11 @@ def loops(pairs: int) -> None:
         for recorded in (pair % 2, 1 - pair % 2):
             Switch.records = bool(recorded)
             gc.collect()
-            took[recorded], _ = run_virtual(deploy)
+            took[recorded], _ = run_virtual(partial(deploy, pods, nodes))
         ratios.append(took[0] / took[1])
     low, middle, high = statistics.quantiles(ratios, n=4)
     print(
-        f"a Deployment of {DEPLOYED} Pods: {100 * middle:.1f} % of the rate without causes "
+        f"a Deployment of {pods} Pods on {nodes} nodes: {100 * middle:.1f} % of the rate without causes "
         f"(quartiles {100 * low:.1f} and {100 * high:.1f}, {pairs} pairs)"
     )
 
@@ -229,9 +227,17 @@ def enqueues(count: int) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=1_000, help="Pods whose status is patched")
+    parser.add_argument("rounds", type=int, nargs="?", default=20, help="rounds of patches")
+    parser.add_argument("pairs", type=int, nargs="?", default=12, help="Deployments with causes and without")
+    parser.add_argument("--pods", type=int, default=200, help="Pods of a Deployment")
+    parser.add_argument("--nodes", type=int, default=20)
+    options = parser.parse_args()
     setattr(RequestCauses, "note", switched_cause)  # noqa: B010
     setattr(inprocess, "_claim", switched_claim)  # noqa: B010
     enqueues(20_000)
-    sizes()
-    loops(int(sys.argv[3]) if len(sys.argv) > 3 else 12)
-    uvloop.run(writes(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000, int(sys.argv[2]) if len(sys.argv) > 2 else 20))
+    sizes(options.pods, options.nodes)
+    loops(options.pairs, options.pods, options.nodes)
+    if options.rounds:
+        uvloop.run(writes(options.count, options.rounds))
