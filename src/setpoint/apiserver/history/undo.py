@@ -363,7 +363,8 @@ class _Planning:
         version, now = await self._reader.at(key, revision), await self._now(key)
         then = _decoded(version) if version is not None else None
         if then is None and now is None:
-            raise NotFound.of(ref.group, ref.plural, ref.name)
+            error = NotFound.of(ref.group, ref.plural, ref.name)
+            raise NotFound(f"{error.message}, neither now nor at revision {revision}", details=error.details)
         if then is not None and then is not _UNREADABLE and now is None:
             self._note_known(key)
             await self._create(key, then, now, revision)
