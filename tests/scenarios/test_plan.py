@@ -245,10 +245,21 @@ async def test_reports(cluster: VirtualCluster, tmp_path: Path) -> None:
 
 @virtual(start=shop)
 async def test_containers_that_cannot_run(cluster: VirtualCluster, tmp_path: Path) -> None:
-    """They are tried again without end, which is not a consequence of any change, and does not prevent an end."""
+    """They are tried again without end, which is not a consequence of any change, and does not prevent an end. They are
+    not mentioned if the change is refused."""
     await run_successfully(cluster, "create deployment typo --image nginx:no-such-tag", tmp_path)
     await run_successfully(cluster, "create deployment crash --image busybox -- sh -c 'exit 3'", tmp_path)
     await cluster.advance("20m")
+    refused = await run_command(cluster, "plan --image deployment/nothing=nginx", tmp_path)
+    assert refused.out.endswith(
+        "The change would be refused.\n\nRefused:\n"
+        '  set image deployment/nothing *=nginx: Error from server (NotFound): deployments.apps "nothing" not found\n'
+    )
+    partly = await run_command(
+        cluster, "plan --image deployment/nothing=nginx --scale deployment/web=1 -o markdown", tmp_path
+    )
+    assert "\nA part of the change would be refused.\n" in partly.out
+    assert "### Already so before the change" in partly.out and "<summary>Limits</summary>" in partly.out
     same = await run_command(cluster, "plan --image deployment/web=nginx:1.27", tmp_path)
     assert (same.code, same.out.splitlines()[0]) == (0, "Nothing would change.")
     assert re.search(r"  pod/crash-\S+ container busybox waits: CrashLoopBackOff\n", same.out), same.out

@@ -150,6 +150,11 @@ class PlanResult:
         return self.settled and not self.refused and not self.problems
 
     @property
+    def predicts(self) -> bool:
+        """Whether the simulation says something about the change, because some of it was accepted."""
+        return bool(self.changes) or not self.refused
+
+    @property
     def exit_code(self) -> int:
         """0: nothing would change; 2: something would; 1: it would not converge, or was refused."""
         if not self.converges:
@@ -193,7 +198,7 @@ def report(result: PlanResult, namespace: str) -> dict[str, Any]:
         "events": [{"at": at, "after": time_text(at), "text": line} for at, line in events[:_MAX_SHOWN_EVENTS]],
         "moreEvents": max(0, len(events) - _MAX_SHOWN_EVENTS),
         "sections": [{"title": title.rstrip(":"), "lines": lines} for title, lines in _sections(result, namespace)],
-        "limits": [*LIMITS, *result.left_out],
+        "limits": _limits(result),
     }
 
 
@@ -220,8 +225,9 @@ def text_report(result: PlanResult, namespace: str, *, every_event: bool = False
         lines.append("")
     for title, found in _sections(result, namespace):
         lines += [title, *(f"  {each}" for each in found), ""]
-    lines += ["Limits:", *(f"  {each}" for each in (*LIMITS, *result.left_out))]
-    return lines
+    if limits := _limits(result):
+        return [*lines, "Limits:", *(f"  {each}" for each in limits)]
+    return lines[:-1]
 
 
 def markdown_report(result: PlanResult, namespace: str, *, every_event: bool = False) -> list[str]:
@@ -242,14 +248,14 @@ def markdown_report(result: PlanResult, namespace: str, *, every_event: bool = F
         lines += ["", "</details>", ""]
     for title, found in _sections(result, namespace):
         lines += [f"### {title.rstrip(':')}", "", *(f"- {each}" for each in found), ""]
-    lines += ["<details><summary>Limits</summary>", "", *(f"- {each}" for each in (*LIMITS, *result.left_out)), ""]
-    lines.append("</details>")
+    if limits := _limits(result):
+        lines += ["<details><summary>Limits</summary>", "", *(f"- {each}" for each in limits), "", "</details>"]
     return lines
 
 
 def _verdict(result: PlanResult) -> str:
     if result.refused:
-        return "The change would be refused."
+        return "A part of the change would be refused." if result.predicts else "The change would be refused."
     if not result.changes and result.converges:
         return "Nothing would change."
     counts = Counter(each.action for each in result.changes)
@@ -261,12 +267,18 @@ def _verdict(result: PlanResult) -> str:
     return f"The cluster would converge in {time_text(result.seconds)[1:]}: {what}."
 
 
+def _limits(result: PlanResult) -> list[str]:
+    return [*LIMITS, *result.left_out] if result.predicts else []
+
+
 def _sections(result: PlanResult, namespace: str) -> list[tuple[str, list[str]]]:
+    # What was so before is no answer to a change that was not made.
+    earlier = result.earlier if result.predicts else []
     found = [
         ("In between:", [_interruption(each, namespace) for each in result.interruptions]),
         ("Not reached at the end:", problem_lines(result.problems, namespace)),
         ("On stopped nodes, as the change asks for:", problem_lines(result.expected, namespace)),
-        ("Already so before the change:", problem_lines(result.earlier, namespace)),
+        ("Already so before the change:", problem_lines(earlier, namespace)),
         (
             "Changed by the loops before the change, because the cluster was not at rest:",
             [line for _, line in event_lines(result.first_look, namespace)[:_MAX_EVENTS]],
