@@ -120,7 +120,10 @@ class SnapshotWriter:
         self._target = path if header.recording else Path(f"{path}.partial")
         if not header.recording:
             self._target.unlink(missing_ok=True)  # of an interrupted command
-        descriptor = os.open(self._target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(self._target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         self._file: BinaryIO | None = os.fdopen(descriptor, "wb")
         self._zip = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
         self._objects = self._changes = 0

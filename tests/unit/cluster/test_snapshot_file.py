@@ -72,6 +72,8 @@ def test_a_snapshot_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert not path.exists()
     writer.abandon()
     assert [*tmp_path.iterdir()] == []
+    with pytest.raises(FileNotFoundError, match=r"/none/a\.setpoint'$"):
+        SnapshotWriter(tmp_path / "none" / "a.setpoint", SnapshotHeader(7, "2026-01-01T00:00:00Z"))
 
 
 WRONG: dict[str, list[Any]] = {
