@@ -14,6 +14,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.reconcile import Informer, key_of
 from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.queue import SchedulingQueue
 from setpoint.scheduler.writes import PODS, WriteQueue, condition_to_write, write_status
 
@@ -113,12 +114,14 @@ class Eviction:
         pods: Informer[Pod],
         recorders: Mapping[str, SeriesRecorder],
         writes: WriteQueue,
+        nominations: Nominations,
     ) -> None:
         self._client = client
         self._clock = clock
         self._pods = pods
         self._recorders = recorders
         self._writes = writes
+        self._nominations = nominations
         self._in_progress: set[str] = set()
         """Uids of the Pods for which evictions are in progress."""
 
@@ -134,6 +137,7 @@ class Eviction:
             return
         uid = pod["metadata"]["uid"]
         self._in_progress.add(uid)
+        self._nominations.choose_victims(leaving)
 
         async def evict() -> None:
             failed = False
@@ -148,6 +152,7 @@ class Eviction:
             finally:
                 self._in_progress.discard(uid)
             if failed:
+                self._nominations.drop_victims(leaving)
                 self.queue.activate(key_of(pod))
             else:
                 self.queue.released(key_of(pod))

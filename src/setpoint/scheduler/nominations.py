@@ -1,11 +1,11 @@
-"""The nodes for which Pods are nominated.
+"""The nodes for which Pods are nominated, and the Pods that are evicted for them.
 
 A nominated node has capacity, freed by preemption, that Pods of no higher priority must not use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from setpoint.reconcile.keys import key_of
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Nominations:
-    """Tracks nominations; decisions count before the API shows them."""
+    """Tracks nominations and victims; decisions count before the API shows them."""
 
     def __init__(self, current: Callable[[str], Pod | None]) -> None:
         """Create the table. `current(key)` returns the cached Pod."""
@@ -24,6 +24,8 @@ class Nominations:
         """Node by Pod uid."""
         self._on: dict[str, dict[str, Pod]] = {}
         """Pods by node, then by uid."""
+        self._victims: set[str] = set()
+        """Uids of the Pods whose eviction was decided, until the cache shows that they are being deleted."""
 
     def nodes(self) -> list[str]:
         return list(self._on) if self._on else []
@@ -41,6 +43,17 @@ class Nominations:
             return []
         mine, uid = _priority(pod), pod["metadata"]["uid"]
         return [other for found, other in nominated.items() if found != uid and _priority(other) >= mine]
+
+    def choose_victims(self, pods: Iterable[Pod]) -> None:
+        self._victims.update(pod["metadata"]["uid"] for pod in pods)
+
+    def drop_victims(self, pods: Iterable[Pod]) -> None:
+        """Forget victims that are not evicted, or of which the cache shows it."""
+        if self._victims:
+            self._victims.difference_update(pod["metadata"]["uid"] for pod in pods)
+
+    def is_victim(self, pod: Pod) -> bool:
+        return pod["metadata"]["uid"] in self._victims
 
     def put(self, pod: Pod, node: str | None = None) -> None:
         """Set the nomination of a Pod. An empty `node` clears it; None takes the one from the Pod's status."""

@@ -87,13 +87,14 @@ class Preemption:
     def _ineligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
         if pod["spec"].get("preemptionPolicy") == "Never":
             return NEVER
-        node = nominated_node(pod)
+        node = self._nominations.node_of(pod) or nominated_node(pod)
         slot = self._snapshot.table.slots.get(node) if node else None
         if slot is None or diagnosis.unresolvable is None or diagnosis.unresolvable[slot]:
             return ""  # another node may be preempted if the nominated one no longer fits
         mine = int(pod["spec"].get("priority") or 0)
         for placed in self._snapshot.pods_on(node):
-            if placed.demand.priority < mine and is_being_preempted(placed.pod):
+            leaves = self._nominations.is_victim(placed.pod) or is_being_preempted(placed.pod)
+            if leaves and placed.demand.priority < mine:
                 return WAITING
         return ""
 

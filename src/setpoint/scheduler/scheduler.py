@@ -129,7 +129,9 @@ class Scheduler:
         self.nominations = Nominations(self._pods.get)
         self._charge = manager.gates.charge
         self._writes = WriteQueue(self._clock, self._charge)
-        self._eviction = Eviction(self._client, self._clock, self._pods, self._recorders, self._writes)
+        self._eviction = Eviction(
+            self._client, self._clock, self._pods, self._recorders, self._writes, self.nominations
+        )
         self.queue = SchedulingQueue(
             self._clock,
             self._queueing_hints,
@@ -194,6 +196,7 @@ class Scheduler:
         key = key_of(old)
         self.queue.remove(key)
         self.nominations.remove(old)
+        self.nominations.drop_victims((old,))
         placed = self._engine.snapshot.remove(key) if self._engine is not None else None
         if placed is not None or old["spec"].get("nodeName"):
             self.queue.move_on_event(_DELETED, placed.pod if placed is not None else old, None)
@@ -203,6 +206,8 @@ class Scheduler:
     def _pod_placed(self, old: Pod | None, new: Pod, node: str) -> None:
         if self._engine is not None:
             self._engine.snapshot.put(new, node)
+        if "deletionTimestamp" in new["metadata"]:
+            self.nominations.drop_victims((new,))
         if old is not None and old["spec"].get("nodeName"):
             for action in pod_changes(old, new):
                 if action is not Action.OTHER:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scheduler_objects import PODS, a_node, a_pod, add_node, alone, condition, node_of
 
+from setpoint.meta.errors import InternalError
 from setpoint.testing import VirtualCluster
+from setpoint.testing.link import Proceed, Write
 
 
 async def priorities(cluster: VirtualCluster) -> None:
@@ -168,3 +172,58 @@ async def test_preemption_resolves_anti_affinity(cluster: VirtualCluster) -> Non
     await cluster.instant()
     leaving = [pod["metadata"]["name"] for pod in await cluster.all(PODS) if "deletionTimestamp" in pod["metadata"]]
     assert leaving == ["low"]
+
+
+@alone
+async def test_evictions_count_before_the_cache_shows_them(cluster: VirtualCluster) -> None:
+    """Two Pods are nominated for one node, and of their victims one is gone long before the other."""
+    await priorities(cluster)
+    for name in "ab":
+        await add_node(cluster, a_node(name, cpu="2"))
+    for number in range(4):
+        await cluster.client.create(a_pod(f"low-{number}", cpu="900m", terminationGracePeriodSeconds=0))
+    await cluster.sleep(5)
+    deletions = 0
+
+    async def delay(write: Write, proceed: Proceed) -> Any:
+        nonlocal deletions
+        if write.verb == "delete":
+            deletions += 1
+            await cluster.clock.sleep(deletions)
+        return await proceed()
+
+    cluster.links["scheduler"].write_interceptor = delay
+    for number in range(3):
+        await cluster.client.create(a_pod(f"high-{number}", cpu="900m", priorityClassName="high"))
+    await cluster.sleep(60)
+    assert deletions == 3
+    assert [await node_of(cluster, f"high-{number}") != "" for number in range(3)] == [True] * 3
+
+
+@alone
+async def test_a_failed_eviction_is_made_up_for(cluster: VirtualCluster) -> None:
+    """A Pod does not wait for a victim that stays."""
+    await priorities(cluster)
+    for name in "ab":
+        await add_node(cluster, a_node(name, cpu="2"))
+    for number in range(4):
+        await cluster.client.create(a_pod(f"low-{number}", cpu="900m", terminationGracePeriodSeconds=0))
+    await cluster.sleep(5)
+    deletions = 0
+
+    async def fail(write: Write, proceed: Proceed) -> Any:
+        nonlocal deletions
+        if write.verb == "delete":
+            deletions += 1
+            number = deletions
+            await cluster.clock.sleep(number)
+            if number == 3:
+                raise InternalError("not now")
+        return await proceed()
+
+    cluster.links["scheduler"].write_interceptor = fail
+    for number in range(3):
+        await cluster.client.create(a_pod(f"high-{number}", cpu="900m", priorityClassName="high"))
+    await cluster.sleep(60)
+    assert deletions > 3
+    assert [await node_of(cluster, f"high-{number}") != "" for number in range(3)] == [True] * 3
