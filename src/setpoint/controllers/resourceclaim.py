@@ -224,7 +224,8 @@ class ResourceClaims:
                 f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
             )
         made = await self._client.create(claim_from(template, pod, entry))
-        self._made[(uid, entry["name"])] = made
+        if int(self._claims.resource_version or 0) < int(made["metadata"]["resourceVersion"]):
+            self._made[(uid, entry["name"])] = made
         if len(self._made) > _MAX_CREATED_CLAIMS:
             self._made.popitem(last=False)
         return made
