@@ -149,7 +149,7 @@ class SeriesRecorder:
         async def write() -> None:
             await self._write(series)
 
-        self.write_queue.put(series.name, write)
+        self.write_queue.put(series.name, write, about=series.what.regarding)
 
     async def run(self) -> None:
         """Write queued Events and refresh the series until cancelled."""

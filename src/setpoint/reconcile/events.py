@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -187,14 +187,21 @@ def _aggregate_key(identity: EventIdentity) -> int:
     return hash(("aggregate", identity.source, identity.about, identity.field_path, identity.type, identity.reason))
 
 
-_Queued = tuple[float, Write, Run | None]
-"""The time at which a write was queued, the write, and the run that recorded the Event."""
+class _Queued(NamedTuple):
+    since: float
+    """The time at which the write was queued."""
+    write: Write
+    run: Run | None
+    """The run that recorded the Event."""
+    about: Hashable
+    """The object of the Event; None if its writes need no order."""
 
 
 class EventWriteQueue:
     """Queues writes of Events without blocking. Each is made on behalf of the run that recorded the Event.
 
     Writes with the same key never run concurrently, and of several queued writes with one key only the last is made.
+    Writes about one object are made one after the other, so that whoever watches its Events gets them in order.
     Sources are served round-robin, so that one busy source does not delay the others. When the queue is full, the
     oldest write of the source with the most is dropped, and so is a write that has waited too long; `dropped` counts
     them.
@@ -218,15 +225,16 @@ class EventWriteQueue:
         """Return the number of queued writes."""
         return self._count
 
-    def put(self, key: Hashable, write: Write, source: str = "") -> None:
-        """Queue a write. `source` is the host of the Event where one component records for many hosts."""
+    def put(self, key: Hashable, write: Write, source: str = "", about: Hashable = None) -> None:
+        """Queue a write. `source` is the host of the Event where one component records for many hosts, `about` is the
+        object of the Event."""
         waiting = self._queued.get(source)
         if waiting is None:
             waiting = self._queued[source] = {}
         before = waiting.get(key)
-        since = self._clock.monotonic() if before is None else before[0]
+        since = self._clock.monotonic() if before is None else before.since
         run = current_run.get()
-        waiting[key] = (since, write, None if run is None else run.for_events())
+        waiting[key] = _Queued(since, write, None if run is None else run.for_events(), about)
         if before is None:
             self._count += 1
             if self._count > _MAX_QUEUED:
@@ -255,30 +263,30 @@ class EventWriteQueue:
                 began = self._clock.monotonic()
                 batch, late = self._batch(began)
                 if len(batch) == 1:
-                    await self._attempt(*batch[0])
+                    await self._attempt(batch)
                 elif batch:
                     async with asyncio.TaskGroup() as tasks:
-                        for number, (write, run) in enumerate(batch, 1):
-                            tasks.create_task(self._attempt(write, run))
+                        for number, writes in enumerate(_by_object(batch), 1):
+                            tasks.create_task(self._attempt(writes))
                             if number % _BATCH_SIZE == 0:
                                 await asyncio.sleep(0)
                 took = self._clock.monotonic() - began
                 if took > 0 and not late:
                     await self._clock.sleep(min(_PAUSE_FACTOR * took, _MAX_PAUSE))
 
-    def _batch(self, now: float) -> tuple[list[tuple[Write, Run | None]], bool]:
+    def _batch(self, now: float) -> tuple[list[_Queued], bool]:
         """Return the next batch of writes, and whether any of them is late."""
-        batch: list[tuple[Write, Run | None]] = []
+        batch: list[_Queued] = []
         late = False
         self._most, self._longest = 0, []  # sources may grow unobserved until the queue is full again
         while self._queued and len(batch) < (_LATE_BATCH_SIZE if late else _BATCH_SIZE):
-            since, write, run = self._dequeue(next(iter(self._queued)))
-            if now - since > _DROP_AFTER:
+            queued = self._dequeue(next(iter(self._queued)))
+            if now - queued.since > _DROP_AFTER:
                 self.dropped += 1
                 late = True
                 continue
-            late = late or now - since > _LATE_AFTER
-            batch.append((write, run))
+            late = late or now - queued.since > _LATE_AFTER
+            batch.append(queued)
         return batch, late
 
     def _dequeue(self, source: str) -> _Queued:
@@ -290,14 +298,23 @@ class EventWriteQueue:
             self._queued[source] = waiting
         return oldest
 
-    async def _attempt(self, write: Write, run: Run | None) -> None:
-        current_run.set(run)
-        try:
-            await write()
-        except (ApiError, Unreachable) as error:
-            log.info("%s: cannot write an Event, dropping it: %s", self.component, error)
-        except Exception:  # one Event must not end the component
-            log.exception("%s: writing an Event failed", self.component)
+    async def _attempt(self, writes: Iterable[_Queued]) -> None:
+        for queued in writes:
+            current_run.set(queued.run)
+            try:
+                await queued.write()
+            except (ApiError, Unreachable) as error:
+                log.info("%s: cannot write an Event, dropping it: %s", self.component, error)
+            except Exception:  # one Event must not end the component
+                log.exception("%s: writing an Event failed", self.component)
+
+
+def _by_object(batch: Iterable[_Queued]) -> Iterable[Sequence[_Queued]]:
+    """Group the writes about one object, in their order."""
+    groups: dict[Hashable, list[_Queued]] = {}
+    for number, queued in enumerate(batch):
+        groups.setdefault(number if queued.about is None else queued.about, []).append(queued)
+    return groups.values()
 
 
 class Recorder(Protocol):
@@ -429,7 +446,7 @@ class EventRecorder:
                 self._correlator.forget(identity)
                 raise
 
-        self.write_queue.put(state.name, write, host)
+        self.write_queue.put(state.name, write, host, involved)
 
     async def run(self) -> None:
         """Write queued Events until cancelled."""

@@ -81,7 +81,8 @@ async def test_no_event_is_delayed_for_more_than_30_seconds(written: WriteRecord
 
 async def test_events_that_wait_too_long_are_dropped_and_counted(written: WriteRecorder) -> None:
     written.put(1)
-    written.writing._queued[""][1] = (written.clock.monotonic() - 31, *written.writing._queued[""][1][1:])
+    queued = written.writing._queued[""]
+    queued[1] = queued[1]._replace(since=written.clock.monotonic() - 31)
     await written.pass_time(1)
     assert written.numbers == [] and written.writing.dropped == 1
 
@@ -151,3 +152,20 @@ async def test_a_failed_write_does_not_delay_others(written: WriteRecorder) -> N
     written.put(1)
     await written.pass_time(1)
     assert written.numbers == [1]
+
+
+async def test_events_about_one_object_are_written_in_order(written: WriteRecorder) -> None:
+    done: list[str] = []
+
+    def put(name: str, seconds: float, about: str) -> None:
+        async def write() -> None:
+            await written.clock.sleep(seconds)
+            done.append(name)
+
+        written.writing.put(name, write, about=about)
+
+    put("pulling", 0.5, "pod")
+    put("pulled", 0.1, "pod")
+    put("another", 0.2, "other pod")
+    await written.pass_time(1)
+    assert done == ["another", "pulling", "pulled"]
