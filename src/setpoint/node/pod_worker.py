@@ -236,6 +236,8 @@ class PodWorker:
         if any(container.running and container.is_restarted_with_all for container in self.containers):
             return False  # no container starts before all have ended
         again = self._run_containers(now)
+        if self.may_need_resize and PodResizer(self).progress(now):
+            again = True  # a resize completes when the containers that it has stopped run again
         self.schedule(self.dependencies.runtime.advance(self.uid, now))
         return again or any(self._must_replace(container) for container in self.containers)
 

@@ -11,6 +11,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 PODS, NODES = builtin("pods"), builtin("nodes")
 FEW = ["serviceaccount-controller", "taint-eviction-controller"]
 
@@ -83,10 +84,10 @@ async def test_init_containers_run_in_order_and_sidecars_keep_running(cluster: V
         "last": "PodInitializing",
         "main": "PodInitializing",
     }
-    await cluster.sleep(4)
+    await cluster.sleep(3.5)
     assert (await container_states(cluster, "p"))["last"] == "running"
     assert await phase(cluster, "p") == "Pending"
-    await cluster.sleep(2)
+    await cluster.sleep(2.5)
     assert (await container_states(cluster, "p"))["main"] == "running"
     assert condition(await get(cluster, "p"), "Ready")[0] == "True"
     await cluster.sleep(10)
