@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(1, str(Path(__file__).parents[1]))  # for the examples
 
 from effort import THOROUGH, tries
+from store_choice import STORES
 
 # How long an example takes says nothing about the code, on machines that do other things too. The examples are the same
 # in every run, so that a run fails because of the change it tests; thorough runs look for new ones.
@@ -59,6 +60,13 @@ LONGEST_FIRST = (
 """The files that take longest. Workers take whole files, and one that began such a file last would end after all others."""
 
 
+ABOVE_THE_STORE = (
+    *(f"unit/{each}/" for each in ("controllers", "node", "reconcile", "scheduler", "sdk")),
+    "examples/",
+)
+"""The suites that thorough runs repeat on lagging stores."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the longest files begin first."""
     ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST_FIRST)}
@@ -72,6 +80,42 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--store",
+        choices=STORES,
+        default="memory",
+        help="the store on which servers and clusters work: `lagging` shows nothing earlier than the contract demands; "
+        "`two-views` is the same, and the components of a virtual cluster have a view of their own",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of modules that name `STORES` on each of them, and in a thorough run all that may use a server."""
+    if metafunc.config.getoption("store") != "memory" or metafunc.definition.get_closest_marker("memory_store"):
+        return
+    path = metafunc.definition.path.relative_to(Path(__file__).parent).as_posix()
+    default = STORES if THOROUGH and path.startswith(ABOVE_THE_STORE) else ()
+    if stores := getattr(metafunc.module, "STORES", default):
+        metafunc.parametrize("chosen_store", stores, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def chosen_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Choose the store of the servers and clusters that the test makes."""
+    kind: str = getattr(request, "param", request.config.getoption("store"))
+    if kind == "memory":
+        yield
+        return
+    if mark := request.node.get_closest_marker("memory_store"):
+        pytest.skip(mark.args[0])
+    # Here, so that tests of small rooms load no server.
+    from chosen_stores import on_lagging_stores
+
+    with on_lagging_stores(kind):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -11,60 +11,64 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Sequence
+from contextvars import Context
 
 from setpoint.store.history import History
 from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import CompareFailed, Event, KeyValue, NotedCause, Op, Unavailable, recorded_form
-from setpoint.store.transaction import plan
+from setpoint.store.memory import MemoryStore
+from setpoint.store.quota import StoreQuota
 
 _FIRST_REVISION = 7
+_DROP_BATCH = 100
 
 
-class Medium:
-    """The committed state, and the views that follow it."""
+class Medium(MemoryStore):
+    """The committed state, which the views follow."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, start: History | None = None, quota: StoreQuota | None = None) -> None:
+        """Create a medium with the content of `start`."""
+        history = start if start is not None else History()
+        history.revision = max(history.revision, _FIRST_REVISION)
+        super().__init__(history, shared=True, quota=quota)
         self.random = random.Random(seed)
-        self.history = History()
-        self.history.revision = _FIRST_REVISION
-        self.views: list[LaggingStore] = []
-        self.transactions = 0
+        self.history = history
+        self.view_count = 0
+        """Number of views that were opened."""
+        self.attempts = 0
         """Number of transactions that were attempted."""
-        self.compactions = 0
-        """Number of compactions that were claimed."""
         self.away = False
         """Whether the medium is unreachable for all views."""
 
-    def commit(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
-        self.transactions += 1
-        history = self.history
-        events, answers = plan(ops, history.state.get, history.revision + self.random.choice((1, 1, 2, 5)))
-        if events:
-            history.apply(events, cause)
-            for view in self.views:
-                view.arrives(events, cause)
-        return history.revision, answers
+    async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
+        self.attempts += 1
+        self._step = self.random.choice((1, 1, 2, 5))
+        return await super().txn(ops, cause)
 
 
 class LaggingStore(InMemoryReads):
-    def __init__(self, medium: Medium | None = None, *, lag: int = 3) -> None:
-        """Create a view that shows commits at most `lag` iterations of the event loop later."""
+    def __init__(self, medium: Medium | None = None, *, lag: int = 3, shared: bool | None = None) -> None:
+        """Create a view that shows commits at most `lag` iterations of the event loop later.
+
+        `shared` says whether others write to the medium; by default they do if the test has made it."""
         self.medium = medium or Medium()
-        super().__init__(self.medium.history.fork())
+        super().__init__(self.medium.copy_of_history())
         self.lag = lag
-        self._shared = medium is not None
-        self._known_compactions = 0
+        self._shared = medium is not None if shared is None else shared
+        self._known_compactions = self.medium.compactions
         self.held = False
         """Whether commits are held back from this view."""
-        self._random = random.Random(len(self.medium.views))
+        self._random = random.Random(self.medium.view_count)
+        self.medium.view_count += 1
         self._arriving: deque[tuple[Sequence[Event], bytes]] = deque()
         self._under_way: set[asyncio.Future[None]] = set()
-        self.medium.views.append(self)
+        self._subscription = self.medium.watch("", self.medium.revision, self._arrive)
+        self.medium.compaction_listeners.append(self._mark_compacted)
 
     # -- what the medium says -------------------------------------------------------------------------------------
 
-    def arrives(self, events: Sequence[Event], cause: bytes) -> None:
-        self._arriving.append((events, cause))
+    def _arrive(self, events: Sequence[Event], revision: int) -> None:
+        self._arriving.append((events, self.medium.cause_of(revision)))
         if len(self._arriving) == 1 and not self.held:
             self._show_after(self._random.randint(1, self.lag))
 
@@ -78,7 +82,9 @@ class LaggingStore(InMemoryReads):
             self._show_after(1)
 
     def _show_after(self, turns: int) -> None:
-        asyncio.get_running_loop().call_soon(self._show if turns <= 1 else lambda: self._show_after(turns - 1))
+        # Not in the context of a writer: the changes of others arrive too.
+        step = self._show if turns <= 1 else lambda: self._show_after(turns - 1)
+        asyncio.get_running_loop().call_soon(step, context=Context())
 
     def _show(self) -> None:
         if self.held:
@@ -91,6 +97,7 @@ class LaggingStore(InMemoryReads):
                 self._history.apply(events, cause)
                 shown += events
         if shown:
+            self._mark_compacted(self.medium.compacted)
             self._subscriptions.publish(shown, self._history.revision)
             self._wake_waiters()
         if self._arriving:
@@ -128,7 +135,7 @@ class LaggingStore(InMemoryReads):
         while True:
             await self._ask()
             try:
-                revision, answers = self.medium.commit(ops, cause)
+                revision, answers = await self.medium.txn(ops, cause)
             except CompareFailed as failed:
                 await self._wait_visible(self.medium.history.revision)
                 current = self._history.state.get(failed.key)
@@ -150,32 +157,33 @@ class LaggingStore(InMemoryReads):
         for _ in range(self._random.randint(0, self.lag)):
             await asyncio.sleep(0)
 
-    async def compact_if_first(self, revision: int) -> bool:
-        claimed = self.medium.compactions == self._known_compactions
-        if claimed:
-            self.medium.compactions += 1
-            await self.compact(revision)
-        self._known_compactions = self.medium.compactions
-        return claimed
-
     async def compact(self, revision: int) -> None:
         self._check()
-        if not self._history.compactable(revision):
-            return
-        for history in (self.medium.history, *(view._history for view in self.medium.views)):
-            if revision > history.compacted:
-                history.compacted = min(revision, history.revision)
-                while events := history.compacted_events(100):
-                    history.drop(len(events))
-                    await asyncio.sleep(0)
+        if self._history.compactable(revision):
+            await self.archive_until(revision)
+            await self.medium.compact(revision)
+
+    async def compact_if_first(self, revision: int) -> bool:
+        claimed = self.medium.claim_compaction(self._known_compactions)
+        self._known_compactions = self.medium.compactions
+        if claimed:
+            await self.compact(revision)
+        return claimed
+
+    def _mark_compacted(self, revision: int) -> None:
+        history = self._history
+        history.compacted = max(history.compacted, min(revision, history.revision))
+        while events := history.compacted_events(_DROP_BATCH):
+            history.drop(len(events))
 
     def size(self) -> int:
-        return sum(len(each.key) + len(each.value) for each in self.medium.history.state.values())
+        return self.medium.size()
 
     async def close(self) -> None:
         first, self._failure = self._failure is None, self._failure or "the store is closed"
         if first and self._under_way:
             await asyncio.wait(self._under_way)
         self._fail(self._failure)
-        if self in self.medium.views:
-            self.medium.views.remove(self)
+        self._subscription.close()
+        if first:
+            self.medium.compaction_listeners.remove(self._mark_compacted)

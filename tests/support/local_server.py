@@ -1,4 +1,4 @@
-"""A whole API server in the test's own process: memory store, stopped clock, repeatable ids."""
+"""A whole API server in the test's own process: the chosen store, stopped clock, repeatable ids."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from chosen_stores import new_store
 from stopped_clock import StoppedClock
 
 from setpoint.apiserver.api_resources import ApiResources
@@ -18,6 +19,7 @@ from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.embedded import bootstrapped
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.wiring import build_server
+from setpoint.store.interface import Store
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds
 
@@ -25,11 +27,11 @@ TOKEN = "loopback"
 _first: list[MemoryStore] = []
 
 
-async def _first_objects() -> MemoryStore:
+async def _first_objects() -> Store:
     """Those that every cluster begins with, made once in a process; each server has a copy of its own."""
     if not _first:
         _first.append((await bootstrapped(StoppedClock(), RandomIds(0x10CA1))).store)
-    return _first[0].fork()
+    return new_store(_first[0])
 
 
 @dataclass(slots=True)

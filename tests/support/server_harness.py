@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
+import store_choice
+from chosen_stores import new_store
 from lagging_store import LaggingStore
 
 from setpoint.apiserver.api_resources import ApiResources
@@ -43,8 +45,7 @@ _ROUNDS_WITH_LAG = 200
 
 async def settle(rounds: int = 10) -> None:
     """Let everything that is ready to run, run."""
-    for _ in range(rounds):
-        await asyncio.sleep(0)
+    await store_choice.settle(rounds)
 
 
 def peak_memory() -> int:
@@ -219,8 +220,10 @@ class ServerHarness:
         """Start a server with these settings of its configuration.
 
         `full`: with all initial objects of a cluster, else with the namespaces `default` and `other` only."""
-        store = store or MemoryStore()
-        clock = VirtualClock(_ROUNDS_WITH_LAG if isinstance(store, LaggingStore) else 10)
+        store = store or new_store()
+        clock = VirtualClock(
+            _ROUNDS_WITH_LAG if isinstance(store, LaggingStore) and not store_choice.is_lagging() else 10
+        )
         users = {
             ADMIN_TOKEN: UserInfo("admin", "admin-uid", ("system:masters", AUTHENTICATED)),
             LIMITED_TOKEN: UserInfo("limited", "limited-uid", ("some-group", AUTHENTICATED)),

@@ -6,6 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 
+import store_choice
+
 
 class StoppedClock:
     def __init__(self) -> None:
@@ -48,5 +50,4 @@ class StoppedClock:
 
 async def settle() -> None:
     """Everybody who can run has run."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await store_choice.settle(20)

@@ -33,6 +33,7 @@ from setpoint.cluster.wiring import build_server
 from setpoint.cluster.write_log import WriteLog
 from setpoint.meta.clock import Clock, Ids
 from setpoint.store.delayed_replica import Delay, DelayedReplica
+from setpoint.store.interface import Store
 from setpoint.store.maintenance import compact_forever
 from setpoint.store.memory import MemoryStore
 from setpoint.store.quota import StoreQuota
@@ -159,6 +160,7 @@ class EmbeddedCluster:
 
     api: ApiServer
     store: MemoryStore
+    """The store that all writes reach."""
     components: Components
     client: Client
     """A client with an administrator's rights."""
@@ -173,6 +175,16 @@ class EmbeddedCluster:
 
     def state(self) -> State:
         return State(self.store.fork(), self.write_log.digest(), self.shared)
+
+
+def open_stores(
+    start: MemoryStore | None, *, shared: bool = False, quota: StoreQuota | None = None
+) -> tuple[MemoryStore, Store]:
+    """Return the medium of a new cluster with the content of `start`, and the store of its API server.
+
+    They are the same store. The tests of this project replace this function to run on a store that lags."""
+    medium = MemoryStore(shared=shared, quota=quota) if start is None else start.fork(shared=shared, quota=quota)
+    return medium, medium
 
 
 def _administrator(clients: InProcessClients) -> Client:
@@ -209,7 +221,7 @@ async def _second_server(
 
 
 def _server(
-    store: MemoryStore,
+    store: Store,
     clock: Clock,
     ids: Ids,
     config: ApiServerConfig,
@@ -258,11 +270,8 @@ async def embedded_cluster(
     options = options or EmbeddedOptions()
     config = options.config
     is_shared = options.replica_delay is not None
-    quota = options.quota
-    store = (
-        MemoryStore(shared=is_shared, quota=quota) if start is None else start.store.fork(shared=is_shared, quota=quota)
-    )
-    write_log = WriteLog(store, clock, None if start is None else start.digest)
+    medium, store = open_stores(None if start is None else start.store, shared=is_shared, quota=options.quota)
+    write_log = WriteLog(medium, clock, None if start is None else start.digest)
     auditor, audit = _audit(options.audit, clock, ids) if options.audit else (None, None)
     shared = SharedEntries() if start is None else start.shared
     api, hosts = _server(store, clock, ids, config, auditor, isolated=options.isolated, shared=shared)
@@ -277,7 +286,7 @@ async def embedded_cluster(
         try:
             async with (
                 upkeep(api, options.address, "embedded", config.event_ttl),
-                _second_server(api, store, clock, ids, options, write_log, hosts) as second,
+                _second_server(api, medium, clock, ids, options, write_log, hosts) as second,
                 Components(
                     api,
                     clock,
@@ -288,8 +297,9 @@ async def embedded_cluster(
                 ) as components,
             ):
                 client = _administrator(components.clients)
-                yield EmbeddedCluster(api, store, components, client, write_log, hosts, audit, second, shared)
+                yield EmbeddedCluster(api, medium, components, client, write_log, hosts, audit, second, shared)
         finally:
             compactor.cancel()
             await api.stop()
             await store.close()
+            await medium.close()

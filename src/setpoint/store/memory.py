@@ -18,6 +18,9 @@ _DROP_BATCH = 1_000
 
 
 class MemoryStore(InMemoryReads):
+    _step = 1
+    """The difference of the next revision to the present one; subclasses may leave gaps."""
+
     def __init__(
         self, history: History | None = None, *, shared: bool = False, quota: StoreQuota | None = None
     ) -> None:
@@ -53,7 +56,7 @@ class MemoryStore(InMemoryReads):
     async def txn(self, ops: Sequence[Op], cause: bytes | NotedCause = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()
         history = self._history
-        events, answers = plan(ops, history.state.get, history.revision + 1)
+        events, answers = plan(ops, history.state.get, history.revision + self._step)
         if events:
             if self._usage is not None:
                 self._usage.add(events)

@@ -3,14 +3,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 
+import chosen_stores
 import pytest
-from lagging_store import LaggingStore
 from mutation_detector import MutationDetector, nothing_shared_is_changed
 from raw_http_client import Wire
 from server_harness import ServerHarness, YieldingStore
+from store_choice import is_lagging
 
 from setpoint.store.interface import Store
-from setpoint.store.memory import MemoryStore
 from setpoint.wire.limits import Limits
 from setpoint.wire.server import Server
 
@@ -31,22 +31,9 @@ def quiet_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFix
     assert not loud, [record.getMessage() for record in loud]
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Modules that name `STORES` are run on each of them, where a test uses a server."""
-    stores = getattr(metafunc.module, "STORES", ())
-    if stores and "store_kind" in metafunc.fixturenames:
-        metafunc.parametrize("store_kind", stores, indirect=True)
-
-
 @pytest.fixture
-def store_kind(request: pytest.FixtureRequest) -> str:
-    """`memory`, or `lagging`: a store that shows nothing earlier than the contract demands."""
-    return str(getattr(request, "param", "memory"))
-
-
-@pytest.fixture
-def new_store(store_kind: str) -> Store:
-    return LaggingStore() if store_kind == "lagging" else MemoryStore()
+def new_store() -> Store:
+    return chosen_stores.new_store()
 
 
 @pytest.fixture
@@ -60,10 +47,10 @@ async def harness(
 
 @pytest.fixture
 async def contended_harness(
-    store_kind: str, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
+    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
 ) -> AsyncIterator[ServerHarness]:
     """One whose store takes its time, so that writers meet."""
-    harness = await ServerHarness.open(LaggingStore() if store_kind == "lagging" else YieldingStore())
+    harness = await ServerHarness.open(chosen_stores.new_store() if is_lagging() else YieldingStore())
     yield harness
     await harness.close()
 

@@ -121,6 +121,7 @@ def test_the_same_seed_gives_the_same_revisions() -> None:
     assert run_virtual(history, 6) != in_this_process()
 
 
+@pytest.mark.memory_store("compares with another process, which works on the memory store")
 def test_the_hash_seed_of_the_process_does_not_matter() -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_virtual_cluster as t; "

@@ -34,7 +34,7 @@ async def test_events_are_expired_by_one_server() -> None:
         for number in range(30):
             await make_event(pair[number % 2], f"e{number}")
         await advance(19, *pair)
-        attempts, revision = medium.transactions, medium.history.revision
+        attempts, revision = medium.attempts, medium.history.revision
         pair[1].view.hold()
         await advance(3, pair[0])
         await advance(3, pair[1])  # it still sees the Events, and leaves them alone
@@ -47,7 +47,7 @@ async def test_events_are_expired_by_one_server() -> None:
         others = [event for event in medium.history.events("", revision) if not event.key.startswith("core/events/")]
         # The first attempt after a renewal of the Lease fails, because it names an earlier state of the Lease.
         assert len(expired) == 1
-        assert medium.transactions - attempts <= 2 + len(others)
+        assert medium.attempts - attempts <= 2 + len(others)
 
 
 async def test_the_other_server_takes_over_after_a_crash() -> None:
