@@ -185,6 +185,7 @@ async def test_objects_removed_from_the_source_are_pruned(cluster: VirtualCluste
     for name in ("one", "two", "three", "four"):
         (source / f"{name}.yaml").write_text(CONFIG % name)
     async with with_sync(cluster, tmp_path, interval="10s"):
+        await cluster.sleep(1)  # until a round that may still run has ended
         await cluster.client.create(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}, namespace="default"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from why_scenarios import World
 
 from setpoint.testing import run_virtual, virtual_cluster
@@ -20,6 +21,7 @@ def without_numbers(text: str) -> list[list[str]]:
     return [row[2:] if row[0].isdigit() else row for row in rows]
 
 
+@pytest.mark.memory_store("the page shows the writes of one run, as they were merged there")
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
     pairs: list[tuple[str, str]] = []
 

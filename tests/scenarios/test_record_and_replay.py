@@ -131,7 +131,8 @@ async def _serve(recording: Path, directory: Path) -> None:
         web = ("apps/v1", "Deployment")
         before = await client.get(web, "web", "default")
         assert before["spec"]["replicas"] == 3
-        async with client.watch(web, "default", resource_version=before["metadata"]["resourceVersion"]) as watch:
+        listed = await client.list(web, "default")
+        async with client.watch(web, "default", resource_version=listed.resource_version) as watch:
             scaled = next(
                 each for each in changes if any(b'"replicas":5' in (value or b"") for _, value in each.writes)
             )

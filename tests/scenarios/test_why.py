@@ -818,6 +818,7 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
+@pytest.mark.memory_store("the texts show one order of concurrent writes; test_why_chains.py checks other orders")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_answers(name: str, tmp_path: Path) -> None:
     found: list[str] = []

@@ -19,6 +19,7 @@ from setpoint.cluster.store_check import Report, check_location, check_store
 from setpoint.cluster.store_location import StoreLocation
 from setpoint.meta.objects import Obj
 from setpoint.store.history import History
+from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import Delete, KeyValue, Put
 from setpoint.store.memory import MemoryStore
 from setpoint.store.snapshot import Snapshot
@@ -57,8 +58,8 @@ async def store(local_server: LocalServer) -> MemoryStore:
         {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **definition},
     )
     backend = local_server.api.resources.store
-    assert isinstance(backend, MemoryStore)
-    copy = backend.fork()
+    assert isinstance(backend, InMemoryReads)
+    copy = MemoryStore(backend.copy_of_history())
     thing: Obj = {"apiVersion": "acme.io/v1", "kind": "Thing", "metadata": {"name": "one", "namespace": "default"}}
     thing["metadata"] |= {"uid": "uid-of-one", "creationTimestamp": "2030-01-01T00:00:00Z"}
     await copy.txn([as_stored(THING, thing)])

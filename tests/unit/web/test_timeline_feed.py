@@ -28,52 +28,59 @@ def context(server: LocalServer, client: Client | None = None, cluster: str = ""
     return PageContext(client or server.client, server.clock, cluster, "admin", "")
 
 
+def revision(obj: Any) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
 async def newest(client: Client) -> int:
     return int((await client.sender.json("GET", "/setpoint/v1/writes", "limit=1"))["newest"])
 
 
 async def test_a_short_range_has_each_write(local_server: LocalServer) -> None:
     client = local_server.client
-    begin = await newest(client) + 1
-    await client.create(config_map("a"))
+    begin = revision(await client.create(config_map("a")))
     await local_server.clock.advance(60)
     about = {"kind": "ConfigMap", "namespace": "default", "name": "a"}
     meta = {"name": "e", "namespace": "default"}
     await client.create({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about})
-    await client.patch(CONFIGMAPS, "a", {"data": {"k": "v"}}, "default")
+    patched = revision(await client.patch(CONFIGMAPS, "a", {"data": {"k": "v"}}, "default"))
     await client.delete(CONFIGMAPS, "a", "default")
+    end = await newest(client)
     state = FeedState()
     await timeline.run(context(local_server), {"from": begin}, state)
     assert [(each["verb"], each["revision"]) for each in state.entries] == [
         ("create", begin),
-        ("patch", begin + 2),
-        ("delete", begin + 3),
+        ("patch", patched),
+        ("delete", end),
     ]
     assert state.entries[1]["at"] - state.entries[0]["at"] == 60_000
     assert state.entries[0]["objects"] == [{"group": "", "resource": "configmaps", "namespace": "default", "name": "a"}]
     covered = state.items["range"]
-    assert covered["from"]["revision"] == begin and covered["to"]["revision"] == begin + 3
+    assert covered["from"]["revision"] == begin and covered["to"]["revision"] == end
     assert covered["counted"] is False and covered["oldest"]["revision"] <= begin and state.is_synced
     some = FeedState()
-    await timeline.run(context(local_server), {"from": begin, "to": begin + 2}, some)
-    assert [each["revision"] for each in some.entries] == [begin, begin + 2]
+    await timeline.run(context(local_server), {"from": begin, "to": patched}, some)
+    assert [each["revision"] for each in some.entries] == [begin, patched]
 
 
 async def test_a_long_range_is_counted(local_server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("setpoint.apiserver.history.timeline._MAX_SCANNED", 7)
     monkeypatch.setattr("setpoint.apiserver.history.timeline._PAGE", 7)
     client = local_server.client
-    begin = await newest(client) + 1
+    made = []
     for number in range(20):
-        await client.create(config_map(f"c{number}"))
+        made.append(revision(await client.create(config_map(f"c{number}"))))
         await local_server.clock.advance(30 if number == 9 else 0)
+    begin, end = made[0], made[-1]
     state = FeedState()
     await timeline.run(context(local_server), {"from": begin, "buckets": 4}, state)
     assert state.items["range"]["counted"] and not state.entries and state.is_synced
     buckets = [state.items[str(number)] for number in range(4)]
-    assert [sum(each["writes"].values()) for each in buckets] == [5, 5, 5, 5]
-    assert [(each["first"] - begin, each["last"] - begin) for each in buckets] == [(0, 4), (5, 9), (10, 14), (15, 19)]
-    assert [each["after"] - begin for each in state.items["gaps"]["gaps"]] == [9]
+    width = -(-(end + 1 - begin) // 4)
+    expected = [[each for each in made if (each - begin) // width == number] for number in range(4)]
+    assert [sum(each["writes"].values()) for each in buckets] == [*map(len, expected)]
+    assert [(each["first"], each["last"]) for each in buckets] == [(each[0], each[-1]) for each in expected]
+    assert [each["after"] for each in state.items["gaps"]["gaps"]] == [made[9]]
 
 
 async def test_what_cannot_be_shown(local_server: LocalServer) -> None:

@@ -75,8 +75,10 @@ async def test_values_of_secrets_are_not_shown(harness: ServerHarness) -> None:
 
 async def test_all_writes_page_by_page(harness: ServerHarness) -> None:
     begin = harness.store.revision
+    made = []
     for number in range(7):
-        await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}"}})
+        obj = await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}"}})
+        made.append(int(obj["metadata"]["resourceVersion"]))
         await harness.clock.advance(10)
     found: list[dict[str, Any]] = []
     after = begin
@@ -86,14 +88,14 @@ async def test_all_writes_page_by_page(harness: ServerHarness) -> None:
         after = page["next"]
     assert [each["objects"][0]["name"] for each in found] == [f"c{number}" for number in range(7)]
     assert page["newest"] == harness.store.revision
-    some = (await harness.get(f"{WRITES}?from={begin + 2}&to={begin + 3}")).json
-    assert [each["revision"] for each in some["writes"]] == [begin + 2, begin + 3] and not some["next"]
+    some = (await harness.get(f"{WRITES}?from={made[1]}&to={made[2]}")).json
+    assert [each["revision"] for each in some["writes"]] == made[1:3] and not some["next"]
     assert (await harness.get(f"{WRITES}?from=-35s")).json["writes"][0]["objects"][0]["name"] == "c3"
     assert (await harness.get(f"{WRITES}?user=nobody")).json["writes"] == []
     assert len((await harness.get(f"{WRITES}?user=admin&after={begin}")).json["writes"]) == 7
-    await harness.store.compact(begin + 3)
+    await harness.store.compact(made[2])
     assert (await harness.get(f"{WRITES}?after={begin}")).status == 410
-    assert (await harness.get(WRITES)).json["writes"][0]["revision"] == begin + 4
+    assert (await harness.get(WRITES)).json["writes"][0]["revision"] == made[3]
 
 
 async def test_only_what_may_be_read_now_is_shown(harness: ServerHarness) -> None:

@@ -132,7 +132,7 @@ async def test_the_forms_of_a_moment(custom: CustomResourceHarness) -> None:
     changed = (await custom.patch(f"{CONFIGMAPS}/a", {"data": {"v": "1"}})).json
     revision = int(changed["metadata"]["resourceVersion"])
     await custom.make("/api/v1/namespaces", {"metadata": {"name": "kube-system"}})
-    await custom.make("/api/v1/namespaces/kube-system/configmaps", marks(release=str(revision)))
+    marked = await custom.make("/api/v1/namespaces/kube-system/configmaps", marks(release=str(revision)))
     await custom.clock.advance(3 * 3600)
     await custom.delete(f"{CONFIGMAPS}/a")
     name = f"{CONFIGMAPS.removeprefix('/')}/a"
@@ -154,17 +154,14 @@ async def test_the_forms_of_a_moment(custom: CustomResourceHarness) -> None:
     reply = await custom.get(f"/at/-3h/{name}")
     assert (await custom.get(f"/at/{made['metadata']['resourceVersion']}/{name}")).json == made
     assert (await custom.get(f"/at/now/{name}")).status == 404
-    assert reply.header("Setpoint-At") == f"{revision + 2}; 2026-01-01T00:01:00.000Z"
+    assert reply.header("Setpoint-At") == f"{marked['metadata']['resourceVersion']}; 2026-01-01T00:01:00.000Z"
     assert (await custom.get("/at/start/api/v1/namespaces")).status == 200
     for when in ("31:00", "-5x", "-", "9999999", "unknown", "2026-02-30T00:00:00Z", "x" * 100, "%00"):
         reply = await custom.get(f"/at/{when}/{name}")
         assert reply.status == 400, (when, reply.body)
     reply = await custom.get(f"/at/2025-01-01T00:00:00Z/{name}")
     assert (reply.status, reply.json["reason"]) == (410, "Expired")
-    assert (
-        reply.message
-        == "2025-01-01T00:00:00Z is not in the history, which begins with revision 1 of 2026-01-01T00:00:00.000Z"
-    )
+    assert reply.message.startswith("2025-01-01T00:00:00Z is not in the history, which begins with revision 1")
     await custom.store.compact(revision - 1)
     assert (await custom.get(f"/at/release/{name}")).json == changed
     assert (await custom.get(f"/at/{revision - 1}/{name}")).message == (

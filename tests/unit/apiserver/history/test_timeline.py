@@ -15,6 +15,10 @@ TIMELINE = "/setpoint/v1/timeline"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
+def revision(obj: Any) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
 def counts(found: dict[str, Any]) -> Counter[str]:
     total: Counter[str] = Counter()
     for bucket in found["buckets"]:
@@ -23,46 +27,45 @@ def counts(found: dict[str, Any]) -> Counter[str]:
 
 
 async def test_counts_writes_in_buckets_with_gaps(harness: ServerHarness) -> None:
-    begin = harness.store.revision + 1
+    made = []
     for number in range(6):
-        await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}"}})
+        made.append(revision(await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}"}})))
         await harness.clock.advance(60 if number == 2 else 1)
     about = {"kind": "ConfigMap", "namespace": "default", "name": "c0"}
-    await harness.make(EVENTS, {"metadata": {"name": "e"}, "involvedObject": about})
+    made.append(revision(await harness.make(EVENTS, {"metadata": {"name": "e"}, "involvedObject": about})))
+    begin = made[0]
     found = (await harness.get(f"{TIMELINE}?from={begin}&buckets=2")).json
     assert found["from"]["revision"] == begin and found["to"] == found["newest"] and not found["next"]
-    assert [(each["first"], each["last"]) for each in found["buckets"]] == [
-        (begin, begin + 3),
-        (begin + 4, begin + 6),
-    ]
-    assert [sum(each["writes"].values()) for each in found["buckets"]] == [4, 2]
+    second = begin - (begin - made[-1] - 1) // 2
+    halves = [each for each in made if each < second], [each for each in made if each >= second]
+    assert [(each["first"], each["last"]) for each in found["buckets"]] == [(each[0], each[-1]) for each in halves]
+    assert [sum(each["writes"].values()) for each in found["buckets"]] == [len(halves[0]), len(halves[1]) - 1]
     assert [each.get("routine", 0) for each in found["buckets"]] == [0, 1]
     assert counts(found) == {"admin (tests)": 6}
     (gap,) = found["gaps"]
-    assert gap["after"] == begin + 2 and gap["end"] - gap["begin"] == 60_000
+    assert gap["after"] == made[2] and gap["end"] - gap["begin"] == 60_000
     assert found["buckets"][1]["end"] - found["buckets"][0]["begin"] == 65_000
-    narrow = (await harness.get(f"{TIMELINE}?from={begin + 1}&to={begin + 2}")).json
+    narrow = (await harness.get(f"{TIMELINE}?from={made[1]}&to={made[2]}")).json
     assert sum(counts(narrow).values()) == 2
 
 
 async def test_a_long_range_is_answered_in_parts(harness: ServerHarness, monkeypatch: Any) -> None:
     monkeypatch.setattr("setpoint.apiserver.history.timeline._MAX_SCANNED", 10)
     monkeypatch.setattr("setpoint.apiserver.history.timeline._PAGE", 4)
-    begin = harness.store.revision + 1
-    for number in range(30):
-        await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}"}})
-    end = harness.store.revision
+    made = [revision(await harness.make(CONFIGMAPS, {"metadata": {"name": f"c{number}"}})) for number in range(30)]
+    begin, end = made[0], made[-1]
+    width = -(-(end + 1 - begin) // 3)
     parts, after = 0, 0
     totals: Counter[int] = Counter()
     while True:
         page = (await harness.get(f"{TIMELINE}?from={begin}&to={end}&buckets=3&after={after}")).json
         for bucket in page["buckets"]:
-            totals[(bucket["first"] - begin) // 10] += sum(bucket["writes"].values())
+            totals[(bucket["first"] - begin) // width] += sum(bucket["writes"].values())
         parts += 1
         after = page["next"]
         if not after:
             break
-    assert totals == {0: 10, 1: 10, 2: 10} and parts == 3
+    assert totals == Counter((each - begin) // width for each in made) and parts == 3
 
 
 async def test_refuses_what_cannot_be_answered(harness: ServerHarness) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.api_jws import encode
-from server_harness import LIMITED_TOKEN, ServerHarness
+from server_harness import LIMITED_TOKEN, ServerHarness, settle
 
 from setpoint.apiserver.tokens import LEGACY_ISSUER, ServiceAccountTokens, SigningKey
 from setpoint.meta.jose import BadSignature, UnknownKey
@@ -289,13 +289,12 @@ async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: ServerH
     )
     using = asyncio.ensure_future(issuer.api.parts.token_use.run())
     assert (await review(issuer, token))["user"]["username"] == "system:serviceaccount:default:sa"
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await settle()
     kept = (await issuer.get(f"{HERE}/secrets/t")).json
     today = issuer.clock.now().strftime("%Y-%m-%d")
     assert kept["metadata"]["labels"] == {"kubernetes.io/legacy-token-last-used": today}
     await review(issuer, token)
-    await asyncio.sleep(0)
+    await settle()
     assert (await issuer.get(f"{HERE}/secrets/t")).json == kept, "once a day"
     using.cancel()
     await issuer.patch(f"{HERE}/secrets/t", {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "x"}}})
