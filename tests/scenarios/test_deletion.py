@@ -13,6 +13,7 @@ from setpoint.meta.errors import Forbidden, NotFound
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 NAMESPACES, PODS, MAPS, SECRETS = builtin("namespaces"), builtin("pods"), builtin("configmaps"), builtin("secrets")
 DEPLOYMENTS, SETS = builtin("deployments", "apps"), builtin("replicasets", "apps")
 

@@ -14,6 +14,7 @@ from setpoint.cluster.components import components
 from setpoint.meta.objects import Obj
 from setpoint.system import RandomIds
 
+STORES = ("memory", "lagging")
 DEPLOYMENTS, SETS, PODS = builtin("deployments", "apps"), builtin("replicasets", "apps"), builtin("pods")
 
 

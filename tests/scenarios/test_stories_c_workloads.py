@@ -13,6 +13,7 @@ from setpoint.meta.objects import Obj
 from setpoint.reconcile import Informer
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 PODS, SETS, CLAIMS = builtin("pods"), builtin("replicasets", "apps"), builtin("persistentvolumeclaims")
 DEPLOYMENTS, STATEFUL_SETS = builtin("deployments", "apps"), builtin("statefulsets", "apps")
 DAEMON_SETS, NODES = builtin("daemonsets", "apps"), builtin("nodes")

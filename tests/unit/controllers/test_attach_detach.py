@@ -6,6 +6,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 CLAIMS, VOLUMES, NODES = builtin("persistentvolumeclaims"), builtin("persistentvolumes"), builtin("nodes")
 ATTACHMENTS, PODS = builtin("volumeattachments", "storage.k8s.io"), builtin("pods")
 ONLY: Obj = {

@@ -17,6 +17,7 @@ from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.virtual_time import EPOCH
 
+STORES = ("memory", "lagging")
 BUNDLES = builtin("clustertrustbundles", "certificates.k8s.io")
 
 

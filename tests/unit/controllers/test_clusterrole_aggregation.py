@@ -9,6 +9,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
 
 

@@ -9,6 +9,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 PODS, SETS, NODES = builtin("pods"), builtin("daemonsets", "apps"), builtin("nodes")
 REVISIONS = builtin("controllerrevisions", "apps")
 ALONE: dict[str, Any] = {

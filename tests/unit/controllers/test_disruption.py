@@ -13,6 +13,7 @@ from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 BUDGETS, PODS = builtin("poddisruptionbudgets", "policy"), builtin("pods")
 SETS, DEPLOYMENTS = builtin("replicasets", "apps"), builtin("deployments", "apps")
 OWN = ("disruption-controller", "replicaset-controller", "deployment-controller", "serviceaccount-controller")

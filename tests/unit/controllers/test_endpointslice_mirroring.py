@@ -10,6 +10,7 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 SERVICES, ENDPOINTS = builtin("services"), builtin("endpoints")
 SLICES = builtin("endpointslices", "discovery.k8s.io")
 MANAGER = "endpointslicemirroring-controller.k8s.io"

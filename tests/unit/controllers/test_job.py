@@ -12,6 +12,7 @@ from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.link import Proceed, Write
 
+STORES = ("memory", "lagging", "two-views")
 JOBS, PODS = builtin("jobs", "batch"), builtin("pods")
 OWN = ("job-controller", "serviceaccount-controller", "garbage-collector-controller")
 bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)

@@ -9,6 +9,7 @@ from setpoint.cluster.components import ensure_default_storage
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 CLASSES, PODS, NODES = builtin("storageclasses", "storage.k8s.io"), builtin("pods"), builtin("nodes")
 STORAGE: Obj = {

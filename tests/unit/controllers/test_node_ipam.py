@@ -14,6 +14,7 @@ from setpoint.controllers.node_ipam import CidrPool, RangeFull, pools_of
 from setpoint.controllers.options import ControllerOptions
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 NODES = builtin("nodes")
 ON = ControllerOptions(allocate_node_cidrs=True, cluster_cidr="10.244.0.0/16")
 

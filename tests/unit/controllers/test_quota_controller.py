@@ -12,6 +12,7 @@ from setpoint.meta.errors import Forbidden
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 QUOTAS, PODS, MAPS = builtin("resourcequotas"), builtin("pods"), builtin("configmaps")
 OWN = ("resourcequota-controller", "serviceaccount-controller")
 bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)

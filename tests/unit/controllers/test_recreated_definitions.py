@@ -9,6 +9,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 GROUP, NAME = "example.com", "foos.example.com"
 CRDS, QUOTAS = builtin("customresourcedefinitions", "apiextensions.k8s.io"), builtin("resourcequotas")
 QUOTA = ("resourcequota-controller", "serviceaccount-controller")

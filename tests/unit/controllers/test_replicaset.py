@@ -15,6 +15,7 @@ from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, Manager
 from setpoint.system import RandomIds
 
+STORES = ("memory", "lagging", "two-views")
 PODS, SETS = builtin("pods"), builtin("replicasets", "apps")
 SPACE = "default"
 

@@ -6,6 +6,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 PODS, CONTROLLERS = builtin("pods"), builtin("replicationcontrollers")
 
 

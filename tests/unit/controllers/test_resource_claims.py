@@ -9,7 +9,7 @@ from setpoint.controllers.resourceclaim import claim_from
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
-STORES = ("memory", "lagging")
+STORES = ("memory", "lagging", "two-views")
 PODS = builtin("pods")
 CLAIMS = builtin("resourceclaims", "resource.k8s.io")
 ALONE = virtual(nodes=0, scheduler=False, controllers=["resourceclaim-controller", "serviceaccount-controller"])

@@ -6,6 +6,7 @@ from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 NAMESPACES, MAPS = builtin("namespaces"), builtin("configmaps")
 NAME = "kube-root-ca.crt"
 ON = ControllerOptions(root_ca="certificate")

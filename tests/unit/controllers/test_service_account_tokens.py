@@ -14,6 +14,7 @@ from setpoint.meta.jose import TokenKey
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 ACCOUNTS, SECRETS = builtin("serviceaccounts"), builtin("secrets")
 PEM = ec.generate_private_key(ec.SECP256R1()).private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

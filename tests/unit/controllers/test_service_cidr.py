@@ -12,6 +12,7 @@ from setpoint.meta.conditions import condition_of
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 CIDRS, SERVICES = builtin("servicecidrs", "networking.k8s.io"), builtin("services")
 
 

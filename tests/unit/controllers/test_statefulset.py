@@ -10,6 +10,7 @@ from setpoint.meta.errors import NotFound
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging", "two-views")
 PODS, SETS, CLAIMS = builtin("pods"), builtin("statefulsets", "apps"), builtin("persistentvolumeclaims")
 REVISIONS = builtin("controllerrevisions", "apps")
 ALONE: dict[str, Any] = {"nodes": 0, "scheduler": False}

@@ -9,6 +9,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 CLASSES = builtin("storageclasses", "storage.k8s.io")
 ONLY: Obj = {"nodes": 0, "scheduler": False, "controllers": ["persistentvolume-binder-controller"]}

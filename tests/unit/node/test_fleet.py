@@ -22,6 +22,7 @@ from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds
 
+STORES = ("memory", "lagging")
 PODS, NODES = builtin("pods"), builtin("nodes")
 LEASES = builtin("leases", "coordination.k8s.io")
 

@@ -8,6 +8,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 PODS, NODES = builtin("pods"), builtin("nodes")
 LEASES = builtin("leases", "coordination.k8s.io")
 STATE = "simulate.setpoint.dev/state"

@@ -10,6 +10,8 @@ from setpoint.meta.errors import InternalError
 from setpoint.testing import VirtualCluster
 from setpoint.testing.link import Proceed, Write
 
+STORES = ("memory", "lagging")
+
 
 async def priorities(cluster: VirtualCluster) -> None:
     for name, value, more in (("high", 1000, {}), ("middle", 500, {}), ("polite", 1000, {"preemptionPolicy": "Never"})):

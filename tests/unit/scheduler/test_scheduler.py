@@ -7,6 +7,7 @@ from scheduler_objects import HOSTNAME, NODES, PODS, a_node, a_pod, add_node, al
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster
 
+STORES = ("memory", "lagging")
 UNHELPFUL = "Preemption is not helpful for scheduling"
 
 

@@ -15,6 +15,7 @@ from setpoint.scheduler.scheduler import add_scheduler
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 SELECTED = "volume.kubernetes.io/selected-node"
 

@@ -12,6 +12,8 @@ from setpoint.sdk import Context, Controller, Kind, Object, Operator
 from setpoint.sdk.dry_run import dry_run_client
 from setpoint.testing import VirtualCluster, virtual
 
+STORES = ("memory", "lagging")
+
 
 @dataclass
 class TeapotSpec:
@@ -84,6 +86,7 @@ async def test_every_kind_of_write_is_a_dry_run(cluster: VirtualCluster, caplog:
     real = cluster.client
     made = await real.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("a"), "data": {"x": "1"}})
     client = dry_run_client(real.named("tea"))
+    await cluster.instant()  # until the server has written what it writes at its start
     before = cluster.fingerprint()
     await client.update({**made, "data": {"x": "2"}})
     await client.patch(ConfigMap.ref, "a", [{"op": "remove", "path": "/data/x"}], "default", kind="json")
