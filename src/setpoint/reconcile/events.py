@@ -201,7 +201,7 @@ class EventWriteQueue:
     """Queues writes of Events without blocking. Each is made on behalf of the run that recorded the Event.
 
     Writes with the same key never run concurrently, and of several queued writes with one key only the last is made.
-    Writes about one object are made one after the other, so that whoever watches its Events gets them in order.
+    Writes about one object are made one after the other, so that a watch shows its Events in order.
     Sources are served round-robin, so that one busy source does not delay the others. When the queue is full, the
     oldest write of the source with the most is dropped, and so is a write that has waited too long; `dropped` counts
     them.
