@@ -90,6 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the store on which servers and clusters work: `lagging` shows nothing earlier than the contract demands; "
         "`two-views` is the same, and the components of a virtual cluster have a view of their own",
     )
+    parser.addoption("--lag-seed", type=int, default=1, help="another seed for the lags of these stores")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -114,7 +115,7 @@ def chosen_store(request: pytest.FixtureRequest) -> Iterator[None]:
     # Here, so that tests of small rooms load no server.
     from chosen_stores import on_lagging_stores
 
-    with on_lagging_stores(kind):
+    with on_lagging_stores(kind, request.config.getoption("lag_seed")):
         yield
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from random import Random
 from unittest.mock import patch
 
 from lagging_store import LaggingStore, Medium
@@ -25,22 +26,26 @@ from setpoint.testing import cluster
 _TICK = 2e-9
 """Seconds of virtual time. The second view is up to three of them behind, and `VirtualCluster.instant` lasts 500."""
 
+_seed = [1]
+
 
 def new_store(start: MemoryStore | None = None) -> Store:
     """Return a store of the chosen kind with the content of `start`."""
     if is_lagging():
-        return LaggingStore(_new_medium(start), shared=False)
+        return _new_view(_new_medium(start), shared=False)
     return MemoryStore() if start is None else start.fork()
 
 
 @contextmanager
-def on_lagging_stores(kind: str) -> Iterator[None]:
-    """Let servers and clusters that are made in the block work on lagging stores.
+def on_lagging_stores(kind: str, seed: int = 1) -> Iterator[None]:
+    """Let servers and clusters that are made in the block work on lagging stores, with lags that depend on `seed`.
 
     With the kind `two-views` the controllers, the scheduler and the nodes of a virtual cluster use a second server,
     which has a view of its own on the medium of the first."""
     with ExitStack() as stack:
         stack.enter_context(store_choice(kind))
+        _seed.append(seed)
+        stack.callback(_seed.pop)
         stack.enter_context(patch.object(embedded, "open_stores", _open_stores))
         if kind == "two-views":
             stack.enter_context(patch.object(cluster, "embedded_cluster", _cluster_with_two_servers))
@@ -59,8 +64,13 @@ def _open_stores(
     start: MemoryStore | None, *, shared: bool = False, quota: StoreQuota | None = None
 ) -> tuple[MemoryStore, Store]:
     medium = _new_medium(start, quota)
-    return medium, LaggingStore(medium, shared=shared)
+    return medium, _new_view(medium, shared=shared)
 
 
 def _new_medium(start: MemoryStore | None, quota: StoreQuota | None = None) -> Medium:
-    return Medium(start=None if start is None else start.copy_of_history(), quota=quota)
+    return Medium(_seed[-1], start=None if start is None else start.copy_of_history(), quota=quota)
+
+
+def _new_view(medium: Medium, *, shared: bool) -> LaggingStore:
+    longest = 3 if medium.seed == 1 else Random(medium.seed).randint(1, 12)
+    return LaggingStore(medium, lag=longest, shared=shared)

@@ -31,6 +31,7 @@ class Medium(MemoryStore):
         history = start if start is not None else History()
         history.revision = max(history.revision, _FIRST_REVISION)
         super().__init__(history, shared=True, quota=quota)
+        self.seed = seed
         self.random = random.Random(seed)
         self.history = history
         self.view_count = 0
@@ -58,7 +59,7 @@ class LaggingStore(InMemoryReads):
         self._known_compactions = self.medium.compactions
         self.held = False
         """Whether commits are held back from this view."""
-        self._random = random.Random(self.medium.view_count)
+        self._random = random.Random((self.medium.seed - 1) * 100 + self.medium.view_count)
         self.medium.view_count += 1
         self._arriving: deque[tuple[Sequence[Event], bytes]] = deque()
         self._under_way: set[asyncio.Future[None]] = set()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STORES = ("memory", "lagging", "two-views")
-_ITERATIONS_WITH_LAG = 10
+_ITERATIONS_WITH_LAG = 30
 """Iterations of the event loop on the lagging store for each one on the memory store."""
 
 _chosen = ["memory"]
