@@ -112,7 +112,7 @@ def chosen_store(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     if mark := request.node.get_closest_marker("memory_store"):
         pytest.skip(mark.args[0])
-    # Here, so that tests of small rooms load no server.
+    # Imported here so that tests that need no server do not load one.
     from chosen_stores import on_lagging_stores
 
     with on_lagging_stores(kind, request.config.getoption("lag_seed")):
@@ -134,7 +134,7 @@ def nothing_shared_is_changed() -> Iterator[None]:
 @pytest.fixture
 async def local_server(tmp_path: Path) -> AsyncIterator[LocalServer]:
     """A whole API server in the test's own process: `.client` is its administrator, `.clock` stands still."""
-    # Here, so that tests of small rooms load no server.
+    # Imported here so that tests that need no server do not load one.
     from local_server import local_server
 
     async with local_server(tmp_path) as server:
