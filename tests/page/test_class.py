@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from axe_findings import findings
-from browser import GuardedContext
+from browser import GuardedContext, GuardedPage
 from class_server import ClassServer, joined
 from page_client import open_tab
 from page_cluster import page_files
@@ -19,7 +19,7 @@ from playwright.sync_api import expect
 def cluster() -> Iterator[ClassServer]:
     if page_files() is None:
         pytest.skip("the page is not built")
-    server = ClassServer(3)
+    server = ClassServer(6)
     try:
         yield server
     finally:
@@ -63,6 +63,56 @@ def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext
     bob.until_text("This session has ended")
     assert "setpoint page" not in bob.text(), "a learner has no such command"
     expect(teacher.get_by_role("row", name="Bob")).to_have_count(0)
+
+
+BANNER = "Your teacher is looking at your cluster."
+
+
+def at_seat(teacher: GuardedPage, name: str) -> GuardedPage:
+    """Let a tab of the teacher look at a seat."""
+    teacher.get_by_role("row", name=name).get_by_role("button", name="Look").click()
+    teacher.until_text("The learner sees that you look.")
+    return teacher
+
+
+def test_learners_see_that_the_teacher_looks(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
+    """The banner comes and goes without a request of the learner, who does nothing here."""
+    cat = joined(new_context(), cluster.join_link, "Cat")
+    phone = joined(new_context(viewport={"width": 390, "height": 844}), cluster.join_link, "Dan")
+    for learner in (cat, phone):
+        learner.page.wait_for_selector(".frame")
+        learner.until_text("Nothing runs here yet")
+    context = new_context()
+    teacher = context.new_page().enter(cluster.teacher_link)
+    teacher.get_by_role("row", name="Cat").wait_for()
+    teacher.page.wait_for_timeout(1_500)  # the board itself shows nothing of a cluster
+    shown = cat.get_by_role("status").filter(has_text=BANNER)
+    expect(shown).to_have_count(0)
+
+    at_seat(teacher, "Cat")
+    expect(shown).to_be_visible(timeout=2_000)
+    assert BANNER not in phone.text()
+    for theme in ("light", "dark"):
+        cat.page.emulate_media(color_scheme=theme)
+        assert findings(cat) == []
+    # A second tab of the teacher looks too: the first one may leave.
+    second = at_seat(context.new_page().enter(cluster.origin), "Cat")
+    teacher.get_by_role("button", name="Back to the class").click()
+    at_seat(teacher, "Dan")
+    expect(phone.get_by_text(BANNER)).to_be_visible(timeout=2_000)
+    assert findings(phone) == []
+    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(shown).to_be_visible()
+    # A past moment has no stream that is read: the open view counts.
+    second.go("#/objects/pods?ns=default&at=30&cluster=" + second.evaluate("location.hash").partition("cluster=")[2])
+    second.page.wait_for_timeout(3_000)
+    expect(shown).to_be_visible()
+    second.page.close()
+    expect(shown).to_have_count(0, timeout=4_000)
+    cat.until("document.getElementById('live-polite').textContent.includes('not looking at your cluster any more')")
+    expect(phone.get_by_text(BANNER)).to_be_visible()
+    teacher.page.close()
+    expect(phone.get_by_text(BANNER)).to_have_count(0, timeout=4_000)
 
 
 def test_the_code_can_be_typed(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:

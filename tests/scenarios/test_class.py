@@ -4,118 +4,56 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_harness import HOST, ORIGIN, CountingEntropy, TabClient
+from class_client import ClassClient
+from page_harness import HOST, CountingEntropy, TabClient
 from stopped_clock import StoppedClock
 
 from setpoint.cli.page_extensions import page_extensions
 from setpoint.cluster.classroom.front import TEACHER, ClassFront
-from setpoint.cluster.classroom.worker import WorkerConfig, worker
+from setpoint.cluster.classroom.worker import SEATS_PATH, WorkerConfig, worker
 from setpoint.cluster.classroom.worker_link import WorkerLink
 from setpoint.system import RandomIds, SystemClock
-from setpoint.tasks import TaskRegistry
+from setpoint.tasks import child_tasks
 from setpoint.web.sessions import Sessions
-from setpoint.wire.memory_connection import connected_pair
-from setpoint.wire.message import Peer, Request, Response, StreamResponse, UpgradeResponse
+from setpoint.wire.message import Peer, Request, Response
 
 CLOCK = SystemClock()
 
 
-class Class:
-    def __init__(self, front: ClassFront, sessions: Sessions) -> None:
-        self.front = front
-        self.sessions = sessions
-        self._tasks = TaskRegistry()
-
-    async def request(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, Any]:
-        sent = {"host": HOST, "origin": ORIGIN, "content-type": "application/json", **(headers or {})}
-        data = b"" if body is None else json.dumps(body).encode()
-        path, _, query = path.partition("?")
-        answer = await self.front.handle(Request(method, path, query, sent, data, Peer()))
-        if isinstance(answer, StreamResponse):
-            content = bytearray()
-
-            class Writer:
-                buffered = 0
-
-                def write(self, data: bytes) -> None:
-                    content.extend(data)
-
-                def write_chunks(self, chunks: bytes) -> None: ...
-
-                async def drained(self) -> None: ...
-
-                async def closed(self) -> None:
-                    await asyncio.Event().wait()
-
-            await answer.run(Writer())
-            return answer.status, json.loads(content) if content.startswith(b"{") else bytes(content)
-        assert isinstance(answer, Response)
-        content_of = answer.whole_body
-        return answer.status, json.loads(content_of) if content_of.startswith(b"{") else content_of
-
-    async def join(self, nickname: str, code: str | None = None) -> tuple[int, Any]:
-        return await self.request("POST", "/class/v1/join", {"code": code or self.front.code, "nickname": nickname})
-
-    async def tab(self, key: str, query: str = "") -> TabClient:
-        """Open a tab. `query` is that of its WebSocket."""
-        headers = {
-            "host": HOST,
-            "origin": ORIGIN,
-            "upgrade": "websocket",
-            "connection": "Upgrade",
-            "sec-websocket-version": "13",
-            "sec-websocket-key": b64encode(bytes(16)).decode(),
-            "sec-websocket-protocol": f"setpoint.page.v1, key.{key}",
-        }
-        answer = await self.front.handle(Request("GET", "/page/v1/socket", query, headers, b"", Peer()))
-        if isinstance(answer, Response):
-            raise PermissionError(json.loads(answer.whole_body)["message"])
-        assert isinstance(answer, UpgradeResponse), answer
-        ours, theirs = connected_pair()
-
-        async def run() -> None:
-            try:
-                await answer.run(theirs)
-            finally:
-                theirs.close()
-
-        self._tasks.start(run())
-        return TabClient(ours)
-
-    async def stop(self) -> None:
-        await self._tasks.stop()
-
-
 @asynccontextmanager
-async def a_class(directory: Path, seats: int = 3) -> AsyncIterator[Class]:
-    config = WorkerConfig(socket=directory / "worker", seats=seats, hosts=(HOST,), tls=False)
-    sessions = Sessions(CLOCK, CountingEntropy(), most=seats + 2)
-    link = WorkerLink(config.socket, CLOCK)
+async def a_front(config: WorkerConfig) -> AsyncIterator[ClassClient]:
+    """The front of a class whose worker has this configuration."""
+    sessions = Sessions(CLOCK, CountingEntropy(), most=config.seats + 2)
     front = ClassFront(
         clock=CLOCK,
         entropy=CountingEntropy(),
         hosts=(HOST,),
         tls=False,
-        seats=seats,
-        workers=[link],
+        seats=config.seats,
+        workers=[WorkerLink(config.socket, CLOCK)],
         sessions=sessions,
     )
-    async with worker(config, CLOCK, RandomIds(), page_extensions), front.entrance:
-        found = Class(front, sessions)
+    async with front.entrance, child_tasks(front.run()):
+        found = ClassClient(front, sessions)
         try:
             yield found
         finally:
             await found.stop()
             await front.page.stop()
+
+
+@asynccontextmanager
+async def a_class(directory: Path, seats: int = 3) -> AsyncIterator[ClassClient]:
+    config = WorkerConfig(socket=directory / "worker", seats=seats, hosts=(HOST,), tls=False)
+    async with worker(config, CLOCK, RandomIds(), page_extensions), a_front(config) as found:
+        yield found
 
 
 async def update_with(tab: TabClient, channel: int, key: str) -> Any:
@@ -216,6 +154,69 @@ async def test_a_class(tmp_path: Path) -> None:
         assert answer["data"] == {"done": "Ann has left the class."}
         assert await tab.close_code() == 4401
         assert (await class_.request("GET", path, headers={"authorization": f"Bearer {ann['key']}"}))[0] == 401
+
+
+async def told(tab: TabClient, *, looking: bool) -> None:
+    """Wait until the page of a learner knows whether the teacher looks."""
+    while True:
+        message = await tab.receive()
+        if message["id"] == 1 and (
+            "look" in message.get("set", {}) if looking else "look" in message.get("removed", ())
+        ):
+            return
+
+
+async def follow(class_: ClassClient, key: str, feed: str, **args: str) -> TabClient:
+    """Open a tab with one feed."""
+    tab = await class_.tab(key)
+    await tab.receive()
+    tab.send_at_once(1, "open", feed=feed, cluster="", args=args)
+    tab.send_at_once(1, "credit", n=100)
+    return tab
+
+
+@pytest.mark.slow
+async def test_learners_are_told_that_the_teacher_looks(tmp_path: Path) -> None:
+    """Also if their cluster sleeps, and if the worker ends meanwhile."""
+    config = WorkerConfig(socket=tmp_path / "worker", seats=2, hosts=(HOST,), tls=False)
+    async with a_front(config) as class_:
+        teacher, _ = class_.sessions.begin(TEACHER)
+        async with worker(config, CLOCK, RandomIds(), page_extensions) as running:
+            _, ann = await class_.join("Ann")
+            _, bob = await class_.join("Bob")
+            page = await follow(class_, ann["key"], "class-notices")
+            others = await follow(class_, bob["key"], "class-notices")
+            assert (await others.receive())["synced"]
+            first = await follow(class_, teacher, "class-look", seat=ann["seat"])
+            await told(page, looking=True)
+            first.connection.close()
+            await told(page, looking=False)
+
+            # The cluster sleeps and the learner is away: who comes back is told at once.
+            await page.send(2, "request", method="GET", path="/api/v1/nodes")
+            page.connection.close()
+            seats = running._seats
+            while seats._find(ann["seat"]).streams or seats.state(ann["seat"]) == "new":
+                await CLOCK.sleep(0.01)
+            await seats.sleep_idle(CLOCK.now() + timedelta(hours=1))
+            assert seats.state(ann["seat"]) == "asleep"
+            board = await follow(class_, teacher, "class-look", seat=ann["seat"])
+            await board.send(2, "request", cluster=f"/seats/{ann['seat']}", method="GET", path="/api/v1/nodes")
+            while (await board.receive())["id"] != 2:
+                pass
+            assert seats.state(ann["seat"]) == "live"
+            page = await follow(class_, ann["key"], "class-notices")
+            await told(page, looking=True)
+            assert await others.is_silent(), "the teacher looks at Ann only"
+        await page.close_code()
+        async with worker(config, CLOCK, RandomIds(), page_extensions):
+            link = class_.front.seats[ann["seat"]].worker
+            for seat in class_.front.seats.values():  # as the class does when it has started a worker again
+                await link.call("PUT", f"{SEATS_PATH}/{seat.id}", {"nickname": seat.nickname})
+            page = await follow(class_, ann["key"], "class-notices")
+            await told(page, looking=True)
+            board.connection.close()
+            await told(page, looking=False)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
-/** What a class adds to the page: messages of the teacher for learners, and a banner while the teacher looks at a seat. */
+/** What a class adds to the page: messages of the teacher for learners, and banners while the teacher looks at a seat. */
 import { useEffect, useRef } from "preact/hooks";
+import { announce } from "../a11y/live";
 import { useFeed } from "../link/hooks";
 import { navigate } from "../router";
 import { isLearner, isTeacher } from "../state/classroom";
@@ -20,8 +21,11 @@ export function ClassNotices() {
   return isLearner.value ? <Notices /> : null;
 }
 
+/** The feed of the worker for one learner: messages as its log, and the item `look` while the teacher looks. */
+const useNotices = () => useFeed<{ by: string }, Notice>("class-notices", {}, "");
+
 function Notices() {
-  const feed = useFeed<never, Notice>("class-notices", {}, "");
+  const feed = useNotices();
   const shown = useRef<number | null>(null);
   useEffect(() => {
     if (!feed.synced) return;
@@ -38,14 +42,42 @@ function Notices() {
   return null;
 }
 
-/** The banner of the teacher who looks at a seat. */
+/** The banner of a learner at whom the teacher looks, or of the teacher who looks. */
 export function SeatBanner() {
   const seat = /^\/seats\/([^/]+)/.exec(logical.value)?.[1];
-  if (!seat || !isTeacher.value) return null;
+  if (isLearner.value) return <LookedAt />;
+  return seat && isTeacher.value ? <Looking seat={seat} /> : null;
+}
+
+/** Says that the teacher looks. Its element is always there: screen readers announce what changes within it. */
+function LookedAt() {
+  const isLookedAt = useNotices().items.has("look");
+  const before = useRef(false);
+  useEffect(() => {
+    if (before.current && !isLookedAt) announce(words.lookedAway);
+    before.current = isLookedAt;
+  }, [isLookedAt]);
+  return (
+    <div role="status">
+      {isLookedAt ? (
+        <div class="banner looked-at">
+          <Icon name="eye" />
+          <p>{words.lookedAt}</p>
+        </div>
+      ) : null}
+    </div>
+  );
+}
+
+function Looking({ seat }: { seat: string }) {
+  // The server tells the learner for as long as a tab of the teacher has this feed.
+  useFeed("class-look", { seat }, "");
   return (
     <div class="banner past">
-      <Icon name="info" />
-      <p>{words.readOnly}</p>
+      <Icon name="eye" />
+      <p>
+        {words.readOnly} {words.isTold}
+      </p>
       <Button
         small
         onClick={() => {

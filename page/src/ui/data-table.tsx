@@ -222,7 +222,16 @@ export function DataTable<R>(props: DataTableProps<R>) {
             );
           })}
         </div>
-        {rows.length === 0 ? props.empty : null}
+        {rows.length === 0 ? (
+          // A grid consists of rows and cells, also without objects.
+          <div class="data-empty" role="rowgroup">
+            <div class="data-empty" role="row">
+              <div class="data-empty" role="gridcell" aria-colspan={columns.length + 1}>
+                {props.empty}
+              </div>
+            </div>
+          </div>
+        ) : null}
       </div>
     </div>
   );

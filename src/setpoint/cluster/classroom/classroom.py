@@ -176,7 +176,7 @@ async def classroom(config: ClassConfig, clock: Clock) -> AsyncIterator[RunningC
         )
         for each in workers:
             each.front = front
-        async with front.entrance, child_tasks(*(each.run() for each in workers)):
+        async with front.entrance, child_tasks(front.run(), *(each.run() for each in workers)):
             try:
                 async with asyncio.timeout(_STARTED_WITHIN):
                     for each in workers:

@@ -10,6 +10,7 @@ link, as on every page.
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import orjson
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.prefixed import PrefixedTransport
+from setpoint.cluster.classroom.looks import Looks
 from setpoint.cluster.classroom.worker import NOTICES_PATH, SEAT_PREFIX, SEATS_PATH
 from setpoint.cluster.classroom.worker_link import WorkerLink
 from setpoint.cluster.classroom.wrong_codes import WrongCodes
@@ -34,18 +36,18 @@ from setpoint.meta.errors import (
     MethodNotAllowed,
     Unauthorized,
 )
-from setpoint.web.feed import Args, Conversation, FeedOutput, PageContext
+from setpoint.web.feed import Args, Conversation, FeedOutput, PageContext, text_argument
 from setpoint.web.lessons.folder import Courses
 from setpoint.web.request_checks import RequestChecks
 from setpoint.web.secret_digests import digest_of, same_digest
 from setpoint.web.server import PROTOCOL, PageExtensions, PageOptions, PageServer
 from setpoint.web.sessions import PageUser, Sessions
 from setpoint.web.static_files import STATIC
-from setpoint.wire.message import Answer, Peer, Request, Response
+from setpoint.wire.message import Answer, Peer, Request, Response, StreamResponse, StreamWriter
 
 TEACHER: Final = PageUser("teacher")
 TEACHER_FEATURE: Final = "class-teacher"
-BOARD_FEED, CONTROL = "class", "class-control"
+BOARD_FEED, LOOK_FEED, CONTROL = "class", "class-look", "class-control"
 _JOIN_PATH, _SOCKET_PATH = "/class/v1/join", "/page/v1/socket"
 _CODE_BYTES, _CODE_CHARACTERS = 7, 10
 """Unguessable bytes from which the code of the class is made, and its length. A character has five bits."""
@@ -94,9 +96,10 @@ class ClassFront:
         self._checks = RequestChecks(hosts, tls=tls)
         self._seats: dict[str, TakenSeat] = {}
         self._wrong_codes = WrongCodes(clock)
+        self._looks = Looks(clock, workers, self._seats_of)
         self._entrance = InProcess(self._read_seat)
         extensions = PageExtensions(
-            feeds={BOARD_FEED: self._board},
+            feeds={BOARD_FEED: self._board, LOOK_FEED: self._look},
             conversations={CONTROL: self._control},
             features=(TEACHER_FEATURE,),
         )
@@ -124,6 +127,10 @@ class ClassFront:
     def entrance(self) -> InProcess:
         """Runs the streams of the teacher's page; enter it while the front serves."""
         return self._entrance
+
+    async def run(self) -> None:
+        """Let the workers know at which seats the teacher looks, until cancelled."""
+        await self._looks.run()
 
     async def handle(self, request: Request) -> Answer:
         checks = self._checks
@@ -199,9 +206,34 @@ class ClassFront:
                 raise BadRequest("choose a seat of the class first")
             if request.method != "GET" or "upgrade" in request.headers:
                 raise Forbidden("the teacher's page shows the clusters of learners and does not change them")
-            return await seat.worker.forward(request)
+            self._looks.note_request(seat.id)
+            return self._looked_through(seat.id, await seat.worker.forward(request))
         except ApiError as error:
             return Response(error.code, orjson.dumps(error.status()), [_JSON])
+
+    def _looked_through(self, seat: str, answer: Answer) -> Answer:
+        """Count a stream as a look at its seat for as long as it is open."""
+        if not isinstance(answer, StreamResponse):
+            return answer
+        stream = answer.run
+
+        async def run(writer: StreamWriter) -> None:
+            with self._looks.looking(seat):
+                await stream(writer)
+
+        return StreamResponse(answer.status, answer.headers, run)
+
+    def _seats_of(self, worker: WorkerLink) -> set[str]:
+        return {seat.id for seat in self._seats.values() if seat.worker is worker}
+
+    async def _look(self, context: PageContext, args: Args, output: FeedOutput) -> None:
+        """Count the teacher's page as looking at a seat while it shows the seat. The feed has no items."""
+        seat = text_argument(args, "seat")
+        if seat not in self._seats:
+            raise BadRequest("choose a seat of the class first")
+        with self._looks.looking(seat):
+            output.synced()
+            await asyncio.Event().wait()  # until the last tab that shows the seat is gone
 
     def _client(self, user: PageUser, cluster: str) -> Client:
         """Return a client of the teacher's page, for the cluster of a seat."""

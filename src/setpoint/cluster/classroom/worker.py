@@ -9,6 +9,7 @@ authenticated the learner: it passes WebSockets on with the id of the seat in pl
     PUT    /class/v1/seats/<seat>            add a seat, {"nickname": "..."}
     DELETE /class/v1/seats/<seat>
     POST   /class/v1/notices                 a message to the pages of all seats
+    PUT    /class/v1/looks                   the seats that the teacher looks at, {"seats": [...]}
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, Final
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.prefixed import PrefixedTransport
+from setpoint.cluster.classroom.looks import LOOKS_PATH
 from setpoint.cluster.classroom.messages import json_body, json_response
 from setpoint.cluster.classroom.seats import SeatLimits, Seats
 from setpoint.cluster.fork_endpoints import PREFIX as FORKS
@@ -51,7 +53,7 @@ from setpoint.wire.server import Server
 SEATS_PATH, NOTICES_PATH = "/class/v1/seats", "/class/v1/notices"
 SEAT_PREFIX: Final = "/seats/"
 LEARNER_FEATURE: Final = "class-seat"
-NOTICES_FEED: Final = "class-notices"
+NOTICES_FEED, LOOK = "class-notices", "look"
 _STOP_TIMEOUT: Final = 0.5
 _MAX_NOTICES: Final = 100
 _MAX_NICKNAME: Final = 40
@@ -122,8 +124,10 @@ class Worker:
         self._notices: deque[Mapping[str, Any]] = deque(maxlen=_MAX_NOTICES)
         self._notice_count = 0
         """The number of notices so far."""
+        self._looked_at: frozenset[str] = frozenset()
+        """The seats that the teacher looks at."""
         self._noticed = asyncio.Event()
-        """Set, and replaced, with each notice."""
+        """Set, and replaced, with each notice and when the teacher begins or ends to look at a seat."""
         self._workspaces = more.parts.get(WORKSPACES)
         self._library = more.parts.get(LESSONS)
 
@@ -155,8 +159,10 @@ class Worker:
             if path == NOTICES_PATH:
                 self._notices.append(json_body(request))
                 self._notice_count += 1
-                event, self._noticed = self._noticed, asyncio.Event()
-                event.set()
+                self._wake_pages()
+                return Response(204)
+            if path == LOOKS_PATH:
+                self._note_looks(json_body(request).get("seats"))
                 return Response(204)
         except ApiError as error:
             return json_response(error.status(), error.code)
@@ -225,12 +231,30 @@ class Worker:
         last = max(lines, key=lambda each: each.at, default=None)
         return (last.at, last.text[:200]) if last is not None else (0.0, "")
 
+    def _note_looks(self, seats: Any) -> None:
+        """Note at which seats the teacher looks. Raises BadRequest."""
+        if not isinstance(seats, list):
+            raise BadRequest("seats must be a list of the ids of seats")
+        looked_at = frozenset(each for each in self._seats.ids if each in seats)
+        if looked_at != self._looked_at:
+            self._looked_at = looked_at
+            self._wake_pages()
+
+    def _wake_pages(self) -> None:
+        event, self._noticed = self._noticed, asyncio.Event()
+        event.set()
+
     async def _follow_notices(self, context: PageContext, args: Args, output: FeedOutput) -> None:
-        """Produce the feed of the teacher's messages, from now on."""
+        """Produce the feed of the teacher's messages, from now on. It has the item `look` while the teacher looks at
+        the seat."""
         seen = self._notice_count
-        output.synced()
         while True:
             event = self._noticed
+            if context.user in self._looked_at:
+                output.set(LOOK, {"by": "teacher"})
+            else:
+                output.remove(LOOK)
+            output.synced()
             await event.wait()
             fresh, seen = min(self._notice_count - seen, len(self._notices)), self._notice_count
             for notice in [*self._notices][-fresh:]:
