@@ -41,7 +41,7 @@ def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext
     ann.until_text("web-")
     expect(bob.get_by_text("Nothing runs here yet")).to_be_visible()
 
-    teacher = new_context().new_page().enter(cluster.teacher_link)
+    teacher = cluster.teacher(new_context())
     row = teacher.get_by_role("row", name="Ann")
     expect(row).to_be_visible()
     expect(teacher.get_by_role("row", name="Bob")).to_be_visible()
@@ -83,29 +83,28 @@ def test_learners_see_that_the_teacher_looks(cluster: ClassServer, new_context: 
         learner.page.wait_for_selector(".frame")
         learner.until_text("Nothing runs here yet")
     context = new_context()
-    teacher = context.new_page().enter(cluster.teacher_link)
+    teacher = cluster.teacher(context)
     teacher.get_by_role("row", name="Cat").wait_for()
-    teacher.page.wait_for_timeout(1_500)  # the board itself shows nothing of a cluster
+    teacher.page.wait_for_timeout(300)  # the board itself shows nothing of a cluster
     shown = cat.get_by_role("status").filter(has_text=BANNER)
     expect(shown).to_have_count(0)
 
     at_seat(teacher, "Cat")
     expect(shown).to_be_visible(timeout=2_000)
     assert BANNER not in phone.text()
-    for theme in ("light", "dark"):
-        cat.page.emulate_media(color_scheme=theme)
-        assert findings(cat) == []
+    assert findings(cat) == []
     # A second tab of the teacher looks too: the first one may leave.
     second = at_seat(context.new_page().enter(cluster.origin), "Cat")
     teacher.get_by_role("button", name="Back to the class").click()
     at_seat(teacher, "Dan")
     expect(phone.get_by_text(BANNER)).to_be_visible(timeout=2_000)
+    phone.page.emulate_media(color_scheme="dark")
     assert findings(phone) == []
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect(shown).to_be_visible()
     # A past moment has no stream that is read: the open view counts.
     second.go("#/objects/pods?ns=default&at=30&cluster=" + second.evaluate("location.hash").partition("cluster=")[2])
-    second.page.wait_for_timeout(3_000)
+    second.page.wait_for_timeout(2_500)
     expect(shown).to_be_visible()
     second.page.close()
     expect(shown).to_have_count(0, timeout=4_000)

@@ -17,7 +17,7 @@ from stopped_clock import StoppedClock
 
 from setpoint.cli.page_extensions import page_extensions
 from setpoint.cluster.classroom.front import TEACHER, ClassFront
-from setpoint.cluster.classroom.worker import SEATS_PATH, WorkerConfig, worker
+from setpoint.cluster.classroom.worker import NOTICES_PATH, SEATS_PATH, WorkerConfig, worker
 from setpoint.cluster.classroom.worker_link import WorkerLink
 from setpoint.system import RandomIds, SystemClock
 from setpoint.tasks import child_tasks
@@ -160,6 +160,7 @@ async def told(tab: TabClient, *, looking: bool) -> None:
     """Wait until the page of a learner knows whether the teacher looks."""
     while True:
         message = await tab.receive()
+        assert not message.get("log"), "nothing was said"
         if message["id"] == 1 and (
             "look" in message.get("set", {}) if looking else "look" in message.get("removed", ())
         ):
@@ -184,6 +185,8 @@ async def test_learners_are_told_that_the_teacher_looks(tmp_path: Path) -> None:
         async with worker(config, CLOCK, RandomIds(), page_extensions) as running:
             _, ann = await class_.join("Ann")
             _, bob = await class_.join("Bob")
+            link = class_.front.seats[ann["seat"]].worker
+            await link.call("POST", NOTICES_PATH, {"text": "before Ann has come"})
             page = await follow(class_, ann["key"], "class-notices")
             others = await follow(class_, bob["key"], "class-notices")
             assert (await others.receive())["synced"]
@@ -210,7 +213,6 @@ async def test_learners_are_told_that_the_teacher_looks(tmp_path: Path) -> None:
             assert await others.is_silent(), "the teacher looks at Ann only"
         await page.close_code()
         async with worker(config, CLOCK, RandomIds(), page_extensions):
-            link = class_.front.seats[ann["seat"]].worker
             for seat in class_.front.seats.values():  # as the class does when it has started a worker again
                 await link.call("PUT", f"{SEATS_PATH}/{seat.id}", {"nickname": seat.nickname})
             page = await follow(class_, ann["key"], "class-notices")

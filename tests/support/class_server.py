@@ -23,6 +23,17 @@ class ClassServer:
         assert len(links) == 2, text
         self.join_link, self.teacher_link = links
         self.origin = self.join_link.partition("/#")[0]
+        self._teacher_key = ""
+
+    def teacher(self, context: GuardedContext) -> GuardedPage:
+        """The teacher's page. The link lets one browser in; later contexts get the key of the first one."""
+        if self._teacher_key:
+            script = f"if (location.origin !== 'null') localStorage.setItem('setpoint.key', '{self._teacher_key}')"
+            context.context.add_init_script(script)
+            return context.new_page().enter(self.origin)
+        page = context.new_page().enter(self.teacher_link)
+        self._teacher_key = page.evaluate("localStorage.getItem('setpoint.key')")
+        return page
 
     def stop(self) -> None:
         self._process.terminate()

@@ -32,8 +32,10 @@ function dismiss(id: number): void {
 }
 
 export function Toasts() {
+  // A landmark without content would be in the way of screen readers.
+  const landmark = toasts.value.length > 0 ? ({ role: "region", "aria-label": shell.messages } as const) : {};
   return (
-    <div class="toasts">
+    <div class="toasts" {...landmark}>
       {toasts.value.map((one) => (
         <div key={one.id} class={one.error ? "toast error" : "toast"}>
           <p>{one.text}</p>

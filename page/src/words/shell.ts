@@ -17,6 +17,7 @@ export const shell = {
   more: "More",
   menu: "Menu",
   close: "Close",
+  messages: "Messages",
   cancel: "Cancel",
   loading: "Loading …",
   failed: "This did not work",

@@ -257,7 +257,7 @@ class Worker:
             output.synced()
             await event.wait()
             fresh, seen = min(self._notice_count - seen, len(self._notices)), self._notice_count
-            for notice in [*self._notices][-fresh:]:
+            for notice in [*self._notices][len(self._notices) - fresh :]:
                 if notice.get("seat") in (None, context.user):
                     output.log(notice)
 
