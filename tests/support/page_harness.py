@@ -13,6 +13,7 @@ from typing import Any, cast
 from stopped_clock import StoppedClock, settle
 
 from setpoint.client import Client
+from setpoint.client.transport import Transport
 from setpoint.tasks import TaskRegistry
 from setpoint.web.feed import RunConversation, RunFeed
 from setpoint.web.server import PageExtensions, PageOptions, PageServer
@@ -114,7 +115,8 @@ class PageHarness:
         self.page = PageServer(options, self.sessions)
         if client is None:
             self.page._server_features = _no_features  # type: ignore[method-assign]
-            self.page.client = lambda *_: cast(Client, None)  # type: ignore[method-assign]
+            unused = Client(cast(Transport, None), self.clock)
+            self.page.client = lambda *_: unused  # type: ignore[method-assign]
         self._tasks = TaskRegistry()
 
     async def request(

@@ -12,6 +12,10 @@ from setpoint.view.loop import Loop, Related, look, pods_of
 
 async def show(invocation: Invocation) -> None:
     """Print the loop of the object that the arguments name."""
+    if invocation.flags.at:
+        from setpoint.cli.past import read_at  # rarely needed
+
+        read_at(invocation, invocation.flags.at)
     chosen = await choose(invocation, list(invocation.args))
     if len(chosen.targets) != 1:
         raise Failed("name one object: `setpoint status deployment/web`")

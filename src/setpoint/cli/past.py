@@ -8,52 +8,8 @@ from urllib.parse import quote
 from setpoint.cli.failures import Failed
 from setpoint.cli.invocation import Invocation
 from setpoint.client import Client
-from setpoint.client.prefixed import PrefixedTransport
-from setpoint.client.transport import Headers, Transport
-from setpoint.meta.clock import Clock
+from setpoint.client.past import PastClock, PastTransport
 from setpoint.meta.moments import parse_moment
-
-_HEADER = "setpoint-at"
-
-
-class PastTransport(PrefixedTransport):
-    """Sends requests to the server of a moment."""
-
-    def __init__(self, transport: Transport, moment: str) -> None:
-        """`moment` is a path segment."""
-        super().__init__(transport, f"/at/{moment}")
-        self.shown = ""
-        """Revision and time of the moment, as the server has said; empty before the first response."""
-
-    def note(self, headers: Headers) -> None:
-        self.shown = next((value for name, value in headers if name.lower() == _HEADER), self.shown)
-
-    @property
-    def revision(self) -> int:
-        """The revision of the moment; 0 before the first response."""
-        text = self.shown.partition(";")[0]
-        return int(text) if text.isascii() and text.isdigit() else 0
-
-    @property
-    def at(self) -> datetime | None:
-        """When the revision was written; None if it is not known."""
-        try:
-            return datetime.fromisoformat(self.shown.partition("; ")[2])
-        except ValueError:
-            return None
-
-
-class _PastClock:
-    """A clock whose wall-clock time is that of the moment, as soon as it is known: ages are those of then."""
-
-    def __init__(self, clock: Clock, transport: PastTransport) -> None:
-        self._clock = clock
-        self._transport = transport
-        self.monotonic = clock.monotonic
-        self.sleep = clock.sleep
-
-    def now(self) -> datetime:
-        return self._transport.at or self._clock.now()
 
 
 def path_segment(invocation: Invocation, moment: str) -> str:
@@ -71,7 +27,7 @@ def path_segment(invocation: Invocation, moment: str) -> str:
 def past_client(invocation: Invocation, moment: str) -> tuple[Client, PastTransport]:
     """Return a client that reads the cluster as it was."""
     sender = invocation.client.sender
-    transport = PastTransport(sender.transport, path_segment(invocation, moment))
+    transport = PastTransport(sender.transport, f"/at/{path_segment(invocation, moment)}")
     client = Client(
         transport,
         sender.clock,
@@ -87,7 +43,7 @@ def read_at(invocation: Invocation, moment: str) -> None:
     """Let the command read the cluster as it was."""
     client, transport = past_client(invocation, moment)
     invocation.use(client)
-    invocation.io.clock = _PastClock(invocation.io.clock, transport)
+    invocation.io.clock = PastClock(invocation.io.clock, transport)
 
 
 async def revision_of(invocation: Invocation, moment: str) -> PastTransport:

@@ -12,6 +12,7 @@ from setpoint.cli.failures import Exit
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.loops import PATH as LOOPS
+from setpoint.cli.output import AT
 from setpoint.cli.real_node import read_real_node
 from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running
 from setpoint.cli.tabwriter import align
@@ -41,6 +42,8 @@ async def run(invocation: Invocation) -> None:
 
         await show(invocation)
         return
+    if invocation.flags.at:
+        invocation.usage("--at needs an object: setpoint status deployment/web --at -5m")
     named = invocation.flags.given("data-dir")
     if named:
         invocation.require_host()
@@ -185,7 +188,7 @@ async def _queues(invocation: Invocation) -> dict[str, _Queue]:
 COMMAND = Command(
     "Show the state of a cluster: components, nodes, Pods, store, loops",
     run,
-    (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of loops of another server.")),
+    (DATA_DIR, duration("interval", default=1.0, help="How long to sample the rates of loops of another server."), AT),
     usage="[TYPE/NAME | TYPE NAME] [flags]",
     about="""
     With an object, show its loop: the desired state, the observed state, the difference, and what happens next.
@@ -196,5 +199,8 @@ COMMAND = Command(
 
     # Does this Deployment have what it demands, and what is done about it?
     setpoint status deployment/web
+
+    # And five minutes ago?
+    setpoint status deployment/web --at -5m
     """,
 )

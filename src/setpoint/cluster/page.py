@@ -22,7 +22,7 @@ import orjson
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.client import Client
-from setpoint.client.prefixed import PrefixedTransport
+from setpoint.client.past import logical_transport
 from setpoint.cluster.components import MASTERS
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.private_files import write_private
@@ -187,7 +187,7 @@ async def page(
             if not cluster:
                 return found
             sender = found.sender
-            return Client(PrefixedTransport(sender.transport, cluster), clock, impersonate=sender.impersonate)
+            return Client(logical_transport(sender.transport, cluster), clock, impersonate=sender.impersonate)
 
         options = PageOptions(
             clock=clock,

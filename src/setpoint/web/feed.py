@@ -53,6 +53,7 @@ class PageContext:
     client: Client
     """A client of the logical cluster with the rights of `acting_user`. Objects belong to the caller."""
     clock: Clock
+    """Its wall-clock time is that of the past moment, if the logical cluster is one."""
     cluster: str
     """The path prefix of the logical cluster; empty for the present state of the cluster."""
     user: str

@@ -17,6 +17,7 @@ import orjson
 
 from setpoint import __version__
 from setpoint.client import Client
+from setpoint.client.past import clock_of
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, Forbidden, TooManyRequests, Unauthorized
 from setpoint.meta.times import format_time
@@ -199,7 +200,8 @@ class PageServer:
 
     def context(self, user: TabUser, cluster: str, session: str) -> PageContext:
         client = self.client(user, cluster, session)
-        return PageContext(client, self.clock, cluster, user.user.name, session, self._options.extensions.parts)
+        clock = clock_of(self.clock, client.sender.transport) if cluster else self.clock
+        return PageContext(client, clock, cluster, user.user.name, session, self._options.extensions.parts)
 
     def find(self, name: str) -> tuple[RunFeed | None, RunConversation | None]:
         more = self._options.extensions

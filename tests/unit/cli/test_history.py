@@ -111,6 +111,13 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
     await typed.server.client.patch(held, "held", finalizers, "default")
     await typed("delete configmap held --wait=false --as alice --as-group system:masters")
     assert columns(await typed("history configmap/held"))[1][3] == "deletion requested"
+    await clock.advance(10)
+    await typed("create configmap mark --from-literal=a=1")
+    moment = json.loads(await typed("get configmap mark -o json"))["metadata"]["resourceVersion"]
+    await clock.advance(3600)
+    assert "drift     it has been in deletion for 10s" in await typed(f"status configmap/held --at {moment}")
+    assert "drift     it has been in deletion for 60m" in await typed("status configmap/held")
+    assert "--at needs an object" in await typed.refused("status --at -5m")
     await typed.server.client.patch(held, "held", {"metadata": {"finalizers": None}}, "default")
     gone = columns(await typed("history configmaps --deleted"))[1]
     assert gone[3] == "held" and gone[4].startswith("alice (cli)")

@@ -21,7 +21,7 @@ import orjson
 
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
-from setpoint.client.prefixed import PrefixedTransport
+from setpoint.client.past import logical_transport
 from setpoint.cluster.classroom.looks import Looks
 from setpoint.cluster.classroom.worker import NOTICES_PATH, SEAT_PREFIX, SEATS_PATH
 from setpoint.cluster.classroom.worker_link import WorkerLink
@@ -238,7 +238,7 @@ class ClassFront:
     def _client(self, user: PageUser, cluster: str) -> Client:
         """Return a client of the teacher's page, for the cluster of a seat."""
         transport = InProcessTransport(self._entrance.for_peer(Peer()))
-        return Client(PrefixedTransport(transport, cluster) if cluster else transport, self._clock)
+        return Client(logical_transport(transport, cluster), self._clock)
 
     async def _board(self, context: PageContext, args: Args, output: FeedOutput) -> None:
         """Produce the feed of the teacher's board: one item for each seat."""

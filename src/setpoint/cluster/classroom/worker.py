@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
-from setpoint.client.prefixed import PrefixedTransport
+from setpoint.client.past import logical_transport
 from setpoint.cluster.classroom.looks import LOOKS_PATH
 from setpoint.cluster.classroom.messages import json_body, json_response
 from setpoint.cluster.classroom.seats import SeatLimits, Seats
@@ -133,7 +133,7 @@ class Worker:
 
         def client(user: PageUser, cluster: str) -> Client:
             transport = InProcessTransport(server.for_peer(seats.peer(user.name)))
-            return Client(PrefixedTransport(transport, cluster) if cluster else transport, clock)
+            return Client(logical_transport(transport, cluster), clock)
 
         extensions = PageExtensions(
             feeds={**more.feeds, NOTICES_FEED: self._follow_notices},
