@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import dropwhile, pairwise
+from datetime import UTC, datetime
+from itertools import cycle, dropwhile, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import GuardedPage
-from command_line import typed_offline
 from page_cluster import PageCluster
+from page_moments import OTHER_LISTS, PastCommands, differences
 from playwright.sync_api import expect
 
-_ROWS = """
-[...document.querySelectorAll(".data-rows [role=row]")].map((row) =>
-  [...row.querySelectorAll("[role=gridcell]")].slice(1).map((cell) => cell.innerText.trim()))
-"""
-_YAML = """
-[...document.querySelectorAll(".yaml-lines .yaml-line")].map((line) => {
-  const copy = line.cloneNode(true);
-  copy.querySelectorAll(".yaml-number-column, .yaml-owner, .visually-hidden").forEach((each) => each.remove());
-  return copy.textContent;
-}).join("\\n")
-"""
-ADDRESSES = {"pods": "pods", "deployments.apps": "apps.deployments"}
-"""The addresses of the lists of some kinds in the page."""
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/web"
 
 
@@ -84,50 +71,26 @@ def enter_the_past(page: GuardedPage) -> None:
     page.locator(".banner.past").wait_for()
 
 
-def table(text: str) -> list[list[str]]:
-    """What `setpoint get` has printed, without the heading."""
-    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()[1:]]
-
-
-def rows(page: GuardedPage) -> list[list[str]]:
-    """The rows of the list. The page has one column more than the command line, the state of the loop."""
-    return sorted([each[0], *each[2:]] for each in page.evaluate(_ROWS))
-
-
 def test_every_tenth_moment_is_what_the_command_line_shows(
     cluster: PageCluster, page: GuardedPage, written: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """The list of Pods at each tenth write; another list and the YAML of an object at each fiftieth."""
-    kubeconfig = str(cluster.data_directory / "admin.kubeconfig")
+    """Every view of each tenth write has the text that the commands with `--at` print; the lists of other kinds than
+    Pods take turns."""
+    commands = PastCommands(cluster.data_directory / "admin.kubeconfig", tmp_path)
     page.go("#/objects/pods?ns=default")
     page.get_by_role("row", name="web-").first.wait_for()
     enter_the_past(page)
+    others = cycle(OTHER_LISTS)
     with ThreadPoolExecutor(1) as pool:  # the interface of the browser keeps an event loop in this thread
+        moments = [
+            pool.submit(commands.views, each["revision"], moment_of(each), next(others)) for each in written[::10]
+        ]
+        for each in moments:
+            assert [*differences(page, each.result())] == []
 
-        def printed(line: str) -> str:
-            found = pool.submit(typed_offline, line, tmp_path, KUBECONFIG=kubeconfig).result()
-            assert found.code == 0, found.err
-            return found.out
 
-        def compare(revision: int, address: str, read: Callable[[], Any], expected: Any) -> None:
-            page.go(f"#/objects/{address}&at={revision}")
-            for _ in range(100):
-                page.page.wait_for_timeout(30)
-                if (shown := read()) == expected:
-                    break
-            assert shown == expected, f"{address} at revision {revision}"
-            banner = page.locator(".banner.past").inner_text().replace(" ", "")
-            assert f"(revision{revision})" in banner
-
-        for number, write in enumerate(written[::10]):
-            revision = write["revision"]
-            for kind in ("pods", "deployments.apps") if number % 5 == 0 else ("pods",):
-                expected = sorted(table(printed(f"get {kind} -n default --at {revision}")))
-                compare(revision, f"{ADDRESSES[kind]}?ns=default", lambda: rows(page), expected)
-            if number % 5 == 0:
-                text = printed(f"get deployment web -n default -o yaml --at {revision}").rstrip("\n")
-                address = "apps.deployments/default/web?ns=default&tab=yaml"
-                compare(revision, address, lambda: page.evaluate(_YAML), text)
+def moment_of(write: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(write["cause"]["at"] / 1000, UTC)
 
 
 def test_nothing_can_be_changed_in_the_past(

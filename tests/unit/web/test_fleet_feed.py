@@ -160,6 +160,26 @@ async def test_shows_all_pods_and_what_changes(local_server: LocalServer) -> Non
         assert picture.of("n1") == [1, 1, 3, 3]
 
 
+async def test_a_small_fleet_is_there_at_once(local_server: LocalServer) -> None:
+    """Without an empty layout before it: another one would come half a second later."""
+    await make_node(local_server.client, "n1", "a")
+    await make_pod(local_server.client, "p", "n1", READY)
+    began, conversation = local_server.clock.monotonic(), TestConversation()
+    async with asyncio.timeout(10), child_tasks(fleet.run(context(local_server), {}, conversation)):
+        await conversation.until(lambda: {"type": "loading", "pods": 1} in conversation.sent)
+        picture = Picture(conversation).read()
+        assert (picture.layout, picture.of("n1")) == (1, [1])
+    assert local_server.clock.monotonic() == began
+
+
+async def test_no_nodes_and_no_pods(local_server: LocalServer) -> None:
+    conversation = TestConversation()
+    async with child_tasks(fleet.run(context(local_server), {}, conversation)):
+        await conversation.until(lambda: {"type": "loading", "pods": 0} in conversation.sent)
+        picture = Picture(conversation).read()
+        assert (picture.layout, picture.nodes) == (1, [])
+
+
 async def test_a_tab_without_credit_gets_the_latest_state(local_server: LocalServer) -> None:
     client = local_server.client
     await make_node(client, "n1", "a")

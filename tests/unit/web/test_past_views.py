@@ -47,7 +47,11 @@ async def test_an_object_in_deletion(local_server: LocalServer, feed: str, args:
     context = harness.page.context(TabUser(ADMIN), f"/at/{made['metadata']['resourceVersion']}", "")
     run = find_feed(feed)
     assert run is not None
-    async with child_tasks(run(context, args, state)):
+
+    async def follow() -> None:
+        await run(context, args, state)
+
+    async with child_tasks(follow()):
         while not state.is_synced:
             await settle()
         assert note(state.items[key]) == HELD

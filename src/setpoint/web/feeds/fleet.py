@@ -73,6 +73,7 @@ class _Tab:
 
     async def send(self) -> None:
         viewer, state, clock = self.viewer, self._state, self._clock
+        await self._until_known()
         laid_out = -_LAYOUT_INTERVAL
         while True:
             await viewer.wake.wait()
@@ -93,6 +94,22 @@ class _Tab:
                 of = {} if self._loaded else {"of": state.expected}
                 await self._conversation.send({"type": "loading", "pods": state.count, **of})
             await clock.sleep(max(0.0, _INTERVAL - (clock.monotonic() - began)))
+
+    async def _until_known(self) -> None:
+        """Wait until all Pods are known, or nodes have been for `_INTERVAL`: a layout without nodes would delay the
+        next one by `_LAYOUT_INTERVAL`."""
+        viewer, state = self.viewer, self._state
+
+        async def loaded() -> None:
+            while not state.is_loaded:
+                await viewer.wake.wait()
+                viewer.wake.clear()
+
+        while not state.nodes and not state.is_loaded:
+            await viewer.wake.wait()
+            viewer.wake.clear()
+        await first_completed(loaded(), self._clock.sleep(_INTERVAL))
+        viewer.wake.set()
 
     async def _send_everything(self) -> None:
         viewer, state = self.viewer, self._state
