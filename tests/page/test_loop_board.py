@@ -7,11 +7,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_findings import findings
 from browser import GuardedContext, GuardedPage
+from command_line import typed_offline
 from page_cluster import PageCluster
 from playwright.sync_api import Locator, expect
 
@@ -194,7 +197,34 @@ def test_a_fault_is_injected_and_undone(cluster: PageCluster, page: GuardedPage)
     expect(dialog).to_have_count(0)
 
 
-def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
+def compared(page: GuardedPage) -> dict[str, tuple[str, str, str]]:
+    """The table of a prediction: now, what if, and the remark, by row."""
+    rows = page.evaluate(
+        """[...document.querySelectorAll(".whatif-compared tbody tr")].map((row) =>
+             [...row.querySelectorAll("th, td")].map((cell) => cell.textContent.trim()))"""
+    )
+    return {name: (now, then, remark) for name, now, then, remark in rows}
+
+
+def predicted(cluster: PageCluster, line: str, home: Path) -> dict[str, tuple[str, str, str]]:
+    """The same rows, as `setpoint plan` prints them."""
+    with ThreadPoolExecutor(1) as pool:  # the interface of the browser keeps an event loop in this thread
+        kubeconfig = str(cluster.data_directory / "admin.kubeconfig")
+        found = pool.submit(typed_offline, f"{line} -o json", home, KUBECONFIG=kubeconfig).result()
+    assert found.code == 2, found.err
+    rows = json.loads(found.out)["compared"]
+    return {
+        f"{row['kind'].lower()}/{row['name']}" if row["name"] else "Pods": (row["now"], row["then"], row["note"])
+        for row in rows
+    }
+
+
+def without_times(rows: dict[str, tuple[str, str, str]]) -> dict[str, tuple[str, ...]]:
+    """Two predictions begin at other seconds after the last heartbeat of a node."""
+    return {name: tuple(re.sub(r"\+[0-9hms.]+", "+T", text) for text in row) for name, row in rows.items()}
+
+
+def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage, tmp_path: Path) -> None:
     cluster.create_deployment("shop", 3)
     service = {"selector": {"app": "shop"}, "ports": [{"port": 80}]}
     path = "/api/v1/namespaces/default/services"
@@ -204,7 +234,8 @@ def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
     page.go("#/objects")
     page.press("g", "w")
     page.get_by_label("Node", exact=True).select_option("node-2")
-    page.get_by_label("Let time pass").select_option("3600")
+    page.get_by_label("Let time pass").select_option("minutes")
+    page.get_by_label("Minutes", exact=True).fill("6")
     page.get_by_role("button", name="Predict").click()
     table = page.get_by_role("table")
     expect(table.get_by_role("row", name="node/node-2")).to_contain_text("Unknown", timeout=60_000)
@@ -212,6 +243,11 @@ def test_what_if_a_node_stops(cluster: PageCluster, page: GuardedPage) -> None:
     expect(page.get_by_text(re.compile(r"^shop-\S+ on node-2 by shop-\S+ on node-[13]$"))).to_be_visible()
     expect(page.locator(".whatif-events")).to_contain_text("scheduled to")
     assert findings(page) == []
+    page.until_text("6 m 0 s of virtual time passed")
+    shown = compared(page)
+    assert shown["node/node-2"] == ("Ready", "Unknown", "")
+    assert re.search(r"fewer than 3 from \+[45]\d\.\ds to \+5m\d\ds$", shown["service/shop"][2])
+    assert without_times(shown) == without_times(predicted(cluster, "plan --stop node-2 --until 6m", tmp_path))
     # The cluster itself is as it was: each object, and each resource version.
     assert objects(cluster) == before
     # All views show the copy, and the page leads back.

@@ -20,6 +20,8 @@ export interface Question {
 }
 
 const MOST = 200;
+/** Minutes of the longest prediction: a year. */
+const MOST_MINUTES = 525_600;
 const TYPES = Object.keys(words.changes) as ChangeType[];
 
 interface Listed {
@@ -64,21 +66,30 @@ function initial(): Wanted {
   return { type, node: target?.resource === "nodes" ? target.name : "", object, replicas: "", image: "", yaml: "" };
 }
 
+/** The seconds of a text with minutes; null if it is not a number of minutes that a prediction can have. */
+function secondsOf(minutes: string): number | null {
+  const found = Number(minutes);
+  return minutes.trim() && found > 0 && found <= MOST_MINUTES ? found * 60 : null;
+}
+
 export function ChangeForm(props: { busy: boolean; fork: string; ask(question: Question): void }) {
   const choices = useChoices();
   const [wanted, setWanted] = useState(initial);
   const [until, setUntil] = useState("settled");
+  const [minutes, setMinutes] = useState("6");
   const [from, setFrom] = useState("");
   const set = (change: Partial<Wanted>) => setWanted((before) => ({ ...before, ...change }));
   const target = selected.value;
   const refs = target && !choices.refs.some((one) => choice(one) === choice(target)) ? [target, ...choices.refs] : choices.refs;
   const changes = changeOf(wanted, refs);
   const start = from === "fork" && !props.fork ? "" : from;
+  const time = until === "settled" ? "settled" : until === "minutes" ? secondsOf(minutes) : Number(until);
+  const lacking = changes ? (time === null ? words.missingTime : null) : words.missing;
   const submit = () => {
-    if (!changes || props.busy) return;
+    if (!changes || time === null || props.busy) return;
     props.ask({
       changes,
-      until: until === "settled" ? "settled" : Number(until),
+      until: time,
       at: start === "" && at.peek() !== null ? String(at.peek()) : "",
       fork: start === "fork" ? props.fork : "",
     });
@@ -105,13 +116,19 @@ export function ChangeForm(props: { busy: boolean; fork: string; ask(question: Q
       <div class="whatif-field">
           <label for="whatif-until">{words.until}</label>
         <select id="whatif-until" class="field" value={until} onChange={(event) => setUntil(event.currentTarget.value)}>
-          {["settled", "300", "3600"].map((value) => (
+          {["settled", "300", "3600", "minutes"].map((value) => (
             <option key={value} value={value}>
               {words.untilChoices[value]}
             </option>
           ))}
         </select>
       </div>
+      {until === "minutes" ? (
+        <div class="whatif-field">
+          <label for="whatif-minutes">{words.minutes}</label>
+          <input id="whatif-minutes" class="field" type="number" min={1} max={MOST_MINUTES} value={minutes} onInput={(event) => setMinutes(event.currentTarget.value)} />
+        </div>
+      ) : null}
       <div class="whatif-field">
           <label for="whatif-from">{words.from}</label>
         <select id="whatif-from" class="field" value={start} onChange={(event) => setFrom(event.currentTarget.value)}>
@@ -119,7 +136,7 @@ export function ChangeForm(props: { busy: boolean; fork: string; ask(question: Q
           {props.fork ? <option value="fork">{words.fromFork(props.fork)}</option> : null}
         </select>
       </div>
-      <Button type="submit" look="primary" disabled={changes ? (props.busy ? words.running : null) : words.missing} onClick={() => undefined}>
+      <Button type="submit" look="primary" disabled={lacking ?? (props.busy ? words.running : null)} onClick={() => undefined}>
         {props.busy ? words.running : words.run}
       </Button>
     </form>
