@@ -14,7 +14,6 @@ from browser import GuardedPage
 from command_line import typed_offline
 
 from setpoint.meta.objects import ObjView
-from setpoint.view.fleet import NodeState, PodState, node_state, pod_state
 from setpoint.view.loop import Related, look
 
 _UNTIL_SHOWN = """
@@ -78,16 +77,8 @@ OTHER_LISTS = {
     "endpointslices.discovery.k8s.io": "discovery.k8s.io.endpointslices",
 }
 """Kinds, and the addresses of their lists in the page."""
-_POD_STATES = (
-    PodState.READY,
-    PodState.STARTING,
-    PodState.PENDING,
-    PodState.FAILING,
-    PodState.FINISHING,
-    PodState.SUCCEEDED,
-    PodState.TERMINATING,
-)
-"""The states in the order of the columns of the fleet's table."""
+_POD_STATES = ("ready", "starting", "pending", "failing", "finishing", "succeeded", "terminating")
+"""The columns of the fleet's table."""
 Views = list[tuple[str, dict[str, Any]]]
 
 
@@ -121,6 +112,8 @@ class PastCommands:
         web = "apps.deployments/default/web"
         everything = json.loads(self.printed(f"get deployments,replicasets,pods,nodes -A -o json --at {revision}"))
         objects: list[ObjView] = everything["items"]
+        pods = _by_column(self.printed(f"get pods -A -o wide --at {revision}"))
+        nodes = _by_column(self.printed(f"get nodes --at {revision}"))
         yaml = self.printed(f"get deployment web -o yaml {where}").rstrip("\n")
         return [
             (f"#/objects/pods?{tail}", {"list": _table(self.printed(f"get pods {where}")), **banner}),
@@ -138,7 +131,7 @@ class PastCommands:
                 },
             ),
             (f"#/events?{tail}", {"events": _events(self.printed(f"get events -o wide {where}")), **banner}),
-            (f"#/fleet?form=table&{tail}", {"fleet": _fleet(objects), **banner}),
+            (f"#/fleet?form=table&{tail}", {"fleet": _fleet(pods, nodes), **banner}),
         ]
 
 
@@ -152,16 +145,22 @@ def _table(text: str) -> list[list[Any]]:
     return _sorted([re.split(r"\s{2,}", line.strip()) for line in text.splitlines()[1:]])
 
 
-def _events(text: str) -> list[list[Any]]:
-    """The events that `setpoint get events -o wide` has printed, whose columns may be empty."""
+def _by_column(text: str) -> list[dict[str, str]]:
+    """The rows of a printed table whose cells may be empty or contain blanks."""
     if not text:
         return []
     header, *lines = text.splitlines()
     columns = {match[0]: match.start() for match in re.finditer(r"\S+(?: \S+)*", header)}
     ends = [*[*columns.values()][1:], None]
+    return [
+        {name: line[at:end].strip() for (name, at), end in zip(columns.items(), ends, strict=True)} for line in lines
+    ]
+
+
+def _events(text: str) -> list[list[Any]]:
+    """The events that `setpoint get events -o wide` has printed."""
     rows = []
-    for line in lines:
-        row = {name: line[at:end].strip() for (name, at), end in zip(columns.items(), ends, strict=True)}
+    for row in _by_column(text):
         count = "" if row["COUNT"] == "1" else f"{row['COUNT']} times"
         rows.append([*(row[name] for name in ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")), count])
     return _sorted(rows)
@@ -200,21 +199,31 @@ def _chain(objects: list[ObjView], at: datetime) -> list[list[Any]]:
     return _sorted(rows)
 
 
-def _fleet(objects: list[ObjView]) -> list[Any]:
-    pods, nodes = ([each for each in objects if each["kind"] == kind] for kind in ("Pod", "Node"))
+def _fleet(pods: list[dict[str, str]], nodes: list[dict[str, str]]) -> list[Any]:
+    """The rows of the fleet's table, from those of `setpoint get pods -A -o wide` and `setpoint get nodes`."""
 
-    def counts(found: list[ObjView]) -> list[str]:
-        states = Counter(pod_state(each) for each in found)
+    def counts(found: list[dict[str, str]]) -> list[str]:
+        states = Counter(_state(each) for each in found)
         return [str(len(found)), *(str(states[state]) for state in _POD_STATES)]
 
-    ready = sum(node_state(each) == NodeState.READY for each in nodes)
-    bound = [each for each in pods if each["spec"].get("nodeName")]
+    ready = sum(each["STATUS"] == "Ready" for each in nodes)
+    bound = [each for each in pods if each["NODE"] != "<none>"]
     rows: list[Any] = [
         f"{len(pods)} {'Pod' if len(pods) == 1 else 'Pods'} on {len(nodes)} nodes",
         ["All nodes", f"{ready} / {len(nodes)}", *counts(bound)],
     ]
     for node in nodes:
-        name = node["metadata"]["name"]
-        state = {NodeState.READY: "ready", NodeState.NOT_READY: "not ready"}.get(node_state(node), "unknown")
-        rows.append([name, state, *counts([each for each in bound if each["spec"]["nodeName"] == name])])
+        state = {"Ready": "ready", "NotReady": "not ready"}[node["STATUS"]]
+        rows.append([node["NAME"], state, *counts([each for each in bound if each["NODE"] == node["NAME"]])])
     return rows
+
+
+def _state(pod: dict[str, str]) -> str:
+    """The state of a Pod in the fleet, from its row."""
+    status = pod["STATUS"]
+    if status == "Running":
+        ready, _, containers = pod["READY"].partition("/")
+        return "ready" if ready == containers else "starting"
+    # The containers of a Deployment complete only when their Pod is being deleted.
+    terminating = {"Terminating": "terminating", "Completed": "terminating"}
+    return {"ContainerCreating": "starting", "Pending": "pending", **terminating}[status]
