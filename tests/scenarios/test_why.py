@@ -20,6 +20,7 @@ import pytest
 from why_scenarios import World, changed, job, plain, pod, workload
 
 from setpoint.client.interface import ResourceRef
+from setpoint.cluster.components import MASTERS
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
@@ -797,6 +798,48 @@ async def loops(world: World) -> None:
     assert (code, json.loads(out)["version"]) == (0, 1)
 
 
+async def addresses(world: World) -> None:
+    """Persons and programs on other machines: the address of the connection is shown at the origin."""
+    cluster = world.cluster
+    alice = world.user("alice", address="10.0.0.7")
+    await alice.create(workload("Deployment", "web", 2))
+    await cluster.settle()
+    await world.why("deployment/web")
+    first = (await world.pods("web"))[0]["metadata"]["name"]
+    await world.why(f"pod/{first}")
+    await changed(alice, workload("Deployment", "web"), lambda obj: obj["spec"].update(replicas=1))
+    await cluster.settle()
+    await world.why("deployment/web spec.replicas")
+    code, out, _ = await world.typed("why deployment/web -o dot")
+    assert code == 0 and ', from 10.0.0.7"];' in out
+    code, out, _ = await world.typed("why deployment/web -o otlp")
+    assert code == 0 and '"client.address"' in out and '"10.0.0.7"' in out
+    # One who acts for another, over IPv6; the address is that of the connection, whatever a header says.
+    admin = world.user("admin", address="2001:db8::7")
+    as_bob = {"impersonate-user": "bob", "impersonate-group": MASTERS, "x-forwarded-for": "192.0.2.1"}
+    await world.create_with(admin, "", plain("v1", "ConfigMap", "settings", data={"a": "1"}), **as_bob)
+    await world.why("configmap/settings")
+    # A program without the SDK, and a controller on another machine, whose record names the reconcile instead.
+    robot = world.user("system:serviceaccount:ops:robot", "robot", address="10.0.0.9")
+    await robot.create(plain("v1", "ConfigMap", "backup", data={}))
+    await world.why("configmap/backup")
+    claim = "r=backup-controller/1f2e.7;k=default/db;b=schedule 13:05"
+    await world.create_with(robot, claim, plain("v1", "ConfigMap", "nightly", data={}))
+    await world.why("configmap/nightly")
+    # Who may not read the Deployment learns nothing of who changed it.
+    binding = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"}}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}]
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"nonResourceURLs": ["/setpoint/v1/why"], "verbs": ["get"]},
+    ]
+    rbac = "rbac.authorization.k8s.io/v1"
+    await alice.create(plain(rbac, "ClusterRole", "reader", "", rules=rules))
+    await alice.create(plain(rbac, "ClusterRoleBinding", "reader", "", subjects=subjects, **binding))
+    left = next(each for each in await world.pods("web") if not each["metadata"].get("deletionTimestamp"))
+    await world.why(f"pod/{left['metadata']['name']}", world.user("eve", groups=()))
+
+
 SCENARIOS: dict[str, Scenario] = {
     each.__name__: each
     for each in (
@@ -810,6 +853,7 @@ SCENARIOS: dict[str, Scenario] = {
         stateful,
         rights_and_refusals,
         clients,
+        addresses,
         manifests,
         operators,
         finalizers,

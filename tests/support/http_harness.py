@@ -109,9 +109,10 @@ class MemoryTransport(asyncio.Transport):
     eof_sent: bool = False
     high: int = 64 * 1024
     paused: bool = False
+    peername: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__({"peername": self.peername})
         self.connection.connection_made(self)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

@@ -204,6 +204,8 @@ class ServerHarness:
         self.clock = clock
         self.api = api
         self.watchers: list[Watcher] = []
+        self.peer = Peer("127.0.0.1", 1)
+        """The client's end of the connection."""
 
     @classmethod
     async def open(
@@ -313,7 +315,7 @@ class ServerHarness:
             sent["content-type"] = content_type
         sent |= headers or {}
         data = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
-        return Request(method, path, query, sent, data, Peer("127.0.0.1", 1))
+        return Request(method, path, query, sent, data, self.peer)
 
     async def request(
         self,

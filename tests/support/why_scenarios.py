@@ -11,11 +11,14 @@ from typing import Any
 
 import orjson
 
+from setpoint.apiserver.filters.authenticate import authenticated_peer
 from setpoint.cli.invocation import CommandIO
 from setpoint.cli.main import run_within
 from setpoint.client import Client
+from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.kubeconfig import Access
 from setpoint.cluster.components import MASTERS
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.cause import CAUSE_HEADER
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster
@@ -48,9 +51,17 @@ class World:
         self.alice = self.user("alice")
         self._names: dict[str, str] = {}
 
-    def user(self, name: str, agent: str = "kubectl", groups: tuple[str, ...] = (MASTERS,)) -> Client:
-        """Return the client of a person, or of a program that is not a part of the cluster."""
-        return self.cluster.embedded.components.clients.copying_client(name, groups, agent=agent)
+    def user(
+        self, name: str, agent: str = "kubectl", groups: tuple[str, ...] = (MASTERS,), address: str = ""
+    ) -> Client:
+        """Return the client of a person, or of a program that is not a part of the cluster; with an `address`, of one
+        whose requests come from there over a network."""
+        clients = self.cluster.embedded.components.clients
+        if not address:
+            return clients.copying_client(name, groups, agent=agent)
+        peer = authenticated_peer(UserInfo(name, groups=(*groups, "system:authenticated")), address, address)
+        transport = InProcessTransport(clients._server.for_peer(peer))
+        return Client(transport, self.cluster.clock, user_agent=f"{agent}/v1")
 
     def name(self, obj: Obj | str, stable: str) -> str:
         """Give an object with a generated name a stable one in the answers; return its name."""
@@ -106,14 +117,16 @@ class World:
         found: dict[str, Any] = orjson.loads(reply.body)
         return found
 
-    async def create_with(self, client: Client, claim: str, obj: Obj) -> None:
-        """Create an object of the core group with a header that names a cause, as a program without the SDK does."""
+    async def create_with(self, client: Client, claim: str, obj: Obj, **more: str) -> None:
+        """Create an object of the core group with a header that names a cause, as a program without the SDK does, and
+        more headers."""
         transport, namespace = client.sender.transport, obj["metadata"]["namespace"]
         path = f"/api/v1/namespaces/{namespace}/{obj['kind'].lower()}s"
         headers = [
             ("content-type", "application/json"),
             ("user-agent", client.sender.user_agent),
             (CAUSE_HEADER, claim),
+            *more.items(),
         ]
         reply = await transport.request("POST", path, "", headers, orjson.dumps(obj))
         assert reply.status == 201, reply.body
@@ -132,7 +145,7 @@ class World:
 STEP: dict[str, type] = {
     **dict.fromkeys(("revision", "at", "triggers", "times"), int),
     **dict.fromkeys(("actor", "object", "namespace", "action", "reason", "kind", "inferred", "run", "trace"), str),
-    **dict.fromkeys(("link", "controller", "reconciled", "besides", "via"), str),
+    **dict.fromkeys(("address", "link", "controller", "reconciled", "besides", "via"), str),
     **dict.fromkeys(("changes", "others"), list),
     "completes": bool,
 }

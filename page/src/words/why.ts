@@ -21,6 +21,7 @@ export const why = {
   also: (count: number) => `and ${count} more triggers`,
   root: "The root",
   rootYou: "you",
+  from: (address: string) => `, from ${address}`,
   rootText: (who: string, what: string) => `${who} ${what}`,
   undo: (revision: number) => `Undo revision ${revision}…`,
   moment: "Go to this moment",

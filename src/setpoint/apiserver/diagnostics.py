@@ -167,7 +167,7 @@ def serve_causes(store: Store) -> PathHandler:
 def _shown(cause: WriteCause) -> dict[str, object]:
     """Return a cause with the names of its fields, without the empty ones except user, agent and verb."""
     claim = {name: value for name, value in cause.claim._asdict().items() if value}
-    others = {"at": cause.at, **claim, "trace": cause.trace, "lease": cause.term}
+    others = {"at": cause.at, **claim, "trace": cause.trace, "lease": cause.term, "address": cause.address}
     shown = {name: value for name, value in others.items() if value}
     return {"user": cause.user, "agent": cause.agent, "verb": cause.verb, **shown}
 

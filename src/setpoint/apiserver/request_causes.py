@@ -45,7 +45,7 @@ _OWN_VERBS = {"create/binding": "bind", "create/eviction": "evict"}
 
 class RequestCauses:
     """Implements `CauseEncoder`. A noted cause is this encoder, the time of arrival, the arguments of `_writer`, the
-    claim (that of a run, or a header), the trace, and the term of the leader."""
+    claim (that of a run, or a header), the trace, the term of the leader, and the address of the client."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -64,17 +64,18 @@ class RequestCauses:
         if trace and not _TRACE.fullmatch(trace):
             trace = ""
         claim: Any = (isinstance(request, ObjectRequest) and request.claim) or _claiming_header(request)
-        return self, ctx.now, ctx.user.name, ctx.impersonator, agent, verb, ctx.target.subresource, claim, trace, term
+        user, target, peer = ctx.user.name, ctx.target, request.peer
+        return self, ctx.now, user, ctx.impersonator, agent, verb, target.subresource, claim, trace, term, peer.remote
 
     def note_own(self, now: datetime, verb: str, reason: str, term: str) -> NotedCause:
         """Return the cause of maintenance of the server itself that is committed now."""
         claim = ("", "", 0, "", (), 0, "", reason)
-        return self, now, _SERVER, "", _SERVER_AGENT, verb, "", claim, "", term
+        return self, now, _SERVER, "", _SERVER_AGENT, verb, "", claim, "", term, ""
 
     def encode(self, cause: NotedCause) -> bytes:
-        _, arrived, user, impersonator, agent, verb, subresource, claim, trace, term = cause
+        _, arrived, user, impersonator, agent, verb, subresource, claim, trace, term, address = cause
         writer = _writer(user, impersonator, agent, verb, subresource)
-        return recorded(self._time(arrived), writer, _values(claim), trace, term)
+        return _recorded(self._time(arrived), writer, claim, trace, term, address)
 
     def join(self, causes: Sequence[NotedCause]) -> bytes | None:
         try:
@@ -86,10 +87,10 @@ class RequestCauses:
 
     def split(self, block: bytes, first: int) -> Iterator[bytes]:
         at, parts = orjson.loads(block)
-        for position, (arrived, *origin, claim, trace, term) in enumerate(parts):
+        for position, (arrived, *origin, claim, trace, term, address) in enumerate(parts):
             at = max(at, unix_milliseconds(datetime.fromisoformat(arrived)))
             if position >= first:
-                yield recorded(at, _writer(*origin), _values(claim), trace, term)
+                yield _recorded(at, _writer(*origin), claim, trace, term, address)
 
     def _time(self, arrived: datetime) -> int:
         """Return the time of a transaction whose request arrived at this time."""
@@ -100,6 +101,12 @@ class RequestCauses:
 
 
 _ARRIVED = itemgetter(1)
+
+
+def _recorded(at: int, writer: str, noted: tuple[Any, ...] | str, trace: str, term: str, address: str) -> bytes:
+    """Return the recorded form. The address of a client that names its reconcile says nothing more, and is left out."""
+    values = _values(noted)
+    return recorded(at, writer, values, trace, term, "" if values and values[0] else address)
 
 
 def claimed(request: Request) -> tuple[Any, ...]:

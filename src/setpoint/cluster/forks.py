@@ -161,7 +161,7 @@ class Forks:
             for key, value in request.headers.items()
             if key not in _NOT_PASSED_ON and not key.startswith("impersonate-extra-")
         }
-        peer = authenticated_peer(ctx.user, request.peer.address)
+        peer = authenticated_peer(ctx.user, request.peer.address, request.peer.remote)
         inner = Request(request.method, f"/{rest}", request.query, headers, request.body, peer, request.repeated)
         return await self.handle(name, inner, ctx.now)
 

@@ -185,6 +185,7 @@ class Recorder:
 
 
 def _cause(shown: dict[str, Any]) -> WriteCause:
+    """Return a cause without the address of the client, because recordings are given to other people."""
     names = {name: shown[name] for name in Claim._fields if name in shown}
     if "triggers" in names:
         names["triggers"] = tuple(names["triggers"])

@@ -64,6 +64,9 @@ class WriteCause(NamedTuple):
     """The `traceparent` that the client sent."""
     term: str = ""
     """The lease and term of the leader that wrote (`meta/lease_term.py`)."""
+    address: str = ""
+    """The address from which the request came over a network; empty if it came from the server's own machine, if it
+    claims a reconcile, and if it is not known."""
 
 
 def merged(first: tuple[int, ...], count: int, more: tuple[int, ...], more_count: int) -> tuple[tuple[int, ...], int]:
@@ -153,7 +156,7 @@ def product_of(user_agent: str) -> str:
 # -- the record --------------------------------------------------------------------------------------------------------
 #
 # Format 2 is a JSON array: the format, the time, the writer as one text, then the values of the claim without the empty
-# ones at its end, and last, if there are any, an object with trace and term:
+# ones at its end, and last, if there are any, an object with trace, term and address:
 #
 #     [2,1763299132123,"create kube-controller-manager @:replicaset-controller",
 #      "replicaset-controller/b3f1.48213","default/web-6cf4",102993,"2 Pods exist, 3 are wanted",{"term":"..."}]
@@ -162,14 +165,15 @@ def product_of(user_agent: str) -> str:
 def encode(cause: WriteCause) -> bytes:
     """Return the recorded form."""
     writer = writer_text(cause.verb, cause.user, cause.agent)
-    return recorded(cause.at, writer, claim_values(*cause.claim), cause.trace, cause.term)
+    return recorded(cause.at, writer, claim_values(*cause.claim), cause.trace, cause.term, cause.address)
 
 
-def recorded(at: int, writer: str, claim: tuple[Any, ...], trace: str = "", term: str = "") -> bytes:
+def recorded(at: int, writer: str, claim: tuple[Any, ...], trace: str = "", term: str = "", address: str = "") -> bytes:
     """Return the recorded form from a writer (`writer_text`) and a claim (`claim_values`)."""
     values = [FORMAT, at, writer, *claim]
-    if trace or term:
-        values.append({name: value for name, value in (("trace", trace), ("term", term)) if value})
+    if trace or term or address:
+        last = (("trace", trace), ("term", term), ("address", address))
+        values.append({name: value for name, value in last if value})
     try:
         return orjson.dumps(values)
     except orjson.JSONEncodeError:  # the text of a claim is not valid Unicode
@@ -185,7 +189,7 @@ def _abbreviated(user: str, agent: str) -> str:
     if user == f"system:{agent}":
         return ":"
     if user == "system:" or user.startswith("system:serviceaccount::"):
-        return user  # nobody has such a name, and its abbreviation is that of another user
+        return user  # its abbreviation is that of another user
     for prefix, short in _USERS:
         if user.startswith(prefix):
             return short + user[len(prefix) :]
@@ -278,7 +282,8 @@ def _decode_current(found: list[Any]) -> WriteCause:
     end = found.pop() if isinstance(found[-1], dict) else {}
     _, at, writer, *values = found
     verb, agent, user = writer.split(" ", 2)
-    return WriteCause(at, verb, _full(user, agent), agent, claim_of(values), end.get("trace", ""), end.get("term", ""))
+    trace, term, address = (end.get(name, "") for name in ("trace", "term", "address"))
+    return WriteCause(at, verb, _full(user, agent), agent, claim_of(values), trace, term, address)
 
 
 def _decode_first(found: list[Any]) -> WriteCause:

@@ -100,7 +100,7 @@ def cause_to_json(cause: WriteCause) -> dict[str, Any]:
     """Return a cause with the names of its fields, without the empty ones."""
     claim = {name: value for name, value in cause.claim._asdict().items() if value}
     others = {"at": cause.at, "verb": cause.verb, "user": cause.user, "agent": cause.agent}
-    known = {**others, **claim, "trace": cause.trace, "lease": cause.term}
+    known = {**others, **claim, "trace": cause.trace, "lease": cause.term, "address": cause.address}
     return {name: value for name, value in known.items() if value}
 
 
@@ -115,5 +115,5 @@ def cause_from_json(found: Any) -> WriteCause:
         str(found.get("reason", "")),
     )
     verb, user, agent = (str(found.get(name, "")) for name in ("verb", "user", "agent"))
-    trace, term = (str(found.get(name, "")) for name in ("trace", "lease"))
-    return WriteCause(int(found.get("at", 0)), verb, user, agent, claim, trace, term)
+    trace, term, address = (str(found.get(name, "")) for name in ("trace", "lease", "address"))
+    return WriteCause(int(found.get("at", 0)), verb, user, agent, claim, trace, term, address)

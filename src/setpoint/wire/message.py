@@ -26,6 +26,9 @@ class Peer:
     """Values that handlers have computed once for this connection, such as the user of its certificate."""
     intermediates: Callable[[], Sequence[bytes]] = tuple
     """Returns the intermediate certificates that the client has sent, DER."""
+    remote: str = ""
+    """The address in its shortest form if the connection comes over a network; empty for one from this machine's
+    loopback interface, and for one within the process."""
 
 
 @dataclass(slots=True)

@@ -8,8 +8,10 @@ import logging
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from setpoint.meta.caching import memoized
 from setpoint.meta.tracebacks import drop_traceback
 from setpoint.meta.x509.pem import peer_chain
 from setpoint.wire import encoding
@@ -468,7 +470,8 @@ _NO_REQUEST: Final = Request("", "", "", {}, b"", Peer())
 
 def _peer(transport: asyncio.BaseTransport) -> Peer:
     name = transport.get_extra_info("peername")
-    peer = Peer(name[0], name[1]) if isinstance(name, tuple) and len(name) >= 2 else Peer()
+    is_ip = isinstance(name, tuple) and len(name) >= 2  # else a Unix socket
+    peer = Peer(name[0], name[1], remote=remote_address(name[0])) if is_ip else Peer()
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     # Without verification `getpeercert` would return any certificate that the peer claims.
     if tls is not None and tls.context.verify_mode is not ssl.CERT_NONE:
@@ -476,6 +479,19 @@ def _peer(transport: asyncio.BaseTransport) -> Peer:
         if peer.certificate is not None:
             peer.intermediates = partial(_intermediates, tls)
     return peer
+
+
+@memoized(maxsize=1024)
+def remote_address(text: str) -> str:
+    """Return the address of a peer in its shortest form, an IPv4-mapped one as IPv4 and without a zone; empty if it is
+    a loopback address or none."""
+    try:
+        ip = ip_address(text.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return "" if ip.is_loopback else str(ip)
 
 
 def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:

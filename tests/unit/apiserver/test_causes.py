@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ipc_replicas import ServedStore
 from server_harness import APPLY, LIMITED_TOKEN, MERGE_PATCH, ServerHarness
 
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain, InProcessAuthenticator, in_process_peer
 from setpoint.apiserver.refusals import Refusals
 from setpoint.apiserver.request_causes import RequestCauses
+from setpoint.client import Client
+from setpoint.client.inprocess import InProcessTransport, SharingTransport
+from setpoint.cluster.inprocess import InProcess
 from setpoint.meta.cause import CAUSE_HEADER, MAX_TRIGGERS, Claim, WriteCause, decode
 from setpoint.store.interface import NotedCause, recorded_form
+from setpoint.store.memory import MemoryStore
+from setpoint.wire.message import Peer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -104,6 +111,67 @@ async def test_user_claim_and_trace_are_recorded(harness: ServerHarness) -> None
     }
 
 
+async def from_address(harness: ServerHarness, name: str, peer: Peer, **headers: str) -> WriteCause:
+    """Return the cause of a write that comes from this peer."""
+    harness.peer = peer
+    assert (await harness.post(MAPS, a_map(name), headers=headers)).status == 201
+    return await last(harness)
+
+
+async def test_the_address_of_a_client_is_that_of_its_connection(harness: ServerHarness) -> None:
+    remote = Peer("10.0.0.7", 4711, remote="10.0.0.7")
+    forwarded = {"x-forwarded-for": "192.0.2.1", "x-real-ip": "192.0.2.2", "forwarded": "for=192.0.2.3"}
+    found = await from_address(harness, "person", remote, **forwarded)
+    assert found == WriteCause(found.at, "create", "admin", "tests", address="10.0.0.7")
+    alice = {"impersonate-user": "alice", "impersonate-group": "system:masters"}
+    found = await from_address(harness, "impersonated", remote, **alice)
+    assert (found.user, found.address) == ("alice<admin", "10.0.0.7")
+    # A foreign client that names its triggers and no reconcile.
+    found = await from_address(harness, "operator", remote, **{CAUSE_HEADER: "t=3;k=default/web"})
+    assert (found.claim.triggers, found.address) == ((3,), "10.0.0.7")
+    found = await from_address(harness, "traced", remote, traceparent=TRACE)
+    assert (found.trace, found.address) == (TRACE, "10.0.0.7")
+    found = await from_address(harness, "local", Peer("127.0.0.1", 4711), **forwarded)
+    assert not found.address
+    # For readers of the endpoint, the address has a name.
+    (shown,) = (await harness.get(f"/setpoint/v1/causes?revisions={harness.store.revision - 1}")).json["causes"]
+    assert shown["address"] == "10.0.0.7"
+
+
+async def test_the_record_of_a_reconcile_has_no_address(harness: ServerHarness) -> None:
+    claim = {CAUSE_HEADER: "r=web-controller/1f2e.7;k=default/web;t=3"}
+    await from_address(harness, "near", Peer("127.0.0.1", 1), **claim)
+    (near,) = await harness.store.causes(harness.store.revision - 1)
+    found = await from_address(harness, "far", Peer("10.0.0.7", 1, remote="10.0.0.7"), **claim)
+    (far,) = await harness.store.causes(harness.store.revision - 1)
+    assert found.claim.reconcile and not found.address and len(far.cause) == len(near.cause)
+
+
+async def test_requests_within_the_process_have_no_address(harness: ServerHarness) -> None:
+    harness.replace_parts(authenticator=AuthenticatorChain([InProcessAuthenticator()], False))
+    async with InProcess(harness.api.handle) as entrance:
+        for number, transport in enumerate((SharingTransport, InProcessTransport)):
+            peer = in_process_peer("alice", ("system:masters",))
+            client = Client(transport(entrance.for_peer(peer)), harness.clock, user_agent="tests")
+            await client.create({**a_map(f"m{number}"), "metadata": {"name": f"m{number}", "namespace": "default"}})
+            found = await last(harness)
+            assert found == WriteCause(found.at, "create", "alice", "tests")
+
+
+async def test_the_address_is_known_to_every_replica_of_the_store() -> None:
+    """Worker processes of one server are such replicas: each writes what it knows of its own clients."""
+    served = ServedStore(MemoryStore())
+    writer, reader = await served.replica(), await served.replica()
+    harness = await ServerHarness.open(writer)
+    found = await from_address(harness, "person", Peer("fd00::7", 1, remote="fd00::7"))
+    assert found.address == "fd00::7"
+    await reader.sync()
+    (cause,) = await reader.causes(reader.revision - 1)
+    assert decode(cause.cause) == found
+    await reader.close()
+    await harness.close()
+
+
 async def test_a_header_that_cannot_be_parsed_is_ignored(harness: ServerHarness) -> None:
     for number, header in enumerate(("nonsense", "t=0", "t=" + "1," * 800, "why=" + "x" * 2000, "r=\x1b[31m")):
         headers = {CAUSE_HEADER: header, "traceparent": "00-nonsense"}
@@ -164,6 +232,7 @@ NOTED_CLAIMS = st.tuples(
             NOTED_CLAIMS,
             st.sampled_from(["", TRACE]),
             TEXTS,
+            st.sampled_from(["", "10.0.0.7", "fd00::7"]),
         ),
         min_size=1,
         max_size=8,

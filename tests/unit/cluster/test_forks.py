@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from setpoint.apiserver.api_resources import ApiResources
-from setpoint.apiserver.filters.authenticate import in_process_peer
+from setpoint.apiserver.filters.authenticate import authenticated_peer
 from setpoint.apiserver.history.reader import HistoryReader
 from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.request_context import RequestContext, parse_path, parse_query, verb_of
@@ -30,6 +30,7 @@ from setpoint.wire.message import Request, Response
 
 ADMIN = UserInfo("kubernetes-admin", groups=("system:masters", "system:authenticated"))
 BOB = UserInfo("bob", groups=("system:authenticated",))
+OUTER = authenticated_peer(UserInfo("outer"), "10.0.0.7", "10.0.0.7")
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
@@ -57,7 +58,7 @@ class Server:
         headers = {"content-type": "application/json", "impersonate-user": "system:admin", "authorization": "Bearer x"}
         if method == "PATCH":
             headers["content-type"] = "application/merge-patch+json"
-        request = Request(method, path, query, headers, data, in_process_peer("outer", ()))
+        request = Request(method, path, query, headers, data, OUTER)
         target, parsed = parse_path(path), parse_query(query)
         ctx = RequestContext(request, target, parsed, verb_of(method, target, parsed), user, self._clock.now())
         handler = self.forks.answer if path.startswith("/forks/") else self.forks.manage
@@ -101,7 +102,11 @@ async def test_a_live_fork(cluster: VirtualCluster) -> None:
         status, past = await server("POST", "/setpoint/v1/forks", {"at": str(then)})
         assert (status, past["name"], past["branchedAt"]) == (201, "fork-1", then)
         assert (await ready(server, "try"), await ready(server, "fork-1")) == (3, 2)
-        assert (await server("PATCH", f"/forks/try{DEPLOYMENTS}/web", {"spec": {"replicas": 5}}))[0] == 200
+        status, patched = await server("PATCH", f"/forks/try{DEPLOYMENTS}/web", {"spec": {"replicas": 5}})
+        assert status == 200
+        causes = f"/forks/try/setpoint/v1/causes?revisions={patched['metadata']['resourceVersion']}"
+        _, found = await server("GET", causes)
+        assert (found["causes"][0]["user"], found["causes"][0]["address"]) == ("kubernetes-admin", "10.0.0.7")
         await cluster.client.delete(("apps/v1", "Deployment"), "web", "default")
         await cluster.sleep(20)
         assert await ready(server, "try") == 5, "its loops run in real time"

@@ -28,7 +28,8 @@ _CLAIMS = st.builds(Claim, _NAMES, _NAMES, _REVISIONS, st.just(0), _NAMES, _WORD
 _PARTS_OF_USERS = ["system:", "serviceaccount:", "kube-system:", "kubelet", *"@:=< a"]
 _USERS = st.one_of(_WORDS, st.builds("".join, st.lists(st.sampled_from(_PARTS_OF_USERS))))
 _AGENTS = st.one_of(_NAMES, st.sampled_from(["", "a", "kubelet"]))
-_CAUSES = st.builds(WriteCause, st.integers(0, 2**45), _NAMES, _USERS, _AGENTS, _CLAIMS, _WORDS, _WORDS)
+_ADDRESSES = st.one_of(st.just(""), st.ip_addresses().map(str))
+_CAUSES = st.builds(WriteCause, st.integers(0, 2**45), _NAMES, _USERS, _AGENTS, _CLAIMS, _WORDS, _WORDS, _ADDRESSES)
 
 
 @given(_CAUSES)
@@ -42,7 +43,10 @@ def test_the_cause_of_a_controller_is_short() -> None:
     assert len(encode(WriteCause(1763299132123, "create", user, "setpoint", claim))) < 150
     scheduler = WriteCause(1763299132123, "bind", "system:kube-scheduler", "kube-scheduler")
     assert len(encode(scheduler)) < 45
-    assert len(encode(WriteCause(1763299132123, "patch", "admin", "kubectl"))) < 50
+    person = WriteCause(1763299132123, "patch", "admin", "kubectl")
+    assert len(encode(person)) < 50
+    remote = person._replace(address="10.0.0.7")
+    assert decode(encode(remote)) == remote and len(encode(remote)) < 75
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,9 @@ def test_the_cause_of_a_controller_is_short() -> None:
         (b"[2,3]", WriteCause(0, "", "")),
         (b'[2,3,"create bob",{"a":1}]', WriteCause(0, "", "")),
         (b'[3,3,"create  bob"]', WriteCause(0, "", "")),
+        # Before addresses were recorded.
+        (b'[2,3,"patch kubectl bob",{"trace":"00-trace"}]', WriteCause(3, "patch", "bob", "kubectl", trace="00-trace")),
+        (b'[2,3,"patch kubectl bob",{"term":"a/3/me"}]', WriteCause(3, "patch", "bob", "kubectl", term="a/3/me")),
         (b'"text"', WriteCause(0, "", "")),
         (b'[1,5,"create","bob"]', WriteCause(5, "create", "bob")),
         (

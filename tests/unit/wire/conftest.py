@@ -46,10 +46,10 @@ async def attach() -> AsyncIterator[Attach]:
     """Connect without a socket. No turn of the loop is ever long."""
     servers: list[Server] = []
 
-    def connect(handler: Handler, **options: Any) -> MemoryTransport:
+    def connect(handler: Handler, peername: tuple[str, int] | None = None, **options: Any) -> MemoryTransport:
         server = Server(handler, clock=LoopClock(), slicer=LoopSlicer(StoppedClock()), **options)
         servers.append(server)
-        return MemoryTransport(server.connection())
+        return MemoryTransport(server.connection(), peername=peername)
 
     yield connect
     for server in servers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from http_harness import Recorder, Serve, echo
+from http_harness import Attach, Recorder, Serve, echo, settle
 
 from setpoint.wire.message import Request, Response
 
@@ -26,6 +26,30 @@ async def test_a_request_arrives_as_it_was_sent(serve: Serve) -> None:
     assert request.peer.address == "127.0.0.1"
     assert request.peer.port > 0
     assert request.peer.certificate is None
+
+
+@pytest.mark.parametrize(
+    ("address", "remote"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("2001:db8:0:0:0:0:0:7", "2001:db8::7"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("127.0.0.1", ""),
+        ("127.8.9.1", ""),
+        ("::1", ""),
+        ("::ffff:127.0.0.1", ""),
+        ("", ""),
+        ("/run/a.sock", ""),
+    ],
+)
+async def test_the_remote_address_is_canonical_and_not_loopback(attach: Attach, address: str, remote: str) -> None:
+    recorder = Recorder()
+    client = attach(recorder, peername=(address, 4711))
+    await settle()
+    client.connection.data_received(GET)
+    await settle()
+    assert (recorder.seen[0].peer.address, recorder.seen[0].peer.remote) == (address, remote)
 
 
 async def test_requests_of_one_connection_share_the_peer(serve: Serve) -> None:

@@ -16,6 +16,8 @@ export interface Step {
   kind: "write" | "hidden";
   inferred: string;
   via: string;
+  /** From where a person or a foreign client sent the write; empty if it is not recorded. */
+  address: string;
   triggers: number;
   times: number;
   completes: boolean;

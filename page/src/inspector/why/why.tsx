@@ -226,7 +226,7 @@ function Answered({ answer, again }: { answer: Answer; again(): void }) {
 function rootOf(answer: Answer): string | null {
   const last = answer.chain.at(-1);
   if (!last || last.kind === "hidden" || !answer.origin.startsWith("Origin:")) return null;
-  return `${withYou(last.actor)} ${last.action} ${last.object}`;
+  return `${withYou(last.actor)} ${last.action} ${last.object}${last.address ? words.from(last.address) : ""}`;
 }
 
 function FindingDetail({ finding }: { finding: Finding }) {

@@ -301,9 +301,10 @@ def in_process_peer(user: str, groups: tuple[str, ...]) -> Peer:
     return authenticated_peer(UserInfo(user, groups=with_authenticated_group(user, groups)))
 
 
-def authenticated_peer(user: UserInfo, address: str = "127.0.0.1") -> Peer:
-    """Return the peer of an in-process connection for a user that was authenticated already."""
-    return Peer(address, attributes={_IN_PROCESS_USER: user})
+def authenticated_peer(user: UserInfo, address: str = "127.0.0.1", remote: str = "") -> Peer:
+    """Return the peer of an in-process connection for a user that was authenticated already. `address` and `remote` are
+    those of the connection whose requests are passed on, if there is one."""
+    return Peer(address, attributes={_IN_PROCESS_USER: user}, remote=remote)
 
 
 class InProcessAuthenticator:

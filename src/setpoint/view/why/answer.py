@@ -35,6 +35,8 @@ class Step:
     none."""
     trace: str = ""
     """The `traceparent` of the request; empty if the client sent none."""
+    address: str = ""
+    """The address from which the request came over a network; empty if it is not recorded."""
     link: str = ""
     """The annotation `tracing.k8s.io/traceparent` of the object; empty if it has none."""
     controller: str = ""

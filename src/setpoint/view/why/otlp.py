@@ -80,6 +80,7 @@ def _write(answer: Answer, trace: str, step: Step, links: list[dict[str, Any]]) 
         "setpoint.actor": step.actor,
         "setpoint.object": step.object,
         "k8s.namespace.name": step.namespace,
+        "client.address": step.address,
         "setpoint.changes": step.changes,
         "setpoint.reason": step.reason,
         "setpoint.inferred": step.inferred,

@@ -178,6 +178,7 @@ async def step_of(history: History, change: Change) -> Step:
     step = Step(write.revision, at, actor_of(cause), change.ref.text, change.ref.namespace, action, texts)
     if cause is not None:
         step.reason, step.run, step.trace = cause.claim.reason, cause.claim.reconcile, cause.trace
+        step.address = cause.address
     annotations = (change.obj.get("metadata") or {}).get("annotations") or {}
     step.link = str(annotations.get(TRACE_ANNOTATION, ""))[:_MAX_TRACEPARENT]
     return step

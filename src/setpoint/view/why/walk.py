@@ -144,7 +144,8 @@ async def _without_triggers(
         return None
     if is_interactive(cause) or not (is_component(cause) or history.watched(cause)):
         certain = "Probable origin" if any(each.inferred for each in answer.chain) else "Origin"
-        answer.origin = f"{certain}: {step.actor}." if step.actor else ""
+        where = f", from {step.address}" if step.address else ""
+        answer.origin = f"{certain}: {step.actor}{where}." if step.actor else ""
         return None
     if (cause.user, cause.agent) == _SERVER:
         answer.origin = "The API server made this write by itself."
@@ -153,7 +154,8 @@ async def _without_triggers(
     if found is None:
         if step.kind != "hidden":
             who = actor_of(cause)
-            answer.origin = f"{who[0].upper()}{who[1:]} names no trigger."
+            where = f"; its request came from {step.address}" if step.address else ""
+            answer.origin = f"{who[0].upper()}{who[1:]} names no trigger{where}."
         return None
     return found
 

@@ -43,8 +43,9 @@ def text(answer: Answer, zone: tzinfo | None = UTC, *, ascii_only: bool = False)
         for step in answer.earlier:
             what = ", ".join(step.changes)
             lines.append(_with_revision(f"  {_time(step.at, zone)}  {what}, by {step.actor}", step.revision))
-    # The origin of a single step is in the sentence.
-    origin = "" if len(answer.chain) == 1 and answer.origin.startswith("Origin:") else answer.origin
+    # The origin of a single step is in the sentence, except its address.
+    single = len(answer.chain) == 1 and not answer.chain[0].address
+    origin = "" if single and answer.origin.startswith("Origin:") else answer.origin
     tail = [each for each in (origin, *answer.notes) if each]
     helping = [each for finding in answer.findings for each in finding.help]
     if tail or answer.hints or helping:
@@ -122,7 +123,8 @@ def dot(answer: Answer) -> str:
             if step.kind != "hidden"
             else "an object that you may not read"
         )
-        lines.append(f'  r{step.revision} [label="{_escaped(label)}\\nrev {step.revision}"];')
+        where = f", from {step.address}" if step.address else ""
+        lines.append(f'  r{step.revision} [label="{_escaped(label)}\\nrev {step.revision}{where}"];')
         for other in step.others:
             lines.append(f'  r{other.revision} [label="{_escaped(f"{other.actor} {other.action} {other.object}")}"];')
     for effect, trigger in zip(answer.chain, answer.chain[1:], strict=False):
