@@ -25,6 +25,7 @@ from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.testing import run_virtual, virtual_cluster
+from setpoint.wire.message import HttpAnswer, Request, Response
 
 TEXTS = Path(__file__).parent / "why_texts"
 DEPLOYMENT: ResourceRef = ("apps/v1", "Deployment")
@@ -635,6 +636,75 @@ async def manifests(world: World) -> None:
     await cluster.settle()
 
 
+def shell(script: str) -> dict[str, Any]:
+    return {"image": "busybox", "command": ["sh", "-c", script]}
+
+
+class SilentNode:
+    """The connection to a kubelet that accepts requests and never answers."""
+
+    async def request_node(self, node: Obj, request: Request) -> HttpAnswer:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    def request_pod(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
+        raise LookupError
+
+
+async def exits(world: World) -> None:
+    """Containers that have exited: the answer shows the end of what they wrote, with the rights of the asker."""
+    cluster, alice = world.cluster, world.alice
+    long = "x" * 3000
+    counting = "for n in 1 2 3 4 5 6 7; do echo line $n; done; exit 3"
+    await alice.create(workload("Deployment", "web", 2, container=shell("echo no database at db:5432 >&2; exit 1")))
+    await alice.create(pod("counting", restartPolicy="Never", container=shell(counting)))
+    await alice.create(pod("odd", container=shell(f"printf '\\033[31mred\\033[0m \\001\\r\\n{long}'; exit 4")))
+    await alice.create(pod("silent", container=shell("exit 5")))
+    two = [{"name": "app", "image": "nginx"}, {"name": "side", **shell("echo the side ends; exit 6")}]
+    await alice.create(pod("two", containers=two))
+    prepare = {"name": "prepare", **shell("echo cannot prepare; exit 7")}
+    await alice.create(pod("initial", initContainers=[prepare]))
+    await alice.create(pod("given-up", restartPolicy="Never", initContainers=[prepare]))
+    await cluster.sleep(25)
+    await world.pods("web")
+    await world.why("deployment/web")
+    for name in ("counting", "odd", "silent", "two", "initial", "given-up"):
+        await world.why(f"pod/{name}")
+    (finding,) = (await world.asked(resource="pods", namespace="default", name="two"))["findings"]
+    assert finding["log"] == {
+        "namespace": "default",
+        "pod": "two",
+        "container": "side",
+        "previous": True,
+        "lines": ["the side ends"],
+    }
+    (finding,) = (await world.asked(resource="pods", namespace="default", name="two", logs="false"))["findings"]
+    assert finding["log"]["lines"] == []
+    # Carol may read Pods and not their logs; she is not helped by acting for somebody who may not either.
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"nonResourceURLs": ["/setpoint/v1/why"], "verbs": ["get"]},
+    ]
+    rbac = "rbac.authorization.k8s.io/v1"
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pods-only"}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carol"}]
+    await alice.create(plain(rbac, "ClusterRole", "pods-only", "", rules=rules))
+    await alice.create(plain(rbac, "ClusterRoleBinding", "pods-only", "", roleRef=reference, subjects=subjects))
+    await world.why("pod/two", world.user("carol", groups=()))
+    headers = [("impersonate-user", "carol"), ("user-agent", "kubectl")]
+    query = "resource=pods&namespace=default&name=two"
+    reply = await alice.sender.transport.request("GET", "/setpoint/v1/why", query, headers, b"")
+    assert json.loads(reply.body)["findings"][0]["log"]["lines"] == []
+    # The answer does not wait for a kubelet that is silent.
+    routes = cluster.embedded.api.parts.nodes._in_process
+    routes.insert(0, (lambda name: name.startswith("node-"), SilentNode()))
+    before = cluster.clock.monotonic()
+    await world.why("pod/counting")
+    await world.why("deployment/web")
+    assert cluster.clock.monotonic() - before <= 4  # each question is asked twice
+    del routes[0]
+
+
 @dataclass
 class Pages:
     pages: int = 1
@@ -854,6 +924,7 @@ SCENARIOS: dict[str, Scenario] = {
         rights_and_refusals,
         clients,
         addresses,
+        exits,
         manifests,
         operators,
         finalizers,

@@ -150,6 +150,7 @@ STEP: dict[str, type] = {
     "completes": bool,
 }
 FINDING: dict[str, type] = {"rule": str, "sentence": str, "evidence": list, "until": str, "help": list}
+LOG: dict[str, type] = {**dict.fromkeys(("namespace", "pod", "container"), str), "previous": bool, "lines": list}
 ANSWER: dict[str, type] = {
     **dict.fromkeys(("version", "now"), int),
     **dict.fromkeys(("sentence", "origin", "cluster"), str),
@@ -169,6 +170,8 @@ def check_answer(document: dict[str, Any]) -> None:
         assert step["kind"] in ("write", "hidden") and all(isinstance(each, str) for each in step["changes"])
         steps += step["others"]
     for finding in document["findings"]:
+        log = finding.pop("log")
+        assert log is None or {name: type(value) for name, value in log.items()} == LOG
         assert {name: type(value) for name, value in finding.items()} == FINDING
         assert all(isinstance(each, str) for each in (*finding["evidence"], *finding["help"]))
     assert all(isinstance(each, str) for each in (*document["notes"], *document["hints"]))

@@ -12,6 +12,8 @@ export const why = {
   fieldHint: "spec.replicas, image, Ready",
   findings: "What stands in the way",
   until: "Until",
+  log: (container: string, previous: boolean) =>
+    previous ? `The end of the log of container ${container} before it was restarted` : `The end of the log of container ${container}`,
   help: "What would help",
   steps: "From the effect back to its origin",
   earlier: "Earlier values",

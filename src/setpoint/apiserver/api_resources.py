@@ -6,7 +6,7 @@ with an `ApiResources` before the server itself exists. `ApiServer` completes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from setpoint.apiserver.discovery import Discovery, RemoteVersion
@@ -27,8 +27,10 @@ from setpoint.tasks import Timers
 from setpoint.wire.loop_slices import LoopSlicer
 
 if TYPE_CHECKING:
+    from setpoint.apiserver.request_context import RequestContext
     from setpoint.apiserver.routing import Handler
     from setpoint.apiserver.why.facts import Loops
+    from setpoint.wire.message import Answer, Request
 
 
 DEFAULT_ADDRESS = "127.0.0.1:6443"
@@ -57,6 +59,9 @@ class ApiResources:
         """The latest writes that the server refused."""
         self.loops: Loops | None = None
         """The control loops of this process, which the composition root sets; None if they run elsewhere."""
+        self.serve_further: Callable[[RequestContext, Request], Awaitable[Answer]] | None = None
+        """Answers a further request of a client with the rights that its first one has; None until there is a
+        server."""
         self.other_servers: Callable[[], int] | None = None
         """Returns how many other API servers run now that use the same store; None while this is not observed."""
         self.post_start = PostStart()

@@ -194,7 +194,9 @@ class RequestContext:
     flow_headers: tuple[tuple[str, str], ...] = ()
     """Response headers that name the flow of priority and fairness."""
     impersonator: str = ""
-    """The authenticated user who impersonates `user`; empty without impersonation."""
+    """The name of the authenticated user who impersonates `user`; empty without impersonation."""
+    authenticated: UserInfo | None = None
+    """The authenticated user who impersonates `user`; None without impersonation."""
     audit_id: str = ""
     audit: Record | None = None
     """The audit record of the request; None if it is not audited."""

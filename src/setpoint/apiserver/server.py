@@ -183,6 +183,7 @@ class ApiServer:
             auditor=parts.auditor,
             watchers=parts.watchers,
         )
+        resources.serve_further = self.serve_further
         resources.configure(env, parts.subresource_handlers, parts.computed)
 
     async def start(self, address: str = DEFAULT_ADDRESS) -> None:
@@ -278,8 +279,8 @@ class ApiServer:
             ctx.audit = await self._auditor.received(ctx, ctx.user)
         user = self._impersonator.user_for(ctx, ctx.user, self._authorizer)
         if not isinstance(user, UserInfo):
-            authenticated = ctx.user.name
-            ctx.user, ctx.impersonator = await user, authenticated
+            authenticated = ctx.user
+            ctx.user, ctx.impersonator, ctx.authenticated = await user, authenticated.name, authenticated
         access = access_of(ctx)
         fairness = self._fairness
         if fairness is None or ctx.target.subresource in LONG_RUNNING:
@@ -299,6 +300,29 @@ class ApiServer:
             return await self._authorized(ctx, access)
         finally:
             seat.finish()
+
+    async def serve_further(self, first: RequestContext, request: Request) -> Answer:
+        """Answer a further request of the client whose first one is being answered: with its user and rights, and an
+        audit record of its own. It uses the seat of the first one."""
+        target, query = parse_path(request.path), parse_query(request.query)
+        verb = verb_of(request.method, target, query)
+        ctx = RequestContext(request, target, query, verb, first.user, self._clock.now())
+        ctx.worker, ctx.impersonator, ctx.authenticated = self._worker, first.impersonator, first.authenticated
+        try:
+            if self._auditor is not None:
+                ctx.audit = await self._auditor.received(ctx, first.authenticated or first.user)
+                ctx.user = first.user
+                if ctx.audit is not None and first.authenticated is not None:
+                    ctx.audit.set_impersonation(first.user, "")
+            answer = await self._authorized(ctx, access_of(ctx))
+        except ApiError as error:
+            answer = error_response(ctx, error)
+            drop_traceback(error)
+        except BaseException as error:
+            if ctx.audit is not None:
+                await ctx.audit.abort(error)
+            raise
+        return answer if ctx.audit is None else await ctx.audit.respond(ctx, answer)
 
     async def _sync_if_reachable(self, ctx: RequestContext) -> None:
         """Wait for a limited time for the state at the arrival of a request that can be answered without it.

@@ -13,7 +13,7 @@ from setpoint.meta.cause import Claim, WriteCause
 from setpoint.meta.objects import ObjView
 from setpoint.view.actors import actor_name, actor_of
 from setpoint.view.why import wording
-from setpoint.view.why.answer import Answer, Finding, Step
+from setpoint.view.why.answer import Answer, ContainerLog, Finding, Step
 from setpoint.view.why.facts import ObjectVersion, Ref, Written
 from setpoint.view.why.question import NoHistory, Question, conflicts, why
 from setpoint.view.why.walk import besides_text
@@ -155,7 +155,7 @@ def test_json_is_the_same_answer() -> None:
 
 def test_all_fields_of_the_json_form_are_documented() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "why.md").read_text().partition("## The answer as JSON")[2]
-    fields = [field.name for cls in (Answer, Step, Finding) for field in dataclasses.fields(cls)]
+    fields = [field.name for cls in (Answer, Step, Finding, ContainerLog) for field in dataclasses.fields(cls)]
     assert [name for name in fields if f"`{name}`" not in page] == []
 
 

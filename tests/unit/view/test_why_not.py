@@ -9,9 +9,11 @@ import pytest
 
 from setpoint.meta.cause import WriteCause
 from setpoint.meta.objects import ObjView
-from setpoint.view.why.answer import Finding
+from setpoint.view.why.answer import ContainerLog, Finding
 from setpoint.view.why.facts import (
     Hold,
+    LogBounds,
+    LogEnd,
     LoopKey,
     ObjectVersion,
     Ref,
@@ -46,7 +48,9 @@ class State:
         leases_readable: bool = True,
         held: Hold | None = None,
         tried: SchedulingAttempt | None = None,
+        log_ends: Sequence[bytes | LogEnd] = (),
     ) -> None:
+        self._log_ends = log_ends
         self._objects = [(plural, obj) for plural, obj in objects]
         self._running, self._loops, self._refusals, self._watchers = running, loops, refusals, watchers
         self._others, self._leases_readable = others, leases_readable
@@ -95,6 +99,9 @@ class State:
 
     def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         return self._loops
+
+    async def logs(self, logs: Sequence[ContainerLog], bounds: LogBounds) -> Sequence[bytes | LogEnd]:
+        return self._log_ends[: len(logs)]
 
     def other_servers(self) -> int | None:
         return self._others

@@ -30,6 +30,8 @@ export interface Finding {
   evidence: string[];
   until: string;
   help: string[];
+  /** The log of the container that the finding is about; null if it has not exited. */
+  log: { container: string; previous: boolean; lines: string[] } | null;
 }
 
 export interface Answer {

@@ -239,6 +239,12 @@ function FindingDetail({ finding }: { finding: Finding }) {
           ))}
         </ul>
       ) : null}
+      {finding.log && finding.log.lines.length > 0 ? (
+        <figure class="why-log">
+          <figcaption class="soft">{words.log(visible(finding.log.container), finding.log.previous)}</figcaption>
+          <pre>{finding.log.lines.map((line) => visible(line)).join("\n")}</pre>
+        </figure>
+      ) : null}
       {finding.until ? <p class="soft">{visible(finding.until)}</p> : null}
       {finding.help.length > 0 ? (
         <p>

@@ -53,7 +53,7 @@ def serve_why(sources: Sources, moments: Moments) -> PathHandler:
             depth=_depth(ctx),
             every=_switch(ctx, "all"),
         )
-        facts = ServerFacts(sources, ctx.user)
+        facts = ServerFacts(sources, ctx.user, ctx if truthy(ctx.option("logs", "true")) else None)
         mode = ask.Mode.WHY_NOT if _switch(ctx, "not") else ask.Mode.AUTOMATIC
         if _switch(ctx, "conflicts"):
             mode = ask.Mode.CONFLICTS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import orjson
@@ -12,7 +13,9 @@ import orjson
 from setpoint.apiserver.api_resources import ApiResources
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision
 from setpoint.apiserver.history.reader import HistoryReader, Version
+from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.watchers import Watchers
+from setpoint.apiserver.why.pod_logs import read_ends
 from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.cause import WriteCause
@@ -20,8 +23,11 @@ from setpoint.meta.errors import Expired
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import unix_milliseconds
 from setpoint.view.secrets import SECRETS, SecretMask
+from setpoint.view.why.answer import ContainerLog
 from setpoint.view.why.facts import (
     Hold,
+    LogBounds,
+    LogEnd,
     LoopKey,
     ObjectVersion,
     Ref,
@@ -34,7 +40,6 @@ from setpoint.view.why.facts import (
 _SLICE = 0.002
 """Seconds after which other work of the event loop gets its turn."""
 _WATCHER_SECONDS = 600
-"""Annotation in which kubectl keeps the whole object that was applied."""
 
 
 class Loops(Protocol):
@@ -67,7 +72,9 @@ class Sources:
 class ServerFacts:
     """The facts for one question of one user."""
 
-    def __init__(self, sources: Sources, user: UserInfo) -> None:
+    def __init__(self, sources: Sources, user: UserInfo, asked: RequestContext | None = None) -> None:
+        """`asked` is the request with whose rights logs are read; without it, none are."""
+        self._asked = asked
         self._api = sources.api
         self._sources = sources
         self._reader = sources.reader
@@ -223,6 +230,12 @@ class ServerFacts:
     def attempt(self, ref: Ref) -> SchedulingAttempt | None:
         loops = self._api.loops
         return loops.attempt(ref.path) if loops is not None and ref.kind == "Pod" else None
+
+    async def logs(self, logs: Sequence[ContainerLog], bounds: LogBounds) -> Sequence[bytes | LogEnd]:
+        serve = self._api.serve_further
+        if serve is None or self._asked is None:
+            return [LogEnd.UNKNOWN] * len(logs)
+        return await read_ends(partial(serve, self._asked), self._clock, self._asked.request, logs, bounds)
 
     def other_servers(self) -> int | None:
         if not self._api.store.shared:

@@ -58,6 +58,19 @@ class Step:
 
 
 @dataclass(slots=True)
+class ContainerLog:
+    """The end of the log of a container that has exited."""
+
+    namespace: str
+    pod: str
+    container: str
+    previous: bool
+    """Whether it is the log of the instance before the current one."""
+    lines: list[str] = field(default_factory=list)
+    """The last lines, bounded, with visible control characters; empty if they are not known to the asker."""
+
+
+@dataclass(slots=True)
 class Finding:
     """A reason why something does not happen."""
 
@@ -69,6 +82,8 @@ class Finding:
     """A text that says what ends it, or when: `it tries again at 13:04:07 UTC`."""
     help: list[str] = field(default_factory=list)
     """Advice on what a person can do."""
+    log: ContainerLog | None = None
+    """The log of the container that the finding is about; None if it has not exited."""
 
 
 @dataclass(slots=True)
@@ -102,7 +117,7 @@ class Answer:
         known = {name: value for name, value in document.items() if name in cls.__dataclass_fields__}
         for name in ("chain", "earlier"):
             known[name] = [_step(each) for each in known.get(name) or ()]
-        known["findings"] = [Finding(**_known(Finding, each)) for each in known.get("findings") or ()]
+        known["findings"] = [_finding(each) for each in known.get("findings") or ()]
         return cls(**known)
 
 
@@ -110,6 +125,13 @@ def _step(document: dict[str, Any]) -> Step:
     known = _known(Step, document)
     known["others"] = [_step(each) for each in known.get("others") or ()]
     return Step(**known)
+
+
+def _finding(document: dict[str, Any]) -> Finding:
+    known = _known(Finding, document)
+    log = known.get("log")
+    known["log"] = ContainerLog(**_known(ContainerLog, log)) if log else None
+    return Finding(**known)
 
 
 def _known(cls: Any, document: dict[str, Any]) -> dict[str, Any]:

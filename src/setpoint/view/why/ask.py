@@ -7,6 +7,7 @@ from enum import Enum
 
 from setpoint.meta.objects import ObjView
 from setpoint.view.why.answer import Answer, Finding
+from setpoint.view.why.container_logs import read_logs
 from setpoint.view.why.facts import Facts, Ref
 from setpoint.view.why.question import NoHistory, Question, conflicts, why
 from setpoint.view.why.rules_loops import loop_findings, refusal_findings, unattended
@@ -55,6 +56,7 @@ async def answered(facts: Facts, question: Question, mode: Mode) -> Answer:
                 found = [each for each in found if each.rule not in _ONLY_IF_ASKED]
             elif not found:
                 found = unattended(facts, ref)
+            await read_logs(facts, found)
             if found or mode is Mode.WHY_NOT:
                 return await _why_not(facts, question, ref, obj, found)
         else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from setpoint.meta.cause import WriteCause
 from setpoint.meta.objects import ObjView
+from setpoint.view.why.answer import ContainerLog
 
 
 class Ref(NamedTuple):
@@ -156,6 +158,26 @@ class SchedulingAttempt(NamedTuple):
     fits."""
 
 
+class LogBounds(NamedTuple):
+    """How much of a log is read, and for how long."""
+
+    lines: int
+    size: int
+    """Bytes."""
+    seconds: float
+
+
+class LogEnd(Enum):
+    """Why the end of a log is not known."""
+
+    FORBIDDEN = "forbidden"
+    """The asker may not read it."""
+    LATE = "late"
+    """The node has not sent it in time."""
+    UNKNOWN = "unknown"
+    """The node cannot be reached, or does not have it."""
+
+
 class Watcher(NamedTuple):
     """A client that watches a resource, or has done so lately."""
 
@@ -193,6 +215,10 @@ class Facts(History, Protocol):
 
     def attempt(self, ref: Ref) -> SchedulingAttempt | None:
         """Return the last attempt of the scheduler for a Pod; None if it does not wait, or this is not known here."""
+        ...
+
+    async def logs(self, logs: Sequence[ContainerLog], bounds: LogBounds) -> Sequence[bytes | LogEnd]:
+        """Return the end of each log, at most as much as the bounds allow, or why it is not known."""
         ...
 
     def other_servers(self) -> int | None:

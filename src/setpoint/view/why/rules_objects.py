@@ -256,7 +256,7 @@ async def _claim(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding
         return []
     name = _spec(obj).get("storageClassName") or ""
     storage = await facts.get("storage.k8s.io", "storageclasses", "", name) if name else None
-    if name and storage is None:
+    if name and storage is None and await facts.may_read(f"storage.k8s.io/storageclasses/{name}"):
         text = f"{_name(ref)} is not bound: its storage class {name} does not exist."
         return [Finding("no-class", text)]
     if storage is not None and storage.get("volumeBindingMode") == "WaitForFirstConsumer":

@@ -10,6 +10,7 @@ from setpoint.meta.node_fit import required_nodes, untolerated
 from setpoint.meta.objects import ObjView
 from setpoint.view.actors import actor_name
 from setpoint.view.why.answer import Finding
+from setpoint.view.why.container_logs import log_of
 from setpoint.view.why.facts import Facts, Ref, SchedulingAttempt
 from setpoint.view.why.finalizers import BUILTIN_REMOVERS, owner_of
 from setpoint.view.why.moments import age, clock_time, milliseconds
@@ -36,7 +37,7 @@ async def pod_findings(facts: Facts, ref: Ref, pod: ObjView) -> list[Finding]:
     if pod["metadata"].get("deletionTimestamp"):
         return [await _leaving(facts, name, ref, pod)]
     if status.get("phase") == "Failed":
-        return [_failed(name, status)]
+        return [_failed(name, pod)]
     if status.get("phase") == "Succeeded" or is_true(pod, "Ready"):
         return []
     if gates := [str(each.get("name")) for each in spec.get("schedulingGates") or ()]:
@@ -75,15 +76,21 @@ async def _leaving(facts: Facts, name: str, ref: Ref, pod: ObjView) -> Finding:
     return Finding("terminating", f"{name} is being deleted: {until}.")
 
 
-def _failed(name: str, status: ObjView) -> Finding:
+def _failed(name: str, pod: ObjView) -> Finding:
+    status = pod["status"]
     reason, message = status.get("reason") or "", status.get("message") or ""
-    codes = [
-        f"container {each['name']} exited with code {each['state']['terminated'].get('exitCode')}"
-        for each in status.get("containerStatuses") or ()
+    initial = [each for each in status.get("initContainerStatuses") or () if not _is_done(each)]
+    exited = [
+        (what, each, each["state"]["terminated"].get("exitCode"))
+        for what, statuses in (("init container", initial), ("container", status.get("containerStatuses") or ()))
+        for each in statuses
         if (each.get("state") or {}).get("terminated")
     ]
+    codes = [f"{what} {each['name']} exited with code {code}" for what, each, code in exited]
     detail = ": ".join(each for each in (reason, message) if each) or "; ".join(codes)
-    return Finding("failed", f"{name} has failed{f': {detail}' if detail else ''}".rstrip(".") + ".")
+    logs = [log_of(pod, each) for _, each, code in exited if code]
+    text = f"{name} has failed{f': {detail}' if detail else ''}".rstrip(".") + "."
+    return Finding("failed", text, log=logs[0] if logs else None)
 
 
 # -- scheduling --------------------------------------------------------------------------------------------------------
@@ -146,7 +153,7 @@ async def _node_verdicts(
     reasons in the words of the scheduler."""
     spec, lines = pod["spec"], []
     if not nodes:
-        return ["there are no nodes"]
+        return ["there are no nodes"] if await facts.may_read("core/nodes/") else []
     matches, tolerations = required_nodes(spec), spec.get("tolerations") or ()
     by_plugins = dict(attempt.verdicts) if attempt is not None else {}
     few = len(nodes) <= _MAX_COUNTED_NODES
@@ -209,7 +216,7 @@ async def _unbound_claims(facts: Facts, pod: ObjView) -> list[Finding]:
             continue
         namespace = pod["metadata"].get("namespace", "")
         claim = await facts.get("", "persistentvolumeclaims", namespace, name)
-        if claim is None:
+        if claim is None and await facts.may_read(f"core/persistentvolumeclaims/{namespace}/{name}"):
             found.append(Finding("no-claim", f"Volume {volume['name']} needs pvc/{name}, which does not exist."))
     return found
 
@@ -218,7 +225,9 @@ async def _node_away(facts: Facts, name: str, pod: ObjView) -> Finding | None:
     node_name = pod["spec"]["nodeName"]
     node = await facts.get("", "nodes", "", node_name)
     if node is None:
-        return Finding("no-node", f"{name} is bound to node {node_name}, which does not exist.")
+        known = await facts.may_read(f"core/nodes/{node_name}")
+        text = f"{name} is bound to node {node_name}, which does not exist."
+        return Finding("no-node", text) if known else None
     ready = condition_of(node, "Ready") or {}
     if ready.get("status") == "True":
         return None
@@ -291,7 +300,7 @@ def _containers(facts: Facts, name: str, pod: ObjView) -> Iterator[Finding]:
     for place, container in enumerate(initial, 1):
         if not _is_done(container) and not container.get("started"):
             which = f"init container {container['name']} ({place} of {count})"
-            yield _waiting(facts, name, which, container, spec)
+            yield _exited(pod, container, _waiting(facts, name, which, container, spec))
             return
     statuses = status.get("containerStatuses") or ()
     if not statuses:
@@ -300,11 +309,24 @@ def _containers(facts: Facts, name: str, pod: ObjView) -> Iterator[Finding]:
         return
     for container in statuses:
         if not container.get("ready"):
-            yield _waiting(facts, name, f"container {container['name']}", container, spec)
+            yield _exited(pod, container, _waiting(facts, name, f"container {container['name']}", container, spec))
     for gate in spec.get("readinessGates") or ():
         kind = gate.get("conditionType")
         if not is_true(pod, str(kind)):
             yield Finding("readiness-gate", f"{name} is not ready: its readiness gate {kind} is not True.")
+
+
+def _exited(pod: ObjView, container: ObjView, finding: Finding) -> Finding:
+    """Add to a finding about a container how it last exited, and which of its logs may say why."""
+    finding.log = log_of(pod, container)
+    last = (container.get("lastState") or {}).get("terminated")
+    if finding.log is not None and finding.log.previous and last and finding.rule != "crash":
+        finding.evidence = [*finding.evidence, _last_exit(last)]
+    return finding
+
+
+def _last_exit(terminated: ObjView) -> str:
+    return f"last exit: code {terminated.get('exitCode')}{_suffix(' ', terminated.get('reason'))}"
 
 
 async def _explain_crashes(facts: Facts, ref: Ref, pod: ObjView, crashes: Sequence[Finding]) -> None:
@@ -317,7 +339,7 @@ async def _explain_crashes(facts: Facts, ref: Ref, pod: ObjView, crashes: Sequen
         and facts.now - milliseconds(each.get("lastTimestamp") or each.get("eventTime")) <= _KILLED
     ]
     for finding in crashes:
-        name = finding.sentence.partition("container ")[2].partition(" ")[0]
+        name = finding.log.container if finding.log is not None else ""
         for probe in ("liveness", "startup"):
             if any(f"container {name} failed {probe} probe" in each.lower() for each in killed):
                 finding.sentence = finding.sentence.replace(
@@ -345,10 +367,11 @@ def _waiting(facts: Facts, name: str, which: str, container: ObjView, spec: ObjV
         restarts = "1 time" if times == 1 else f"{times} times"
         text = f"{name} is not ready: {which} keeps exiting; it was restarted {restarts}."
         ended = milliseconds(last.get("finishedAt"))
-        evidence = [f"last exit: code {last.get('exitCode')}{_suffix(' ', last.get('reason'))}"]
+        evidence = [_last_exit(last)]
         evidence += [f"it ended {age(facts, ended)} ago"] if ended else []
         evidence += [message] if message else []
-        return Finding("crash", text, evidence, help=[f"`setpoint logs --previous {name.partition(' ')[2]}`"])
+        chosen = "" if len(spec["containers"]) == 1 and which.startswith("container") else f" -c {container['name']}"
+        return Finding("crash", text, evidence, help=[f"`setpoint logs --previous {name.partition(' ')[2]}{chosen}`"])
     if waiting and reason not in _STARTING:
         text = f"{name} waits for {which}: {reason}{f': {message}' if message else ''}."
         return Finding("container-config", text)

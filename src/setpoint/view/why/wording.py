@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
 
-from setpoint.view.why.answer import Answer, Step
+from setpoint.view.why.answer import Answer, Finding, Step
 
 _WIDTH = 92
 """The column at which the revision of a step begins, if the line is shorter."""
@@ -19,13 +19,9 @@ def text(answer: Answer, zone: tzinfo | None = UTC, *, ascii_only: bool = False)
     lines = [answer.sentence]
     namespace = str(answer.question.get("namespace", ""))
     for finding in answer.findings[1 if answer.findings and answer.findings[0].sentence == answer.sentence else 0 :]:
-        lines += ["", finding.sentence]
-        lines += [f"  {each}" for each in finding.evidence]
-        if finding.until:
-            lines.append(f"  {finding.until}")
+        lines += ["", finding.sentence, *_body(finding)]
     if answer.findings and answer.findings[0].sentence == answer.sentence:
-        first = answer.findings[0]
-        body = [f"  {each}" for each in first.evidence] + ([f"  {first.until}"] if first.until else [])
+        body = _body(answer.findings[0])
         lines[1:1] = ["", *body] if body else []
     if answer.chain:
         lines.append("")
@@ -55,6 +51,13 @@ def text(answer: Answer, zone: tzinfo | None = UTC, *, ascii_only: bool = False)
     lines += [f"To undo it: {each}" for each in answer.hints]
     printed = "\n".join(lines) + "\n"
     return printed.encode("ascii", "replace").decode() if ascii_only else printed
+
+
+def _body(finding: Finding) -> list[str]:
+    lines = [f"  {each}" for each in finding.evidence]
+    if finding.log is not None and finding.log.lines:
+        lines += ["  the end of its log:", *(f"    | {each}" for each in finding.log.lines)]
+    return [*lines, f"  {finding.until}"] if finding.until else lines
 
 
 def _step_lines(step: Step, namespace: str, zone: tzinfo | None) -> list[str]:

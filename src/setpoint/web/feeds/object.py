@@ -209,6 +209,7 @@ class _Object:
                 "namespace": self._namespace,
                 "name": self._name,
                 "not": True,
+                "logs": "false",  # the feed asks again and again, and shows none
             }
         )
 
