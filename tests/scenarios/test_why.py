@@ -11,7 +11,7 @@ import asyncio
 import difflib
 import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 from why_scenarios import World, changed, job, plain, pod, workload
 
-from setpoint.client.interface import ResourceRef
+from setpoint.client import Unreachable
+from setpoint.client.interface import ResourceRef, WatchEvent
 from setpoint.cluster.components import MASTERS
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.testing import run_virtual, virtual_cluster
+from setpoint.testing.link import EventInterceptor
 from setpoint.wire.message import HttpAnswer, Request, Response
 
 TEXTS = Path(__file__).parent / "why_texts"
@@ -705,6 +707,92 @@ async def exits(world: World) -> None:
     del routes[0]
 
 
+async def informers(world: World) -> None:
+    """Nothing happens, because the watch of a component is late, fails, or has not begun."""
+    cluster, alice = world.cluster, world.alice
+    web = workload("Deployment", "web", 1)
+    await alice.create(web)
+    await cluster.settle()
+    await world.pods("web")
+    released = asyncio.Event()
+
+    def late(held: str) -> EventInterceptor:
+        async def deliver(component: str, kind: str, event: WatchEvent) -> Sequence[WatchEvent]:
+            if kind == held:
+                await released.wait()
+            return [event]
+
+        return deliver
+
+    async def failing(component: str, kind: str, event: WatchEvent) -> Sequence[WatchEvent]:
+        if kind == "Deployment":
+            raise Unreachable("connection reset by peer")
+        return [event]
+
+    def refused(component: str, options: dict[str, Any]) -> dict[str, Any]:
+        raise Unreachable("connection refused")
+
+    controllers, scheduler = cluster.links["controllers"], cluster.links["scheduler"]
+    controllers.event_interceptor = late("Deployment")
+    await changed(alice, web, lambda obj: obj["spec"].update(replicas=2))
+    await cluster.sleep(0.5)
+    await world.why("deployment/web")
+    await cluster.sleep(5)
+    await changed(alice, web, lambda obj: obj["metadata"].setdefault("labels", {}).update(team="blue"))
+    await cluster.sleep(6)
+    await world.why("deployment/web")
+    released.set()
+    await cluster.settle()
+    await world.why("not deployment/web")
+    # A resource that the controller reads besides its own.
+    released.clear()
+    controllers.event_interceptor = late("Pod")
+    gone = (await world.pods("web"))[0]["metadata"]["name"]
+    await alice.delete(POD, gone, "default")
+    await cluster.sleep(20)
+    await world.why("not " + "replicaset/" + (await cluster.all(("apps/v1", "ReplicaSet")))[0]["metadata"]["name"])
+    released.set()
+    await cluster.settle()
+    # The watch breaks off again and again.
+    controllers.event_interceptor = failing
+    await changed(alice, web, lambda obj: obj["spec"].update(replicas=3))
+    await cluster.sleep(20)
+    await world.why("deployment/web")
+    controllers.event_interceptor = None
+    await cluster.settle()
+    # The scheduler does not see the Pod.
+    released.clear()
+    scheduler.event_interceptor = late("Pod")
+    await alice.create(pod("unseen"))
+    await cluster.sleep(30)
+    await world.why("pod/unseen")
+    released.set()
+    scheduler.event_interceptor = None
+    await cluster.settle()
+    # A component that has started and cannot list.
+    await cluster.stop("controllers")
+    controllers.list_interceptor = refused
+    starting = asyncio.ensure_future(cluster.start("controllers"))
+    await changed(alice, web, lambda obj: obj["spec"].update(replicas=1))
+    await cluster.sleep(40)
+    await world.why("deployment/web")
+    reply = await cluster.client.sender.request("GET", "/setpoint/v1/loops", "informers=true")
+    states = [each for each in json.loads(reply.body)["informers"] if each["component"] == "kube-controller-manager"]
+    assert states and all(each["error"] == "connection refused" and not each["synced"] for each in states)
+    assert all(each["failingSince"] < each["retry"] and not each["revision"] for each in states)
+    controllers.clear()
+    await cluster.sleep(40)
+    await starting
+    await cluster.settle()
+    await world.why("not deployment/web")
+    reply = await cluster.client.sender.request("GET", "/setpoint/v1/loops", "informers=true")
+    states = json.loads(reply.body)["informers"]
+    assert not any(each["error"] or each["failingSince"] or each["retry"] for each in states)
+    newest = cluster.embedded.store.revision
+    assert all(each["synced"] and 0 < each["revision"] <= newest for each in states)
+    assert next(each["objects"] for each in states if each["resource"] == "deployments.apps") == 1
+
+
 @dataclass
 class Pages:
     pages: int = 1
@@ -925,6 +1013,7 @@ SCENARIOS: dict[str, Scenario] = {
         clients,
         addresses,
         exits,
+        informers,
         manifests,
         operators,
         finalizers,

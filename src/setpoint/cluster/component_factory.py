@@ -84,10 +84,12 @@ class ComponentFactory:
         started: asyncio.Event | None = None,
         supervisor: Supervisor | None = None,
         gates: Gates | None = None,
+        starting: dict[str, Manager] | None = None,
     ) -> None:
         """Controllers and scheduler are restarted after a failure if there is a `supervisor`, and start at once if
         there is no `election`. The garbage collector, which watches everything and starts slowly, waits until `started`
-        is set. `gates` hold back control loops; by default nothing does."""
+        is set. `gates` hold back control loops; by default nothing does. `starting` will hold the managers of
+        controllers and scheduler, by the names of their Leases, while their informers sync."""
         if started is None:
             started = asyncio.Event()
             started.set()
@@ -99,6 +101,7 @@ class ComponentFactory:
         self._host = host
         self._supervisor = supervisor
         self._gates = gates
+        self._starting = {} if starting is None else starting
 
     @asynccontextmanager
     async def controllers(
@@ -115,7 +118,7 @@ class ComponentFactory:
         async def term() -> AsyncIterator[Manager]:
             manager = self._manager(client, self._clients.controller, fence=election)
             add_controllers(manager, options, names)
-            async with running(manager.run, manager.ready):
+            async with self._ready("kube-controller-manager", manager):
                 if names is not None and GARBAGE_COLLECTOR not in names:
                     yield manager
                     return
@@ -146,7 +149,7 @@ class ComponentFactory:
         async def term() -> AsyncIterator[Manager]:
             manager = self._manager(client, fence=election)
             add_scheduler(manager, configuration)
-            async with running(manager.run, manager.ready):
+            async with self._ready("kube-scheduler", manager):
                 yield manager
 
         async with self._run_elected("kube-scheduler", election, term) as elected:
@@ -194,6 +197,17 @@ class ComponentFactory:
         return Manager(
             client.fenced(fence), self._clock, self._ids, client_for=fenced, host=self._host, gates=self._gates
         )
+
+    @asynccontextmanager
+    async def _ready(self, name: str, manager: Manager) -> AsyncIterator[None]:
+        """Run a manager while the block runs, which begins when it is ready."""
+        self._starting[name] = manager
+        try:
+            async with running(manager.run, manager.ready):
+                del self._starting[name]
+                yield
+        finally:
+            self._starting.pop(name, None)
 
     def _new_election(self, name: str, client: Client) -> LeaderElection | None:
         options = self._election

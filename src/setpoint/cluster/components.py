@@ -253,6 +253,8 @@ class Components:
         """The source of metrics.k8s.io; None until it is served."""
         self._tasks = asyncio.TaskGroup()
         self._started = asyncio.Event()
+        self._starting: dict[str, Manager] = {}
+        """The managers whose informers are still syncing, by the names of their Leases."""
         self._waiting: dict[str, asyncio.Task[None]] = {}
         """Tasks that end with the components, by name: those that wait for the first node of a kind, and the timers of
         the gates."""
@@ -268,7 +270,12 @@ class Components:
         self.image_faults = ImageFaults()
         """Faults of the images of simulated nodes."""
         api.resources.loops = LoopStates(
-            self._running_controllers, clock, self._other_loops, self._last_attempt, self.gates
+            self._running_controllers,
+            clock,
+            self._other_loops,
+            self._last_attempt,
+            self.gates,
+            self._component_states,
         )
         self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
         self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
@@ -403,13 +410,15 @@ class Components:
     def _component_states(self) -> Iterable[ComponentState]:
         for name, component in (("kube-controller-manager", self.controllers), ("kube-scheduler", self.scheduler)):
             elected, restarts = component.current, component.restarts
-            controllers = elected.manager.all_controllers if elected is not None and elected.manager is not None else []
+            manager = elected.manager if elected is not None else None
+            reading = manager or self._starting.get(name)
             yield ComponentState(
                 name,
-                controllers,
+                [] if manager is None else manager.all_controllers,
                 None if elected is None else elected.election,
                 elected is not None,
                 "" if restarts is None else restarts.error,
+                [] if reading is None else reading.informers(),
             )
 
     def _scheduler_rows(self, times: Times) -> Iterable[tuple[LoopRow, RecentRuns]]:
@@ -440,7 +449,9 @@ class Components:
         server = self._controllers_server if component == "controllers" else self._server
         clients = InProcessClients(server, self._clock, None if wrap is None else partial(wrap, component))
         election = ElectionOptions(self._identity) if options.leader_elect else None
-        return ComponentFactory(clients, self._clock, self._ids, election, started=self._started, gates=self.gates)
+        return ComponentFactory(
+            clients, self._clock, self._ids, election, started=self._started, gates=self.gates, starting=self._starting
+        )
 
     def _controllers(self) -> AbstractAsyncContextManager[ElectedComponent]:
         return self._factory("controllers").controllers(self._options.controller_options, self._options.controllers)

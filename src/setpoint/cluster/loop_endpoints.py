@@ -3,6 +3,7 @@
     GET  /setpoint/v1/loops                   all loops: queues, reconciles in work, back-off, rates, modes
     GET  /setpoint/v1/loops?watch=true        the same, then what changes, as lines of JSON, at most four each second
     GET  /setpoint/v1/loops?runs=NAME         also the latest reconciles of one loop
+    GET  /setpoint/v1/loops?informers=true    also what the informers of the loops have received, and their errors
     POST /setpoint/v1/loops                   {"action": "pause", "loop": "replicaset-controller"}
 
 Actions are `pause`, `resume`, `step` (with `key`, or the next one), `slow` (with `every`, in seconds), `break` (with
@@ -76,7 +77,10 @@ class LoopEndpoints:
         name = self._named(ctx.option("runs")) if ctx.option("runs") else ""
         if "watch" in ctx.query and truthy(ctx.option("watch")):
             return self._stream(name)
-        return _json(self.state(name))
+        state = self.state(name)
+        if "informers" in ctx.query and truthy(ctx.option("informers")):
+            state["informers"] = self._board.informers()
+        return _json(state)
 
     def state(self, runs_of: str = "") -> dict[str, Any]:
         board = self._board

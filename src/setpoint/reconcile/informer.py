@@ -87,6 +87,12 @@ class Informer(Generic[T]):
         called."""
         self.resource_version = ""
         """The revision up to which the cache is complete; empty means that the first list is still to be made."""
+        self.error = ""
+        """Why the last list or watch has failed; empty if none has, and since the server has accepted another."""
+        self.failing_since: float | None = None
+        """When the first of the failures in a row happened, on the monotonic clock; None if `error` is empty."""
+        self.retry_at: float | None = None
+        """When the next list or watch is requested, on the monotonic clock; None unless it waits for that."""
         self.first_list = "start"
         """The trigger, besides the revisions, of keys that handlers add for the objects of the first list; empty if the
         component runs already and requested this informer later."""
@@ -97,6 +103,22 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._relist_callbacks: list[Callable[[], None]] = []
         self._indexes: dict[str, tuple[Index[T], dict[str, dict[str, T]]]] = {}
+
+    @property
+    def resource(self) -> ResourceRef:
+        return self._resource
+
+    @property
+    def revision(self) -> int:
+        """The revision up to which it has received all changes; 0 if it has received none."""
+        text = self.resource_version
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it caches only some objects of the resource: those of a namespace, or that match a selector."""
+        options = self._list_options
+        return bool(options["namespace"] or options["label_selector"] or options["field_selector"])
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -168,14 +190,23 @@ class Informer(Generic[T]):
                 log.info("%s: the watch expired; listing again", self._resource)
             except (ApiError, Unreachable) as error:
                 log.warning("cannot list or watch %s, retrying: %s", self._resource, error)
+                self._failed(error)
             if self._clock.monotonic() - started > _RESET_AFTER:
                 pause = _INITIAL_BACKOFF
                 continue
+            self.retry_at = self._clock.monotonic() + pause
             await self._clock.sleep(pause)
+            self.retry_at = None
             pause = min(pause * 2, _MAX_BACKOFF)
+
+    def _failed(self, error: Exception) -> None:
+        self.error = str(error) or type(error).__name__
+        if self.failing_since is None:
+            self.failing_since = self._clock.monotonic()
 
     async def _list_and_watch(self) -> None:
         async with await self._start() as watch:
+            self.error, self.failing_since = "", None
             if not self._must_list or await self._receive_initial_events(watch):
                 return await self._follow(watch)
         return await self._list_and_watch()  # this time with a list

@@ -9,6 +9,7 @@ from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.gate import Gates, Mode
+from setpoint.reconcile.informer import Informer
 from setpoint.reconcile.leader_election import LeaderElection
 from setpoint.reconcile.run import RecentRuns
 from setpoint.view.loops import DelayedKey, LoopRow, LoopRun, QueuedKey, WorkingKey, cpu_limit_note
@@ -31,6 +32,8 @@ class ComponentState(NamedTuple):
     running: bool
     error: str
     """Why it does not run, if it has failed; else empty."""
+    informers: list[Informer[Any]]
+    """The informers of its loops, also while these wait until all have synced."""
 
 
 class Times:
@@ -140,6 +143,25 @@ class LoopBoard:
     def components(self) -> list[dict[str, Any]]:
         """Return the components that run the loops, as JSON."""
         return [_component(each) for each in self._components()]
+
+    def informers(self) -> list[dict[str, Any]]:
+        """Return what the informers of the loops have received, as JSON."""
+        times = self._times()
+        return [
+            {
+                "component": component.name,
+                "resource": str(informer.resource),
+                "synced": informer.synced.is_set(),
+                "revision": informer.revision,
+                "selective": informer.is_selective,
+                "objects": len(informer.items),
+                "error": informer.error[:_MAX_REASON_LENGTH],
+                "failingSince": 0 if informer.failing_since is None else times.at(informer.failing_since),
+                "retry": 0 if informer.retry_at is None else times.at(informer.retry_at),
+            }
+            for component in self._components()
+            for informer in component.informers
+        ]
 
     def gate(self) -> dict[str, Any]:
         """Return the state of the gates that applies to several loops, as JSON."""

@@ -8,8 +8,9 @@ from setpoint.client.run import Run
 from setpoint.meta.clock import Clock
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.gate import Gates, Mode
+from setpoint.reconcile.loop_board import ComponentState
 from setpoint.view.why.controllers import CONTROLLERS, RECONCILED_KINDS
-from setpoint.view.why.facts import Hold, LoopKey, Ref, SchedulingAttempt
+from setpoint.view.why.facts import Hold, InformerState, LoopKey, Ref, SchedulingAttempt
 
 
 class LoopStates:
@@ -22,14 +23,17 @@ class LoopStates:
         others: Callable[[], Iterable[str]] = tuple,
         attempt: Callable[[str], SchedulingAttempt | None] = lambda key: None,
         gates: Gates | None = None,
+        components: Callable[[], Iterable[ComponentState]] = tuple,
     ) -> None:
         """`running` returns the controllers that run now, and `others` the names of loops of another form. `attempt`
-        returns the last attempt for the Pod with a key. `gates` hold the loops back; None means that nothing does."""
+        returns the last attempt for the Pod with a key. `gates` hold the loops back; None means that nothing does.
+        `components` returns the components with their informers."""
         self._running = running
         self._clock = clock
         self._others = others
         self.attempt = attempt
         self._gates = gates
+        self._components = components
 
     def controllers(self) -> list[str]:
         """Return the names of the control loops that run."""
@@ -66,6 +70,29 @@ class LoopStates:
             if (mode := gates.gate(name).mode) is not Mode.RUN:
                 return Hold(name, str(mode), gates.by, until)
         return None
+
+    def informers(self, ref: Ref) -> list[InformerState]:
+        """Return the informers of the component that reconciles the object, if it runs here."""
+        manager = "kube-controller-manager" if ref.kind in CONTROLLERS else ""
+        name = "kube-scheduler" if ref.kind == "Pod" else manager
+        now = self._clock.monotonic()
+        found = []
+        for component in self._components():
+            for informer in component.informers if component.name == name else ():
+                since, retry = informer.failing_since, informer.retry_at
+                found.append(
+                    InformerState(
+                        component.name,
+                        str(informer.resource),
+                        informer.is_selective,
+                        informer.synced.is_set(),
+                        informer.revision,
+                        informer.error,
+                        0 if since is None else self._milliseconds(since - now),
+                        0 if retry is None else self._milliseconds(retry - now),
+                    )
+                )
+        return found
 
     def runs(self, controller: str) -> list[Run]:
         """Return the latest runs of the controllers with this name, the oldest first."""

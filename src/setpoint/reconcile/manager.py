@@ -102,6 +102,9 @@ class Manager:
                 return informer
         return None
 
+    def informers(self) -> list[Informer[Any]]:
+        return [*self._informers.values()]
+
     def recorder(self, component: str, account: str = "") -> EventRecorder:
         """Return a recorder for Events of `component` that writes with the account `account`, by default the
         component's own."""

@@ -12,6 +12,7 @@ from setpoint.meta.objects import ObjView
 from setpoint.view.why.answer import ContainerLog, Finding
 from setpoint.view.why.facts import (
     Hold,
+    InformerState,
     LogBounds,
     LogEnd,
     LoopKey,
@@ -35,7 +36,7 @@ RIGHTS = 'pods is forbidden: User "x" cannot create resource "pods"'
 class State:
     """The present state, without a history."""
 
-    now, oldest, newest = NOW, 1, 1
+    now, oldest = NOW, 1
 
     def __init__(
         self,
@@ -49,7 +50,11 @@ class State:
         held: Hold | None = None,
         tried: SchedulingAttempt | None = None,
         log_ends: Sequence[bytes | LogEnd] = (),
+        informers: Sequence[InformerState] = (),
+        written: Sequence[Written] = (),
     ) -> None:
+        self._informers, self._written = informers, written
+        self.newest = max((each.revision for each in written), default=1)
         self._log_ends = log_ends
         self._objects = [(plural, obj) for plural, obj in objects]
         self._running, self._loops, self._refusals, self._watchers = running, loops, refusals, watchers
@@ -73,7 +78,7 @@ class State:
         return None
 
     async def recent(self, before: int, since: int, limit: int) -> list[Written]:
-        return []
+        return [*self._written]
 
     def watched(self, cause: WriteCause) -> Collection[str]:
         return ()
@@ -87,6 +92,9 @@ class State:
 
     def refusals(self, ref: Ref) -> Sequence[Refusal]:
         return self._refusals
+
+    def informers(self, ref: Ref) -> Sequence[InformerState]:
+        return self._informers
 
     def hold(self, ref: Ref) -> Hold | None:
         return self._held
@@ -136,11 +144,106 @@ def refusal(message: str, reason: str = "Forbidden", ago: int = 1, by: str = "de
     return Refusal(NOW - 1000 * ago, user, "x", "create", "pods", "default", "", "default/web", 403, reason, message)
 
 
+def writes(*ago: float, place: str = "apps/deployments/default/web", first: int = 11) -> list[Written]:
+    """Return writes of an object, which were made these seconds ago, as `recent` does: the newest first."""
+    found = [
+        Written(first + number, WriteCause(NOW - int(1000 * seconds), "update", "alice"), [place])
+        for number, seconds in enumerate(ago)
+    ]
+    return found[::-1]
+
+
+def informer(resource: str, revision: int = 10, error: str = "", **more: Any) -> InformerState:
+    since, retry = (NOW - 7_000, NOW + 5_000) if error else (0, 0)
+    state = InformerState("kube-controller-manager", resource, False, True, revision, error, since, retry)
+    return state._replace(**more)
+
+
+WEB = named(spec={}, status={})
+DEPLOYMENTS, NODE_7 = informer("deployments.apps"), "core/nodes/node-7"
+LAGS = "informer-lag: kube-controller-manager has not received"
+
+
+@pytest.mark.parametrize(
+    ("informers", "written", "expected"),
+    [
+        ([DEPLOYMENTS], [], []),
+        # What was written just now is under way.
+        ([DEPLOYMENTS], writes(0.9), []),
+        ([DEPLOYMENTS], writes(3), [f"{LAGS} the last change of deployments.apps, made 3s ago."]),
+        (
+            [DEPLOYMENTS],
+            writes(9, 3, 0),
+            [f"{LAGS} the last 3 changes of deployments.apps, the first of them made 9s ago."],
+        ),
+        ([informer("deployments.apps", 12)], writes(9, 3, 0), []),
+        ([DEPLOYMENTS], writes(3, place="core/pods/default/x"), []),
+        (
+            [DEPLOYMENTS, informer("pods")],
+            writes(3, place="core/pods/default/x"),
+            [f"{LAGS} the last change of pods, made 3s ago."],
+        ),
+        # The controller of Deployments does not read nodes.
+        ([DEPLOYMENTS, informer("nodes", error="x")], writes(3, place=NODE_7), []),
+        # One with a selector need not receive the changes of other objects.
+        ([informer("deployments.apps", selective=True)], writes(3, place="apps/deployments/default/web-2"), []),
+        (
+            [informer("deployments.apps", selective=True)],
+            writes(3),
+            [f"{LAGS} the last change of deployments.apps, made 3s ago."],
+        ),
+        ([informer("pods", selective=True)], writes(3, place="core/pods/default/x"), []),
+        (
+            [informer("deployments.apps", error="connection refused.")],
+            [],
+            ["informer-error: kube-controller-manager has not been able to watch deployments.apps for 7s."],
+        ),
+        (
+            [
+                informer("pods", 0, "forbidden", synced=False),
+                informer("deployments.apps", 0, "forbidden", synced=False),
+            ],
+            [],
+            [
+                "not-synced: The loops of kube-controller-manager do not run yet: they wait for the first list of "
+                "deployments.apps and pods."
+            ],
+        ),
+        (
+            [informer(each, 0, synced=False) for each in ("nodes", "pods", "jobs.batch")],
+            [],
+            [
+                "not-synced: The loops of kube-controller-manager do not run yet: they wait for the first list of pods "
+                "and 2 more resources."
+            ],
+        ),
+    ],
+)
+def test_what_informers_have_not_received(
+    informers: list[InformerState], written: list[Written], expected: list[str]
+) -> None:
+    state = State(running=["deployment-controller"], informers=informers, written=written)
+    assert done(loop_findings(state, kind("Deployment"), WEB)) == expected
+
+
+def test_the_evidence_of_informers() -> None:
+    state = State(
+        running=["deployment-controller"],
+        informers=[informer("deployments.apps", error="connection refused.")],
+        written=writes(9, 3),
+    )
+    (found,) = wait(loop_findings(state, kind("Deployment"), WEB))
+    assert found.evidence == [
+        "its informer is at revision 10, the last change has revision 12",
+        "its requests have failed for 7s: connection refused",
+    ]
+    assert found.until == "it tries again at 00:00:05 UTC"
+
+
 LEASE = named("kube-controller-manager", spec={"holderIdentity": "a", "leaseDurationSeconds": 15})
 LEASE["spec"]["renewTime"] = "2025-12-31T23:59:31.000000Z"
 LED = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"})
 WATCHED = State(running=["deployment-controller"])
-WEB = named(spec={}, status={})
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from setpoint.view.secrets import SECRETS, SecretMask
 from setpoint.view.why.answer import ContainerLog
 from setpoint.view.why.facts import (
     Hold,
+    InformerState,
     LogBounds,
     LogEnd,
     LoopKey,
@@ -50,6 +51,8 @@ class Loops(Protocol):
     def keys(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         """Return the states of an object's key in the controllers that reconcile its kind, or in one of them."""
         ...
+
+    def informers(self, ref: Ref) -> Sequence[InformerState]: ...
 
     def hold(self, ref: Ref) -> Hold | None: ...
 
@@ -222,6 +225,10 @@ class ServerFacts:
     def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         loops = self._api.loops
         return loops.keys(ref, controller) if loops is not None else ()
+
+    def informers(self, ref: Ref) -> Sequence[InformerState]:
+        loops = self._api.loops
+        return loops.informers(ref) if loops is not None else ()
 
     def hold(self, ref: Ref) -> Hold | None:
         loops = self._api.loops

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import Enum
 
+from setpoint.meta.conditions import condition_of
 from setpoint.meta.objects import ObjView
 from setpoint.view.why.answer import Answer, Finding
 from setpoint.view.why.container_logs import read_logs
 from setpoint.view.why.facts import Facts, Ref
 from setpoint.view.why.question import NoHistory, Question, conflicts, why
-from setpoint.view.why.rules_loops import loop_findings, refusal_findings, unattended
+from setpoint.view.why.rules_loops import informer_findings, loop_findings, refusal_findings, unattended
 from setpoint.view.why.rules_objects import no_reason, object_findings
 from setpoint.view.why.rules_pods import eviction, pod_findings
 from setpoint.view.why.rules_selectors import orphan
@@ -30,6 +31,14 @@ _ONLY_IF_ASKED = frozenset(
     }
 )
 """Findings of objects that are as they should be or may be so, which are shown only for `--not`."""
+
+
+_BLOCKING = frozenset({"no-controller", "no-leader", "held", "not-synced"})
+"""Findings about loops that come first."""
+
+
+_INFORMERS = frozenset({"informer-lag", "informer-error"})
+"""Findings that come first if nothing shows that the loops have observed the object."""
 
 
 _REFUSED = frozenset({"quota", "webhook", "policy", "replica-failure"})
@@ -55,7 +64,7 @@ async def answered(facts: Facts, question: Question, mode: Mode) -> Answer:
             if mode is not Mode.WHY_NOT:
                 found = [each for each in found if each.rule not in _ONLY_IF_ASKED]
             elif not found:
-                found = unattended(facts, ref)
+                found = [*await informer_findings(facts, ref), *unattended(facts, ref)]
             await read_logs(facts, found)
             if found or mode is Mode.WHY_NOT:
                 return await _why_not(facts, question, ref, obj, found)
@@ -74,8 +83,13 @@ async def _findings(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Find
     if own or _is_behind(obj):
         explained = any(each.rule in _REFUSED for each in own)
         loops = await loop_findings(facts, ref, obj, explained=explained)
-    blocking = [each for each in loops if each.rule in ("no-controller", "no-leader", "held")]
+    rules = _BLOCKING | _INFORMERS if _is_behind(obj) or _waits_for_scheduler(ref, obj) else _BLOCKING
+    blocking = [each for each in loops if each.rule in rules]
     return [*blocking, *own, *(each for each in loops if each not in blocking)][:_MAX_FINDINGS]
+
+
+def _waits_for_scheduler(ref: Ref, obj: ObjView) -> bool:
+    return ref.kind == "Pod" and condition_of(obj, "PodScheduled") is None
 
 
 def _is_behind(obj: ObjView) -> bool:

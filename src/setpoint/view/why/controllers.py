@@ -19,6 +19,22 @@ CONTROLLERS = {
 }
 """The controller that moves an object of a kind to its desired state, by kind."""
 
+READ_RESOURCES = {
+    "Deployment": ("deployments.apps", "replicasets.apps", "pods"),
+    "ReplicaSet": ("replicasets.apps", "pods"),
+    "ReplicationController": ("replicationcontrollers", "pods"),
+    "StatefulSet": ("statefulsets.apps", "pods", "persistentvolumeclaims"),
+    "DaemonSet": ("daemonsets.apps", "pods", "nodes"),
+    "Job": ("jobs.batch", "pods"),
+    "CronJob": ("cronjobs.batch", "jobs.batch"),
+    "Pod": ("pods", "nodes", "persistentvolumeclaims", "persistentvolumes"),
+    "PodDisruptionBudget": ("poddisruptionbudgets.policy", "pods"),
+    "PersistentVolumeClaim": ("persistentvolumeclaims", "persistentvolumes"),
+    "PersistentVolume": ("persistentvolumes", "persistentvolumeclaims"),
+}
+"""The resources on which the controller of a kind (for Pods the scheduler) decides, by kind; of other kinds, only their
+own."""
+
 RECONCILED_KINDS = {
     **{controller: kind for kind, controller in CONTROLLERS.items() if not kind.startswith("PersistentVolume")},
     "persistentvolume-binder: claims": "PersistentVolumeClaim",

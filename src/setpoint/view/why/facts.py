@@ -144,6 +144,27 @@ class Hold(NamedTuple):
     """When the loop runs again by itself, in milliseconds since the epoch; 0 if not known."""
 
 
+class InformerState(NamedTuple):
+    """The progress of an informer of a component, which receives the objects of a resource."""
+
+    component: str
+    """`kube-controller-manager`."""
+    resource: str
+    """`pods` or `deployments.apps`."""
+    selective: bool
+    """Whether it receives only objects of a namespace, or those that match a selector."""
+    synced: bool
+    """Whether it has received all objects that existed at its start. Before, the component's loops do not run."""
+    revision: int
+    """The revision up to which it has received all changes; 0 if it has received none."""
+    error: str
+    """Why the last list or watch has failed; empty if one is open."""
+    since: int
+    """When the first of these failures happened, in milliseconds since the epoch; 0 if there is none."""
+    retry: int
+    """When it tries again, in milliseconds since the epoch; 0 if it is trying."""
+
+
 class SchedulingAttempt(NamedTuple):
     """The last attempt to schedule a Pod that waits for a node."""
 
@@ -207,6 +228,10 @@ class Facts(History, Protocol):
     def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         """Return the states of the object's key in the controllers of its kind that run in this process, or in the
         controller of this name."""
+        ...
+
+    def informers(self, ref: Ref) -> Sequence[InformerState]:
+        """Return the informers of the component that reconciles the object, if it runs in this process."""
         ...
 
     def hold(self, ref: Ref) -> Hold | None:

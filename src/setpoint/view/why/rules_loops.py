@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from setpoint.meta.objects import ObjView
 from setpoint.view.actors import INTERACTIVE, actor_name
 from setpoint.view.why.answer import Finding
-from setpoint.view.why.controllers import CONTROLLERS
-from setpoint.view.why.facts import Facts, Hold, Ref, Refusal, Watcher
+from setpoint.view.why.controllers import CONTROLLERS, READ_RESOURCES
+from setpoint.view.why.facts import Facts, Hold, InformerState, Ref, Refusal, Watcher, Written
 from setpoint.view.why.moments import age, clock_time, milliseconds
 
 _MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
 _LEASES = "coordination.k8s.io/leases/kube-system/"
 _RECENT = 120_000
 """Milliseconds for which a refusal is worth mentioning."""
+_LAG = 1_000
+"""Milliseconds after which a change that an informer has not received is worth mentioning."""
+_LAG_WRITES = 400
+"""Maximum number of the latest writes that are searched for such changes."""
 _GENERIC = {"generic-garbage-collector", "namespace-controller", "resourcequota-controller", "kube-controller-manager"}
 _MANY_CONFLICTS = 5
 """Number of conflicts of one client that are more than the usual retries."""
@@ -25,10 +31,15 @@ _WITHOUT_CONTROLLER = {"ConfigMap", "Secret", "Event", "Lease", "Role", "Cluster
 async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool = False) -> list[Finding]:
     """Return why the loops do not act on the object now. If refusals are `explained` already, they are left out."""
     found = []
+    scheduled = ref.kind == "Pod" and _is_scheduled(obj)
+    if not scheduled and (starting := _not_synced(facts, ref)) is not None:
+        return [starting]
     if (absent := await _absent(facts, ref, obj)) is not None:
         return [absent]
     name = f"{ref.kind} {ref.name}"
-    if (hold := facts.hold(ref)) is not None and not (ref.kind == "Pod" and _is_scheduled(obj)):
+    if not scheduled:
+        found += await informer_findings(facts, ref)
+    if (hold := facts.hold(ref)) is not None and not scheduled:
         found.append(_held(hold))
     found += [] if explained else refusal_findings(facts, ref)
     for loop in facts.loops(ref):
@@ -46,6 +57,77 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
         text = f"{who} has not observed generation {meta['generation']} of {name}; it has observed {observed}."
         found.append(Finding("not-observed", text))
     return found or _unwatched_here(facts, ref)
+
+
+def _not_synced(facts: Facts, ref: Ref) -> Finding | None:
+    """Return the finding that the component that reconciles the object has not received all that exists. Its loops
+    begin only after that."""
+    missing = [each for each in facts.informers(ref) if not each.synced]
+    if not missing:
+        return None
+    read = _read_by_controller(ref)
+    ranks = {resource: rank for rank, resource in enumerate(read)}
+    first, *others = sorted(missing, key=lambda each: (not each.error, ranks.get(each.resource, len(ranks))))
+    more = f" and {len(others)} more resources" if len(others) > 1 else f" and {others[0].resource}" if others else ""
+    text = f"The loops of {first.component} do not run yet: they wait for the first list of {first.resource}{more}."
+    return Finding("not-synced", text, _failure_of(facts, first), _retry_of(first))
+
+
+async def informer_findings(facts: Facts, ref: Ref) -> list[Finding]:
+    """Return which changes the component that reconciles the object has not received, of the resources that it reads
+    for that, and which of these it cannot watch."""
+    read = _read_by_controller(ref)
+    states = [each for each in facts.informers(ref) if each.synced and each.resource in read]
+    behind = any(each.revision < facts.newest for each in states)
+    writes = await facts.recent(facts.newest + 1, 0, _LAG_WRITES) if behind else []
+    found = []
+    for state in sorted(states, key=lambda each: read.index(each.resource)):
+        late = [each for each in writes if each.revision > state.revision and _concerns(each, state, ref)]
+        since = min((each.cause.at for each in late if each.cause is not None and each.cause.at), default=facts.now)
+        if facts.now - since > _LAG:
+            found.append(_lagging(facts, state, late, since))
+        elif state.error:
+            text = f"{state.component} has not been able to watch {state.resource} for {age(facts, state.since)}."
+            found.append(Finding("informer-error", text, [state.error.rstrip(".")], _retry_of(state)))
+    return found
+
+
+def _resource_of(ref: Ref) -> str:
+    return f"{ref.plural}.{ref.group}" if ref.group else ref.plural
+
+
+def _read_by_controller(ref: Ref) -> Sequence[str]:
+    return READ_RESOURCES.get(ref.kind, (_resource_of(ref),))
+
+
+def _concerns(write: Written, state: InformerState, ref: Ref) -> bool:
+    """Return whether an informer has to receive a write; one with a selector, only writes of the object itself."""
+    plural, _, group = state.resource.partition(".")
+    prefix = f"{group or 'core'}/{plural}/"
+    if state.selective:
+        return state.resource == _resource_of(ref) and prefix + ref.path in write.keys
+    return any(key.startswith(prefix) for key in write.keys)
+
+
+def _lagging(facts: Facts, state: InformerState, late: list[Written], since: int) -> Finding:
+    """Return the finding that an informer has not received these writes, newest first, of which the first is old."""
+    changes, first = "the last change", ""
+    if len(late) > 1:
+        changes, first = f"the last {len(late)} changes", "the first of them "
+    made = f"{first}made {age(facts, since)} ago"
+    text = f"{state.component} has not received {changes} of {state.resource}, {made}."
+    position = f"its informer is at revision {state.revision}, the last change has revision {late[0].revision}"
+    return Finding("informer-lag", text, [position, *_failure_of(facts, state)], _retry_of(state))
+
+
+def _failure_of(facts: Facts, state: InformerState) -> list[str]:
+    if not state.error:
+        return []
+    return [f"its requests have failed for {age(facts, state.since)}: {state.error.rstrip('.')}"]
+
+
+def _retry_of(state: InformerState) -> str:
+    return f"it tries again at {clock_time(state.retry)}" if state.error and state.retry else ""
 
 
 def _held(hold: Hold) -> Finding:
@@ -171,7 +253,7 @@ def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Findi
 def _relevant(facts: Facts, ref: Ref, *, own: bool = False) -> list[Refusal]:
     """Return the recent refusals of writes of the object, and of its own controller: objects of other kinds may have
     the same name."""
-    resource = f"{ref.plural}.{ref.group}" if ref.group else ref.plural
+    resource = _resource_of(ref)
     return [
         each
         for each in facts.refusals(ref)
