@@ -184,6 +184,22 @@ def test_why_not_names_what_blocks(cluster: PageCluster, page: GuardedPage) -> N
     expect(page.locator(".why-sentence")).to_contain_text("image of Pod huge is nginx since its creation")
 
 
+def test_why_not_shows_the_end_of_a_log(cluster: PageCluster, page: GuardedPage) -> None:
+    command = ["sh", "-c", "echo first; echo 'no <b>database</b>'; exit 1"]
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "a", "image": "busybox", "command": command}],
+    }
+    cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "failing"}, "spec": spec})
+    page.go("#/chain/pods/default/failing?tab=loop")
+    inspector = page.get_by_role("complementary", name="Selected object")
+    expect(inspector.locator(".loop-reason")).to_contain_text("exited with code 1")
+    page.press("w")
+    expect(page.locator(".why-sentence")).to_contain_text("container a exited with code 1")
+    expect(page.locator(".why-log pre")).to_have_text("first\nno <b>database</b>")
+    expect(page.locator(".why-log figcaption")).to_have_text("The end of the log of container a")
+
+
 def keys_of(page: GuardedPage, attribute: str) -> list[str]:
     """The values of a data attribute in the document, sorted."""
     read = "(elements, name) => elements.map((each) => each.getAttribute(name))"
