@@ -26,7 +26,7 @@ from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.testing import run_virtual, virtual_cluster
-from setpoint.testing.link import EventInterceptor
+from setpoint.testing.link import EventInterceptor, Proceed, Write
 from setpoint.wire.message import HttpAnswer, Request, Response
 
 TEXTS = Path(__file__).parent / "why_texts"
@@ -788,6 +788,20 @@ async def informers(world: World) -> None:
     reply = await cluster.client.sender.request("GET", "/setpoint/v1/loops", "informers=true")
     states = json.loads(reply.body)["informers"]
     assert not any(each["error"] or each["failingSince"] or each["retry"] for each in states)
+    # A write that is not answered: the reconcile goes on, and a change of the object waits for its end.
+    answered = asyncio.Event()
+
+    async def unanswered(write: Write, proceed: Proceed) -> Any:
+        if write.resource in ("ReplicaSet", "replicasets"):
+            await answered.wait()
+        return await proceed()
+
+    controllers.write_interceptor = unanswered
+    await changed(alice, web, lambda obj: obj["spec"].update(replicas=2))
+    await cluster.sleep(12)
+    await world.why("deployment/web")
+    answered.set()
+    await cluster.settle()
     newest = cluster.embedded.store.revision
     assert all(each["synced"] and 0 < each["revision"] <= newest for each in states)
     assert next(each["objects"] for each in states if each["resource"] == "deployments.apps") == 1

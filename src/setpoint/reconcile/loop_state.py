@@ -12,6 +12,9 @@ from setpoint.reconcile.loop_board import ComponentState
 from setpoint.view.why.controllers import CONTROLLERS, RECONCILED_KINDS
 from setpoint.view.why.facts import Hold, InformerState, LoopKey, Ref, SchedulingAttempt
 
+_MAX_OTHERS = 3
+"""The number of other keys that are named as being reconciled."""
+
 
 class LoopStates:
     """Reads the state of controllers; it changes nothing."""
@@ -45,8 +48,11 @@ class LoopStates:
         return [self.state(each, ref.path) for each in self._running() if each.name == name]
 
     def state(self, controller: Controller, key: str) -> LoopKey:
-        queue = controller.queue
+        queue, now = controller.queue, self._clock.monotonic()
         position, due, last = queue.position(key), queue.due_in(key), controller.recent.last(key)
+        since = queue.waiting_since(key)
+        if queue.is_processing(key) and last is not None and last.ended is None:
+            since = last.began
         return LoopKey(
             controller.name,
             0 if position is None else position + 1,
@@ -54,7 +60,9 @@ class LoopStates:
             0 if due is None else self._milliseconds(due),
             queue.failures(key),
             controller.errors.get(key, ""),
-            0 if last is None or last.ended is None else self._milliseconds(last.ended - self._clock.monotonic()),
+            0 if last is None or last.ended is None else self._milliseconds(last.ended - now),
+            0 if since is None else self._milliseconds(since - now),
+            [each for each in queue.processing(_MAX_OTHERS + 1) if each != key][:_MAX_OTHERS],
         )
 
     def hold(self, ref: Ref) -> Hold | None:

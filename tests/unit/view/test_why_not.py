@@ -226,6 +226,36 @@ def test_what_informers_have_not_received(
     assert done(loop_findings(state, kind("Deployment"), WEB)) == expected
 
 
+def test_the_evidence_of_a_queue() -> None:
+    waiting = LoopKey("deployment-controller", 3, False, 0, 0, "", 0, NOW - 5_000, ["default/a", "default/b"])
+    (found,) = wait(loop_findings(State(running=[waiting.controller], loops=[waiting]), kind("Deployment"), WEB))
+    assert found.evidence == [
+        "it has waited for 5s",
+        "deployment-controller is reconciling default/a, default/b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "until"),
+    [
+        ("back-off 10s restarting failed container=c", "it is started again at about 00:00:05 UTC"),
+        ("back-off 1m20s restarting failed container=c", "it is started again at about 00:01:15 UTC"),
+        ("back-off 5s restarting failed container=c", ""),  # it is due
+        ("back-off .s restarting", ""),
+        ("something else", ""),
+    ],
+)
+def test_when_a_container_is_started_again(message: str, until: str) -> None:
+    ended = {"exitCode": 1, "finishedAt": "2025-12-31T23:59:55Z"}
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+    container = {"name": "c", "state": state, "lastState": {"terminated": ended}, "restartCount": 3}
+    spec = {"nodeName": "n", "containers": [{"name": "c"}]}
+    node = named("n", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    pod = named(spec=spec, status={"containerStatuses": [container]})
+    (found,) = wait(pod_findings(State(("nodes", node)), Ref("", "pods", "Pod", "default", "web"), pod))
+    assert (found.rule, found.until) == ("crash", until)
+
+
 def test_the_evidence_of_informers() -> None:
     state = State(
         running=["deployment-controller"],
@@ -335,6 +365,43 @@ WATCHED = State(running=["deployment-controller"])
             kind("Deployment"),
             WEB,
             ["queued: Deployment web is number 12 in the queue of deployment-controller."],
+        ),
+        # The first in the queue is no news, unless it waits.
+        (
+            State(
+                running=["deployment-controller"],
+                loops=[LoopKey("deployment-controller", 1, False, 0, 0, "", 0, NOW - 900)],
+            ),
+            kind("Deployment"),
+            WEB,
+            [],
+        ),
+        (
+            State(
+                running=["deployment-controller"],
+                loops=[LoopKey("deployment-controller", 1, False, 0, 0, "", 0, NOW - 9_000)],
+            ),
+            kind("Deployment"),
+            WEB,
+            ["queued: Deployment web is number 1 in the queue of deployment-controller."],
+        ),
+        (
+            State(
+                running=["deployment-controller"],
+                loops=[LoopKey("deployment-controller", 0, True, 0, 0, "", 0, NOW - 900)],
+            ),
+            kind("Deployment"),
+            WEB,
+            [],
+        ),
+        (
+            State(
+                running=["deployment-controller"],
+                loops=[LoopKey("deployment-controller", 0, True, 0, 0, "", 0, NOW - 12_000)],
+            ),
+            kind("Deployment"),
+            WEB,
+            ["reconciling: deployment-controller has been reconciling Deployment web for 12s."],
         ),
         (
             State(

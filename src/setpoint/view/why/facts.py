@@ -130,6 +130,10 @@ class LoopKey(NamedTuple):
     """The error of its last reconcile; empty if that succeeded or none is known."""
     last_run: int
     """When its last reconcile ended, in milliseconds since the epoch; 0 if none is known."""
+    since: int = 0
+    """Since when it is queued or reconciled, in milliseconds since the epoch; 0 if it is neither, or not known."""
+    others: Sequence[str] = ()
+    """Some other keys that are reconciled right now."""
 
 
 class Hold(NamedTuple):

@@ -8,7 +8,7 @@ from setpoint.meta.objects import ObjView
 from setpoint.view.actors import INTERACTIVE, actor_name
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.controllers import CONTROLLERS, READ_RESOURCES
-from setpoint.view.why.facts import Facts, Hold, InformerState, Ref, Refusal, Watcher, Written
+from setpoint.view.why.facts import Facts, Hold, InformerState, LoopKey, Ref, Refusal, Watcher, Written
 from setpoint.view.why.moments import age, clock_time, milliseconds
 
 _MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
@@ -47,9 +47,12 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
             when = f"{loop.controller} has failed {_times(loop.failures)} with {name}"
             error = f": {loop.error.rstrip('.')}." if loop.error and not (found or explained) else "."
             found.append(Finding("back-off", when + error, until=f"it tries again at {clock_time(loop.due)}"))
-        elif loop.position > 1:
+        elif loop.working and loop.since and facts.now - loop.since > _LAG:
+            text = f"{loop.controller} has been reconciling {name} for {age(facts, loop.since)}."
+            found.append(Finding("reconciling", text))
+        elif loop.position > 1 or (loop.position and not found and loop.since and facts.now - loop.since > _LAG):
             text = f"{name} is number {loop.position} in the queue of {loop.controller}."
-            found.append(Finding("queued", text))
+            found.append(Finding("queued", text, await _queue_evidence(facts, ref, loop)))
     meta = obj["metadata"]
     observed = (obj.get("status") or {}).get("observedGeneration")
     if isinstance(observed, int) and observed < meta.get("generation", 0) and ref.kind != "Pod":
@@ -128,6 +131,15 @@ def _failure_of(facts: Facts, state: InformerState) -> list[str]:
 
 def _retry_of(state: InformerState) -> str:
     return f"it tries again at {clock_time(state.retry)}" if state.error and state.retry else ""
+
+
+async def _queue_evidence(facts: Facts, ref: Ref, loop: LoopKey) -> list[str]:
+    found = [f"it has waited for {age(facts, loop.since)}"] if loop.since else []
+    prefix = f"{ref.group or 'core'}/{ref.plural}/"
+    names = [each for each in loop.others if await facts.may_read(prefix + each)]
+    if names:
+        found.append(f"{loop.controller} is reconciling {', '.join(names)}")
+    return found
 
 
 def _held(hold: Hold) -> Finding:

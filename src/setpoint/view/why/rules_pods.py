@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from setpoint.meta import quantity
 from setpoint.meta.conditions import condition_of, is_true
 from setpoint.meta.node_fit import required_nodes, untolerated
 from setpoint.meta.objects import ObjView
+from setpoint.meta.times import TimeError, parse_duration
 from setpoint.view.actors import actor_name
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.container_logs import log_of
@@ -24,6 +26,7 @@ _FINISHED = ("Succeeded", "Failed")
 _PULL = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CRASH = "CrashLoopBackOff"
 _STARTING = {"ContainerCreating", "PodInitializing", ""}
+_BACK_OFF = re.compile(r"back-off ([0-9hms.]{1,20}) restarting")
 _KILLED = 600_000
 """Milliseconds for which the Event of a killed container is worth mentioning: back-offs end at 300 s."""
 _RECENT = 120_000
@@ -371,7 +374,10 @@ def _waiting(facts: Facts, name: str, which: str, container: ObjView, spec: ObjV
         evidence += [f"it ended {age(facts, ended)} ago"] if ended else []
         evidence += [message] if message else []
         chosen = "" if len(spec["containers"]) == 1 and which.startswith("container") else f" -c {container['name']}"
-        return Finding("crash", text, evidence, help=[f"`setpoint logs --previous {name.partition(' ')[2]}{chosen}`"])
+        again = ended + _back_off(message)
+        until = f"it is started again at about {clock_time(again)}" if again > max(ended, facts.now) else ""
+        advice = f"`setpoint logs --previous {name.partition(' ')[2]}{chosen}`"
+        return Finding("crash", text, evidence, until, [advice])
     if waiting and reason not in _STARTING:
         text = f"{name} waits for {which}: {reason}{f': {message}' if message else ''}."
         return Finding("container-config", text)
@@ -389,6 +395,16 @@ def _waiting(facts: Facts, name: str, which: str, container: ObjView, spec: ObjV
     if declared.get("readinessProbe"):
         return Finding("readiness-probe", f"{name} is not ready: the readiness probe of {which} does not succeed.")
     return Finding("not-ready", f"{name} is not ready: {which} is running and not ready.")
+
+
+def _back_off(message: str) -> int:
+    """Return the milliseconds between the end of a container and its next start, which the kubelet states; 0 if it does
+    not."""
+    stated = _BACK_OFF.match(message)
+    try:
+        return parse_duration(stated[1]) // 1_000_000 if stated is not None else 0
+    except TimeError:
+        return 0
 
 
 def _suffix(separator: str, value: object) -> str:
