@@ -296,6 +296,13 @@ async def services_and_storage(world: World) -> None:
     await alice.delete(("v1", "PersistentVolumeClaim"), "manual", "default")
     await cluster.sleep(5)
     await world.why("pvc/manual")
+    # Pods that wait for claims.
+    for claim in ("no-class", "sooner"):
+        waiting = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+        await alice.create(pod(f"uses-{claim}", volumes=[waiting]))
+    await cluster.sleep(5)
+    await world.why("pod/uses-no-class")
+    await world.why("pod/uses-sooner")
 
 
 async def selectors(world: World) -> None:
@@ -901,6 +908,15 @@ async def finalizers(world: World) -> None:
     await cluster.sleep(60)
     await alice.delete(("v1", "ConfigMap"), "data", "default")
     await world.why("configmap/data")
+    # Dependents of a foreground deletion.
+    kept = workload("Deployment", "kept", 1, template_metadata={"finalizers": ["ops/save"]})
+    await alice.create(kept)
+    await cluster.settle()
+    await world.pods("kept")
+    await alice.delete(DEPLOYMENT, "kept", "default", propagation="Foreground")
+    await cluster.sleep(60)
+    await world.why("deployment/kept")
+    await world.why("replicaset/" + (await cluster.all(("apps/v1", "ReplicaSet")))[0]["metadata"]["name"])
     # A volume that is bound.
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}
     volume: Obj = {

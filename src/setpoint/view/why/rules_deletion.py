@@ -16,6 +16,12 @@ _MAX_SHOWN = 4
 _MAX_REMAINING = 8
 _REMAINING = re.compile(r"(?P<plural>[a-z0-9-]{1,63})\.(?P<group>[a-z0-9.-]{0,253}) has (?P<count>\d{1,9}) resource")
 """A resource in the message of the namespace controller: `configmaps. has 1 resource instances`."""
+_DEPENDENTS = {
+    "Deployment": ("apps", "replicasets", "replicaset"),
+    "CronJob": ("batch", "jobs", "job"),
+    **dict.fromkeys(("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"), ("", "pods", "pod")),
+}
+"""Group, plural and short kind of the objects that those of a built-in kind control, by kind."""
 _CONTENT = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining")
 _CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
@@ -31,7 +37,7 @@ async def leaving(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
     finalizers = meta.get("finalizers") or []
     if "foregroundDeletion" in finalizers:
         text = f"{name} waits until its dependents are deleted (foreground deletion), for {since}."
-        return [Finding("dependents", text)]
+        return [Finding("dependents", text, await _dependents(facts, ref, obj))]
     if not finalizers:
         return [Finding("terminating", f"{name} has been in deletion for {since}.")]
     found = []
@@ -46,6 +52,20 @@ async def leaving(facts: Facts, ref: Ref, obj: ObjView) -> list[Finding]:
             )
         )
     return found
+
+
+async def _dependents(facts: Facts, ref: Ref, obj: ObjView) -> list[str]:
+    """Return what is left of the objects that the object controls, as far as its kind is known."""
+    group, plural, kind = _DEPENDENTS.get(ref.kind, ("", "", ""))
+    if not plural:
+        return []
+    left = []
+    for each in await facts.list(group, plural, ref.namespace, obj["metadata"].get("uid", "")):
+        finalizers = [one for one in each["metadata"].get("finalizers") or () if one != "foregroundDeletion"]
+        why = f" waits for the {'finalizer' if len(finalizers) == 1 else 'finalizers'} {', '.join(finalizers)}"
+        left.append(f"{kind}/{each['metadata']['name']}{why if finalizers else ' is left'}")
+    more = [f"and {len(left) - _MAX_SHOWN} more"] if len(left) > _MAX_SHOWN else []
+    return [*left[:_MAX_SHOWN], *more]
 
 
 async def _users(facts: Facts, namespace: str, name: str, finalizer: str) -> list[str]:

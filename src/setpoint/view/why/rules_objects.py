@@ -15,10 +15,11 @@ from setpoint.view.why.answer import Finding
 from setpoint.view.why.facts import Facts, Ref
 from setpoint.view.why.moments import age, clock_time, milliseconds
 from setpoint.view.why.question import last_spec_write
-from setpoint.view.why.rules_deletion import claims_of, leaving
+from setpoint.view.why.rules_deletion import leaving
 from setpoint.view.why.rules_loops import loop_findings, rule_of_message
 from setpoint.view.why.rules_pods import pod_findings
 from setpoint.view.why.rules_selectors import claimed_by_others, name_taken, network_policy, similar_pods
+from setpoint.view.why.rules_volumes import unbound_claim
 
 _MAX_PODS = 4
 _NEGATIVE = ("Stalled", "Degraded", "Failed", "ReplicaFailure")
@@ -251,26 +252,6 @@ async def _service(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Findi
     return found
 
 
-async def _claim(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
-    if _status(obj).get("phase") == "Bound":
-        return []
-    name = _spec(obj).get("storageClassName") or ""
-    storage = await facts.get("storage.k8s.io", "storageclasses", "", name) if name else None
-    if name and storage is None and await facts.may_read(f"storage.k8s.io/storageclasses/{name}"):
-        text = f"{_name(ref)} is not bound: its storage class {name} does not exist."
-        return [Finding("no-class", text)]
-    if storage is not None and storage.get("volumeBindingMode") == "WaitForFirstConsumer":
-        pods = await facts.list("", "pods", ref.namespace)
-        if not any(ref.name in claims_of(each) for each in pods):
-            return [Finding("first-consumer", f"{_name(ref)} is bound when the first Pod uses it; none does.")]
-    wanted = ((_spec(obj).get("resources") or {}).get("requests") or {}).get("storage", "")
-    how = f"of class {name}" if name else "without a class"
-    text = f"{_name(ref)} is not bound: no free volume {how} offers {wanted} with its access modes."
-    if storage is not None and storage.get("provisioner"):
-        text = f"{_name(ref)} is not bound: it waits for the provisioner {storage['provisioner']}."
-    return [Finding("unbound", text)]
-
-
 async def _budget(facts: Facts, key: str, ref: Ref, obj: ObjView) -> list[Finding]:
     status = _status(obj)
     if status.get("disruptionsAllowed", 0):
@@ -325,7 +306,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     ("batch", "CronJob"): _cronjob,
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     ("", "Service"): _service,
-    ("", "PersistentVolumeClaim"): _claim,
+    ("", "PersistentVolumeClaim"): unbound_claim,
     ("policy", "PodDisruptionBudget"): _budget,
     ("networking.k8s.io", "NetworkPolicy"): network_policy,
     ("", "Node"): _node,

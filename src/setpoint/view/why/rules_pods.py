@@ -17,6 +17,7 @@ from setpoint.view.why.facts import Facts, Ref, SchedulingAttempt
 from setpoint.view.why.finalizers import BUILTIN_REMOVERS, owner_of
 from setpoint.view.why.moments import age, clock_time, milliseconds
 from setpoint.view.why.rules_selectors import selector_of
+from setpoint.view.why.rules_volumes import missing_claims, unbound_claims
 
 _MAX_NODES = 5
 """Number of nodes that are listed."""
@@ -102,7 +103,7 @@ def _failed(name: str, pod: ObjView) -> Finding:
 async def _unscheduled(facts: Facts, name: str, ref: Ref, pod: ObjView) -> list[Finding]:
     spec, condition = pod["spec"], condition_of(pod, "PodScheduled")
     created = milliseconds(pod["metadata"].get("creationTimestamp"))
-    claims = await _unbound_claims(facts, pod)
+    claims = await missing_claims(facts, pod)
     if condition is None:
         scheduler = spec.get("schedulerName") or "default-scheduler"
         text = f"{name} has waited for a node for {age(facts, created)}, and {scheduler} has not examined it."
@@ -119,6 +120,7 @@ async def _unscheduled(facts: Facts, name: str, ref: Ref, pod: ObjView) -> list[
     until = "kube-scheduler tries again when a node is added or changes, or a Pod leaves a node."
     if claims or "PersistentVolumeClaim" in message:
         until = f"kube-scheduler tries again when {'the claim exists' if claims else 'its claims have changed'}."
+        claims = claims or await unbound_claims(facts, pod)
     return [*claims, Finding("unschedulable", text, evidence, until, _scheduling_help(message, ref, pod, nodes))]
 
 
@@ -209,19 +211,6 @@ def _requests(pod: ObjView) -> dict[str, str]:
         for resource, wanted in ((container.get("resources") or {}).get("requests") or {}).items():
             total[resource] = quantity.add(total[resource], wanted) if resource in total else wanted
     return total
-
-
-async def _unbound_claims(facts: Facts, pod: ObjView) -> list[Finding]:
-    found = []
-    for volume in pod["spec"].get("volumes") or ():
-        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        if not name:
-            continue
-        namespace = pod["metadata"].get("namespace", "")
-        claim = await facts.get("", "persistentvolumeclaims", namespace, name)
-        if claim is None and await facts.may_read(f"core/persistentvolumeclaims/{namespace}/{name}"):
-            found.append(Finding("no-claim", f"Volume {volume['name']} needs pvc/{name}, which does not exist."))
-    return found
 
 
 async def _node_away(facts: Facts, name: str, pod: ObjView) -> Finding | None:
