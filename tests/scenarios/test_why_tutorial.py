@@ -41,6 +41,6 @@ def test_the_commands_of_the_tutorial(tmp_path: Path) -> None:
                         await cluster.sleep(20)
 
     run_virtual(main)
-    assert len(answers) == 5
+    assert len(answers) == 6
     for written, answered in answers:
         assert answered == written
