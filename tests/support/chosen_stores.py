@@ -13,7 +13,7 @@ from random import Random
 from unittest.mock import patch
 
 from lagging_store import LaggingStore, Medium
-from store_choice import is_lagging, store_choice
+from store_choice import is_lagging, longest_lag, store_choice
 
 from setpoint.cluster import embedded
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, State
@@ -43,7 +43,7 @@ def on_lagging_stores(kind: str, seed: int = 1) -> Iterator[None]:
     With the kind `two-views` the controllers, the scheduler and the nodes of a virtual cluster use a second server,
     which has a view of its own on the medium of the first."""
     with ExitStack() as stack:
-        stack.enter_context(store_choice(kind))
+        stack.enter_context(store_choice(3 if seed == 1 else Random(seed).randint(1, 12)))
         _seed.append(seed)
         stack.callback(_seed.pop)
         stack.enter_context(patch.object(embedded, "open_stores", _open_stores))
@@ -72,5 +72,4 @@ def _new_medium(start: MemoryStore | None, quota: StoreQuota | None = None) -> M
 
 
 def _new_view(medium: Medium, *, shared: bool) -> LaggingStore:
-    longest = 3 if medium.seed == 1 else Random(medium.seed).randint(1, 12)
-    return LaggingStore(medium, lag=longest, shared=shared)
+    return LaggingStore(medium, lag=longest_lag(), shared=shared)

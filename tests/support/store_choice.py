@@ -7,29 +7,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STORES = ("memory", "lagging", "two-views")
-_ITERATIONS_WITH_LAG = 30
-"""Iterations of the event loop on the lagging store for each one on the memory store."""
+_STEPS = 3
+"""Steps of a request on a lagging store, each of which may take as long as the longest lag."""
 
-_chosen = ["memory"]
+_lags = [0]
 
 
 @contextmanager
-def store_choice(kind: str) -> Iterator[None]:
-    """Choose a kind of store for the block."""
-    assert kind in STORES, kind
-    _chosen.append(kind)
+def store_choice(lag: int) -> Iterator[None]:
+    """Choose the lagging store for the block, on which everything is at most `lag` iterations late."""
+    _lags.append(lag)
     try:
         yield
     finally:
-        _chosen.pop()
+        _lags.pop()
 
 
 def is_lagging() -> bool:
     """Return whether stores show commits late."""
-    return _chosen[-1] != "memory"
+    return longest_lag() > 0
+
+
+def longest_lag() -> int:
+    """Return how many iterations of the event loop stores may lag; 0 on the memory store."""
+    return _lags[-1]
 
 
 async def settle(iterations: int) -> None:
     """Let everything happen that takes so many iterations of the event loop on the memory store."""
-    for _ in range(iterations * _ITERATIONS_WITH_LAG if is_lagging() else iterations):
+    for _ in range(iterations * (_STEPS * longest_lag() + 1)):
         await asyncio.sleep(0)

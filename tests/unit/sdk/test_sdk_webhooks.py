@@ -137,6 +137,7 @@ async def test_a_killed_operator_does_not_answer_until_it_is_restarted(cluster: 
 async def meddle(cluster: VirtualCluster) -> None:
     await cluster.client.create(teapot())
     await cluster.until(lambda: cluster.find(("v1", "ConfigMap"), "brown"))
+    await cluster.instant()  # until the operator that has written it has crashed
     await cluster.client.patch(Teapot.ref, "brown", {"spec": {"cups": 5}}, "default")
 
 
