@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from setpoint.controllers.endpointslice.controller import SliceTracker
 from setpoint.controllers.endpointslice.endpoints import families_of
 from setpoint.controllers.endpointslice.planning import Plan, plan, reuse
 from setpoint.controllers.endpointslice.topology import hint_close, remove_hints
@@ -268,3 +269,17 @@ def test_slices_always_match_the_pods(steps: list[set[int]], most: int) -> None:
         writes = server.writes
         server.follow(pods)
         assert server.writes == writes
+
+
+def test_a_deletion_that_was_observed_before_its_answer_is_forgotten() -> None:
+    tracker, gone = SliceTracker(), {"metadata": {"uid": "u", "generation": 1}}
+    tracker.wrote("d/s", gone)
+    assert not tracker.is_stale("d/s", [gone])
+    assert not tracker.deletion_observed("d/s", gone)
+    tracker.deleted("d/s", gone)
+    assert not tracker.is_stale("d/s", [])
+    assert not tracker.deletion_observed("d/s", gone), "it is not kept for as long as the Service exists"
+
+    tracker.deleted("d/s", gone)
+    assert tracker.is_stale("d/s", [gone]), "the cache shows it still"
+    assert tracker.deletion_observed("d/s", gone)

@@ -67,14 +67,16 @@ class SliceTracker:
         self._written.setdefault(service, {})[gone["metadata"]["uid"]] = _GONE
 
     def is_stale(self, service: str, slices: Iterable[Obj]) -> bool:
+        """Return whether `slices`, which are those of the cache, lack a write."""
         written = self._written.get(service)
         if not written:
             return False
         there = {found["metadata"]["uid"]: found["metadata"].get("generation", 0) for found in slices}
-        for uid, generation in written.items():
+        for uid, generation in [*written.items()]:
             if generation == _GONE:
                 if uid in there:
                     return True
+                del written[uid]  # the watch event came before the answer
             elif there.get(uid, _GONE) < generation:
                 return True
         return False
