@@ -51,6 +51,12 @@ def test_blocks() -> None:
     assert table["rows"] == [[["1"], [{"type": "code", "text": "x|y"}]]]
 
 
+def test_cells_of_a_table() -> None:
+    """A bar within code or after a backslash is content, and so is an escaped backtick, which begins no code."""
+    (table,) = tree("| a | b |\n|---|---|\n| \\` x | `y|z` |\n| 1\\|2 | \\`3\\` |\n")
+    assert table["rows"] == [[["` x"], [{"type": "code", "text": "y|z"}]], [["1|2"], ["`3`"]]]
+
+
 def test_inline_elements() -> None:
     assert inline("a `b*c*` **d *e*** \\*f\\*") == [
         "a ",

@@ -271,8 +271,9 @@ def _cells(text: str) -> list[str]:
     cells, cell, in_code, at = [], [], False, 0
     while at < len(text):
         each = text[at]
-        if each == "\\" and text[at + 1 : at + 2] == "|":
-            cell.append("|")
+        following = text[at + 1 : at + 2]
+        if each == "\\" and (following == "|" or (following == "`" and not in_code)):
+            cell.append("|" if following == "|" else "\\`")
             at += 2
             continue
         in_code ^= each == "`"
