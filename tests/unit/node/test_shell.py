@@ -108,6 +108,10 @@ def test_a_trap_interrupts_wait() -> None:
         ),
         ("printf '10\\n9\\n' | sort -n; printf '9\\n10\\n' | sort -nr", "9\n10\n10\n9\n"),
         ("echo a,b,c | cut -d, -f2-; echo abcd | cut -c1,3", "b,c\nac\n"),
+        (
+            "printf 'a\u2028b\\nc\\n' > f; head -n 1 f; tail -n 2 f; grep -c . f; sed s/c/d/ f",
+            "a\u2028b\n" + "a\u2028b\nc\n2\na\u2028b\nd\n",
+        ),
         ("echo Hello | tr a-z A-Z; echo 'a  b' | tr -s ' '; echo abc | tr -d b", "HELLO\na b\nac\n"),
         (
             "echo aXbX | sed s/X/-/; echo aXbX | sed 's|X|[&]|g'; echo k: v > f; sed -i 's/v/w/' f; cat f",

@@ -26,6 +26,8 @@ from setpoint.node.runtime.shell.session import (
 
 _FOLLOW_EVERY = 1.0
 """Seconds between two reads of the files that `tail -f` follows."""
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""A line with its end. For `str.splitlines`, other characters end lines too, such as U+2028."""
 _TR_RANGES = re.compile(r"(.)-(.)", re.DOTALL)
 _TR_CLASSES = {
     "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
@@ -58,7 +60,7 @@ def _head(session: Session, arguments: list[str], streams: Streams) -> int:
             data = text.encode("utf-8", "surrogateescape")[:count]
             streams.out(data.decode("utf-8", "surrogateescape"))
         else:
-            streams.out("".join(text.splitlines(keepends=True)[:count]))
+            streams.out("".join(_LINE.findall(text)[:count]))
     return 0
 
 
@@ -100,7 +102,7 @@ def _tail(session: Session, arguments: list[str], streams: Streams) -> ProgramRu
     for name, text in zip(names or ["-"], texts(session, names, streams, "tail"), strict=True):
         if text is None and not follows:
             return 1
-        lines = (text or "").splitlines(keepends=True)
+        lines = _LINE.findall(text or "")
         streams.out("".join(lines[from_line - 1 if from_line else max(len(lines) - count, 0) :]))
         shown[name] = len(text or "")
     while follows:
@@ -135,7 +137,7 @@ def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
     before, after = _context_of(arguments)
     found, shown = 0, list[str]()
     for text in texts(session, words[1:], streams, "grep"):
-        lines = (text or "").splitlines()
+        lines = _split(text or "")
         matches = [at for at, line in enumerate(lines) if (pattern.search(line) is not None) != ("v" in flags)]
         found += len(matches)
         until = 0
@@ -207,7 +209,11 @@ def _options(arguments: list[str], with_value: str) -> tuple[dict[str, str], lis
 
 def _lines(session: Session, names: list[str], streams: Streams, who: str) -> list[str] | None:
     found = [*texts(session, names, streams, who)]
-    return None if None in found else "".join(each or "" for each in found).splitlines()
+    return None if None in found else _split("".join(each or "" for each in found))
+
+
+def _split(text: str) -> list[str]:
+    return [line.removesuffix("\n") for line in _LINE.findall(text)]
 
 
 def awk(session: Session, arguments: list[str], streams: Streams) -> int:
