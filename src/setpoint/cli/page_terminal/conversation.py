@@ -46,6 +46,7 @@ from setpoint.meta.errors import BadRequest, TooManyRequests
 from setpoint.node.runtime.shell.session import Exit
 from setpoint.node.runtime.shell.syntax import is_incomplete
 from setpoint.tasks import Flag, TaskRegistry, child_tasks
+from setpoint.view.terminal_text import TerminalFilter
 from setpoint.web.feed import Args, Conversation, PageContext
 from setpoint.web.workspace import HOME, workspace_of
 
@@ -211,7 +212,8 @@ class _Terminal:
 
     async def _show_pages(self, text: str, name: str) -> None:
         self._paged = asyncio.get_running_loop().create_future()
-        self._screen.message(page={"name": name, "text": text[:_MAX_PAGED]})
+        shown = TerminalFilter().filtered(text[:_MAX_PAGED])
+        self._screen.message(page={"name": name, "text": shown})
         try:
             await self._paged
         finally:

@@ -285,6 +285,12 @@ async def test_long_output_is_left_out_or_read_in_pages(cluster: VirtualCluster)
         await terminal.until(at, "prompt")
         assert await terminal("echo a | less | tr a b") == "b\n"
 
+        at = terminal.start(r"printf '\033[31mred\033[0m\033]0;title\007\033[6n\001\n' | less")
+        page = (await terminal.until(at, "page"))["page"]
+        assert page["text"] == "\x1b[31mred\x1b[0m␁\n", "the rules of all output apply to what is paged"
+        terminal.conversation.say({"paged": True})
+        await terminal.until(at, "prompt")
+
 
 @virtual(nodes=0, controllers=[])
 async def test_endless_loops_and_growing_values_are_stopped(cluster: VirtualCluster) -> None:
