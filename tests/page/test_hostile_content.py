@@ -7,10 +7,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 from browser import GuardedPage
+from hostile_page import assert_harmless, shown
 from hostile_texts import CANARY, hostile_names, hostile_texts
 from page_cluster import PageCluster
 from playwright.sync_api import expect
+
+from setpoint.view.terminal_text import TerminalFilter
 
 TEXTS = hostile_texts()
 GROUP = "hostile.example.com"
@@ -20,7 +24,7 @@ def custom_kind() -> dict[str, Any]:
     """Its columns have hostile titles and cells."""
     columns = [
         {"name": text, "type": "string", "jsonPath": f".spec.t{number}", "description": text}
-        for number, text in enumerate(TEXTS[:10])
+        for number, text in enumerate(TEXTS)
     ]
     version = {
         "name": "v1",
@@ -55,7 +59,7 @@ def event(number: int, text: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def hostile(cluster: PageCluster) -> PageCluster:
     annotations = {f"text-{number}": text for number, text in enumerate(TEXTS)}
-    log = "\n".join(TEXTS[:60])
+    log = "\n".join(TEXTS)
     container = {"name": "loud", "image": "busybox", "command": ["sh", "-c", f"cat <<'END'\n{log}\nEND\nsleep 3600"]}
     pod = {"metadata": {"name": "loud", "annotations": annotations}, "spec": {"containers": [container]}}
     cluster.create("/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **pod})
@@ -73,23 +77,12 @@ def hostile(cluster: PageCluster) -> PageCluster:
     return cluster
 
 
-def is_harmless(page: GuardedPage) -> bool:
-    """Whether no script of the content ran. Blocked ones are problems of the page, which fail the test by themselves."""
-    return bool(page.evaluate(f"window.{CANARY} === undefined && ({{}}).{CANARY} === undefined"))
-
-
-def shown(text: str) -> str:
-    """The text as the page shows it: with characters that hide or reorder made visible."""
-    hidden = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-    return hidden.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
-
-
 def test_events_are_shown_as_they_are(hostile: PageCluster, page: GuardedPage) -> None:
     page.go("#/events?ns=default")
     page.get_by_role("listitem").nth(len(TEXTS) - 1).wait_for(state="attached")
     messages = page.evaluate("[...document.querySelectorAll('.event-message')].map((one) => one.textContent)")
     assert {shown(text) for text in TEXTS} <= set(messages)
-    assert is_harmless(page)
+    assert_harmless(page)
     page.get_by_label("Filter events by text").fill(TEXTS[0])
     page.until(f"document.querySelectorAll('.event').length >= 1 && window.{CANARY} === undefined")
 
@@ -109,14 +102,64 @@ def test_names_are_shown_as_they_are(hostile: PageCluster, page: GuardedPage) ->
     page.press("Escape", "/")
     page.keyboard.type("<img")
     page.get_by_role("listbox").get_by_role("option").first.wait_for()
-    assert is_harmless(page)
+    assert_harmless(page)
 
 
 def test_columns_and_cells_of_custom_kinds_are_shown_as_they_are(hostile: PageCluster, page: GuardedPage) -> None:
     page.go(f"#/objects/{GROUP}.bombs?ns=default")
     page.get_by_role("row", name="bomb").wait_for()
-    assert set(TEXTS[:10]) <= set(page.locator("[role=columnheader] span").all_inner_texts())
-    assert is_harmless(page)
+    texts = {shown(text) for text in TEXTS}
+    assert texts <= set(page.locator("[role=columnheader] button").all_text_contents())
+    assert texts <= set(page.locator("[role=gridcell]").all_text_contents())
+    assert_harmless(page)
+
+
+_YAML = """
+[...document.querySelectorAll('.yaml-line')].map((line) => {
+  const copy = line.cloneNode(true);
+  copy.querySelectorAll('.yaml-number-column, .yaml-owner, .visually-hidden').forEach((one) => one.remove());
+  return copy.textContent;
+}).join('\\n')
+"""
+
+
+def test_annotations_and_keys_are_shown_as_they_are(hostile: PageCluster, page: GuardedPage) -> None:
+    page.go("#/objects/pods/default/loud?ns=default&tab=yaml")
+    page.locator(".yaml-line", has_text=f"text-{len(TEXTS) - 1}:").wait_for()
+    # In YAML 1.1, U+2028 and U+2029 end a line, and such a line begins a new one here.
+    texts = {shown(re.sub("[\u2028\u2029]", " ", text)) for text in TEXTS}
+    annotations = yaml.safe_load(page.evaluate(_YAML))["metadata"]["annotations"]
+    assert {shown(text) for text in annotations.values()} >= texts
+    assert_harmless(page)
+    page.go(f"#/objects/{GROUP}.bombs/default/bomb?ns=default&tab=yaml")
+    page.locator(".yaml-line", has_text="keys:").wait_for()
+    keys = yaml.safe_load(page.evaluate(_YAML))["spec"]["keys"]
+    assert {shown(text) for text in keys} == {shown(text) for text in keys.values()} == texts
+    assert_harmless(page)
+
+
+_LINES = """
+async () => {
+  const box = document.querySelector('.logs-box');
+  const found = new Set();
+  for (box.scrollTop = 0; ; box.scrollTop += box.clientHeight) {
+    const at = box.scrollTop;
+    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+    document.querySelectorAll('.logs-line').forEach((line) => found.add(line.textContent));
+    if (at + box.clientHeight >= box.scrollHeight) return [...found];
+  }
+}
+"""
+
+
+def test_output_of_containers_is_shown_as_it_is(hostile: PageCluster, page: GuardedPage) -> None:
+    """Control sequences are left out, or shown."""
+    page.go("#/objects/pods/default/loud?ns=default&tab=logs")
+    page.until(f"document.querySelector('.logs-all')?.clientHeight >= {len(TEXTS)} * 10")
+    lines = set(page.evaluate(_LINES))
+    filtered = (re.sub(r"\x1b\[\d*m", "", TerminalFilter().filtered(text)) for text in TEXTS)
+    assert {shown(text) for text in filtered} - lines == set()
+    assert_harmless(page)
 
 
 TARGETS = ("pods/default/loud", f"{GROUP}.bombs/default/bomb", "rbac.authorization.k8s.io.clusterroles/_/ROLE")
@@ -130,13 +173,13 @@ def test_every_tab_of_the_inspector_and_every_view_is_harmless(hostile: PageClus
         for number in range(tabs.count()):
             tabs.nth(number).click()
             page.page.wait_for_timeout(200)
-            assert is_harmless(page)
+            assert_harmless(page)
     page.go(f"#/objects/{TARGETS[0]}?ns=default")
     views = page.get_by_role("navigation", name="Views").get_by_role("link")
     for number in range(views.count()):
         views.nth(number).click()
         page.page.wait_for_timeout(200)
-        assert is_harmless(page)
+        assert_harmless(page)
 
 
 ADDRESSES = [
@@ -153,7 +196,7 @@ def test_addresses_are_harmless(hostile: PageCluster, page: GuardedPage) -> None
     for address in ADDRESSES:
         page.go(address)
         page.page.wait_for_timeout(100)
-        assert is_harmless(page)
+        assert_harmless(page)
     page.page.reload()
     page.page.wait_for_selector(".frame")
-    assert is_harmless(page)
+    assert_harmless(page)

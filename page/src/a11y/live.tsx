@@ -1,5 +1,6 @@
 /** The live region: sentences for screen readers, at most one each two seconds. */
 import { signal } from "@preact/signals";
+import { visible } from "../ui/text";
 
 const PAUSE = 2_000;
 
@@ -14,7 +15,7 @@ export function announce(sentence: string): void {
     waiting = sentence;
     return;
   }
-  polite.value = sentence;
+  polite.value = visible(sentence);
   timer = window.setTimeout(() => {
     timer = 0;
     const next = waiting;
@@ -25,7 +26,7 @@ export function announce(sentence: string): void {
 
 /** Say a sentence at once: for what the user must know, such as a failed write. */
 export function announceNow(sentence: string): void {
-  urgent.value = sentence;
+  urgent.value = visible(sentence);
 }
 
 export function LiveRegion() {

@@ -60,7 +60,7 @@ export function Banners() {
 }
 
 function OtherBanner({ other }: { other: Other }) {
-  const who = seeAsWords.banner(other.user);
+  const who = visible(seeAsWords.banner(other.user));
   return (
     <div class="banner other" role="region" aria-label={who}>
       <Icon name="person" />

@@ -7,6 +7,7 @@ import { phone, themeSetting } from "../state/settings";
 import type { ThemeSetting } from "../state/settings";
 import { Button } from "../ui/button";
 import { Icon } from "../ui/icon";
+import { visible } from "../ui/text";
 import { seeAs } from "../words/see-as";
 import { shell } from "../words/shell";
 import { helpOpen } from "./help";
@@ -78,7 +79,7 @@ function Place() {
           id="namespace"
           value={namespace.value || "*"}
           onChange={(event) => setNamespace(event.currentTarget.value === "*" ? "" : event.currentTarget.value)}
-          title={hello.value ? shell.user(hello.value.user) : undefined}
+          title={hello.value ? visible(shell.user(hello.value.user)) : undefined}
         >
           <option value="*">{shell.allNamespaces}</option>
           {names.map((one) => (

@@ -5,6 +5,7 @@ import { hello } from "../link/link";
 import { isName, seeAs, seenAs } from "../state/impersonation";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
+import { visible } from "../ui/text";
 import { seeAs as words } from "../words/see-as";
 import { shell } from "../words/shell";
 import { seeAsOpen } from "./see-as-state";
@@ -69,7 +70,7 @@ export default function SeeAs() {
       }
     >
       <form id="see-as-form" class="see-as-form" onSubmit={begin}>
-        <p class="soft">{words.about(hello.value?.user ?? "")}</p>
+        <p class="soft">{visible(words.about(hello.value?.user ?? ""))}</p>
         <label for="see-as-user">{words.user}</label>
         <input id="see-as-user" class="field" value={user} list="see-as-users" autocomplete="off" autoFocus onInput={(event) => setUser(event.currentTarget.value)} />
         <label for="see-as-groups">{words.groups}</label>

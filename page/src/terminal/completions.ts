@@ -1,4 +1,5 @@
 /** Completions of a line: what they have in common, and how they are listed. */
+import { printable } from "../ui/text";
 import { textWidth } from "./width";
 
 export interface Completions {
@@ -25,7 +26,7 @@ export function quoted(text: string): string {
 }
 
 export function columns(found: Completions, width: number): string[] {
-  const names = found.words.map(([word]) => word);
+  const names = found.words.map(([word]) => printable(word));
   const size = Math.max(...names.map(textWidth)) + COLUMN_GAP;
   const count = Math.max(Math.floor(width / size), 1);
   const rows = Math.ceil(names.length / count);
@@ -39,8 +40,9 @@ export function columns(found: Completions, width: number): string[] {
 }
 
 export function described(found: Completions, width: number): string[] {
-  const size = Math.min(Math.max(...found.words.map(([word]) => textWidth(word))), 40) + COLUMN_GAP;
-  return found.words.map(([word, about]) => {
+  const shown = found.words.map(([word, about]) => [printable(word), printable(about)] as const);
+  const size = Math.min(Math.max(...shown.map(([word]) => textWidth(word))), 40) + COLUMN_GAP;
+  return shown.map(([word, about]) => {
     const left = width - size - 1;
     const text = about.length > left ? `${about.slice(0, Math.max(left - 1, 0))}…` : about;
     return `${word}${" ".repeat(Math.max(size - textWidth(word), 1))}\x1b[2m${text}\x1b[0m`;

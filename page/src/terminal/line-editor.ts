@@ -4,6 +4,7 @@
  * It knows nothing of the connection: `Line.keys` takes what is typed, and calls back.
  */
 import type { Terminal } from "@xterm/xterm";
+import { printable } from "../ui/text";
 import { terminal as words } from "../words/terminal";
 import { columns, commonStart, described, quoted, unquoted } from "./completions";
 import type { Completions } from "./completions";
@@ -210,8 +211,8 @@ export class LineEditor {
     this.text = this.text.slice(0, this.at) + text + this.text.slice(this.at);
     this.at += text.length;
     // The common case needs no drawing, unless the line reaches the edge.
-    const column = (this.column + textWidth(this.prompt) + textWidth(this.text.slice(0, this.at))) % this.screen.cols;
-    if (atEnd && !this.hidden && column > 1 && !text.includes("\n") && !this.suggested && !this.suggestion()) this.screen.write(text);
+    const column = (this.column + textWidth(this.prompt) + textWidth(printable(this.text.slice(0, this.at)))) % this.screen.cols;
+    if (atEnd && !this.hidden && column > 1 && !text.includes("\n") && !this.suggested && !this.suggestion()) this.screen.write(printable(text));
     else this.draw();
   }
 
@@ -297,7 +298,7 @@ export class LineEditor {
     this.searching = null;
     this.active = false;
     this.pressed = "";
-    if (this.hidden) this.screen.write(this.text.replaceAll("\n", "\r\n"));
+    if (this.hidden) this.screen.write(printable(this.text).replaceAll("\n", "\r\n"));
     this.draw();
     this.screen.write(`${mark}\r\n`);
   }
@@ -457,15 +458,16 @@ export class LineEditor {
 
   private draw(): void {
     if (this.hidden) return;
-    const prompt = this.searching === null ? this.prompt : words.search(this.searching);
+    const prompt = this.searching === null ? this.prompt : words.search(printable(this.searching));
+    const text = printable(this.text);
     const width = this.screen.cols;
     const coloured = this.searching === null && prompt ? `\x1b[1;34m${prompt}\x1b[0m` : prompt;
-    const whole = layout(plain(prompt) + this.text, width, this.column);
-    const cursor = layout(plain(prompt) + this.text.slice(0, this.at), width, this.column);
-    let output = `${this.toStart()}\x1b[J${coloured}${this.text.replaceAll("\n", "\r\n")}`;
+    const whole = layout(plain(prompt) + text, width, this.column);
+    const cursor = layout(plain(prompt) + text.slice(0, this.at), width, this.column);
+    let output = `${this.toStart()}\x1b[J${coloured}${text.replaceAll("\n", "\r\n")}`;
     // A line that ends at the edge leaves the cursor there: move it on.
     if (whole.column === 0 && whole.row > 0 && !this.text.endsWith("\n")) output += "\r\n";
-    this.suggested = this.suggestion();
+    this.suggested = printable(this.suggestion());
     if (this.suggested) output += `\x1b[2m${this.suggested.slice(0, Math.max(width - whole.column - 1, 0))}\x1b[0m`;
     const up = whole.row - cursor.row;
     if (up > 0) output += `\x1b[${up}A`;

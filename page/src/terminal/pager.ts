@@ -1,6 +1,7 @@
 /** Shows a long text page by page in a terminal, as `less` does. */
 import type { Terminal } from "@xterm/xterm";
 import { terminal as words } from "../words/terminal";
+import { visible } from "../ui/text";
 import { firstKey } from "./line-editor";
 import { characterWidth } from "./width";
 
@@ -66,7 +67,7 @@ export class Pager {
     const shown = this.lines.slice(this.top, this.top + page);
     const end = this.top + page;
     const status =
-      end >= this.lines.length ? words.pagerEnd(this.name) : words.pager(this.name, Math.round((end / this.lines.length) * 100));
+      end >= this.lines.length ? words.pagerEnd(visible(this.name)) : words.pager(visible(this.name), Math.round((end / this.lines.length) * 100));
     this.screen.write(`\x1b[H\x1b[2J${shown.join("\r\n")}\r\n\x1b[7m${status.slice(0, this.screen.cols - 1)}\x1b[0m`);
   }
 }

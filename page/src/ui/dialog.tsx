@@ -3,6 +3,7 @@ import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { shell } from "../words/shell";
 import { Button } from "./button";
 import { Icon } from "./icon";
+import { visible } from "./text";
 
 /** A modal dialog. It is mounted while it is open; Esc and the close button call `close`. The focus returns afterwards. */
 export function Dialog(props: { title: string; close(): void; children: ComponentChildren; footer?: ComponentChildren }) {
@@ -32,7 +33,7 @@ export function Dialog(props: { title: string; close(): void; children: Componen
       }}
     >
       <header>
-        <h2 id={id}>{props.title}</h2>
+        <h2 id={id}>{visible(props.title)}</h2>
         <Button look="plain" aria-label={shell.close} onClick={props.close}>
           <Icon name="close" />
         </Button>

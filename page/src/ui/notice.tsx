@@ -7,7 +7,7 @@ import { visible } from "./text";
 export function Notice(props: { title: string; children?: ComponentChildren; small?: boolean }) {
   return (
     <div class={props.small ? "notice small" : "notice"}>
-      <h2>{props.title}</h2>
+      <h2>{visible(props.title)}</h2>
       {props.children}
     </div>
   );

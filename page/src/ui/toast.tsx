@@ -4,6 +4,7 @@ import { announce, announceNow } from "../a11y/live";
 import { shell } from "../words/shell";
 import { Button } from "./button";
 import { Icon } from "./icon";
+import { visible } from "./text";
 
 interface Toast {
   id: number;
@@ -38,7 +39,7 @@ export function Toasts() {
     <div class="toasts" {...landmark}>
       {toasts.value.map((one) => (
         <div key={one.id} class={one.error ? "toast error" : "toast"}>
-          <p>{one.text}</p>
+          <p>{visible(one.text)}</p>
           <Button look="plain" small aria-label={shell.close} onClick={() => dismiss(one.id)}>
             <Icon name="close" />
           </Button>

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import type { TargetedKeyboardEvent } from "preact";
 import { announce } from "../../a11y/live";
+import { visible } from "../../ui/text";
 import { YamlLine } from "../../ui/yaml-highlight";
 import { editor as words } from "../../words/editor";
 import { Completion, LINE_HEIGHT } from "./completion";
@@ -208,7 +209,7 @@ export function TextArea(props: { edited: EditedText; save(): void; close(): voi
           autocomplete="off"
           autocapitalize="off"
           wrap="off"
-          aria-label={words.label(edited.name)}
+          aria-label={words.label(visible(edited.name))}
           aria-describedby={props.problems}
           aria-invalid={edited.problems.value.some((each) => each.is_error)}
           aria-controls={choices.value ? list : undefined}

@@ -30,7 +30,7 @@ export function ConflictDialog({ edited, meanwhile }: { edited: EditedText; mean
         </>
       }
     >
-      <p>{words.conflictText(edited.name)}</p>
+      <p>{words.conflictText(visible(edited.name))}</p>
       <table class="editor-conflict">
         <thead>
           <tr>

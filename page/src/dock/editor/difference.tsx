@@ -11,8 +11,8 @@ export function Difference(props: { title: string; before: string; after: string
   const lines = diffLines(props.before, props.after);
   const shown = folded(lines);
   return (
-    <section class="editor-diff" aria-label={props.title}>
-      <h3>{props.title}</h3>
+    <section class="editor-diff" aria-label={visible(props.title)}>
+      <h3>{visible(props.title)}</h3>
       {lines.every((line) => line.mark === " ") ? (
         <p class="faint">{words.noDifference}</p>
       ) : (

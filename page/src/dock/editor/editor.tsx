@@ -91,7 +91,7 @@ function Opened({ args }: { args: EditorArgs }) {
       </div>
       {edited.error.value ? (
         <p class="editor-error" role="alert">
-          {edited.error.value}
+          {visible(edited.error.value)}
         </p>
       ) : null}
       <div class="editor-main" role="tabpanel" id="panel-editor" aria-labelledby={`tab-editor-${mode.value}`}>

@@ -87,7 +87,7 @@ function Latest({ log, folded, skipped }: LatestProps) {
         {latest.map((entry) => (
           <li key={entry.revision}>
             {isCount(entry) ? (
-              <span class="soft">{words.counted(entry.writes, Object.keys(entry.counts).join(", "))}</span>
+              <span class="soft">{visible(words.counted(entry.writes, Object.keys(entry.counts).join(", ")))}</span>
             ) : (
               <Line entry={entry} />
             )}

@@ -9,6 +9,7 @@ import type { Completions } from "../../terminal/completions";
 import { LineEditor } from "../../terminal/line-editor";
 import { Pager } from "../../terminal/pager";
 import { TypedInput } from "../../terminal/typed-input";
+import { printable } from "../../ui/text";
 
 export interface Message {
   output?: string;
@@ -124,8 +125,8 @@ export class TerminalConversation {
     for (const line of history) if (this.history.at(-1) !== line) this.history.push(line);
     this.history.splice(0, this.history.length - HISTORY_LENGTH);
     this.lines = "";
-    this.directory = directory;
-    this.beginLine(`${directory} $ `, read);
+    this.directory = printable(directory);
+    this.beginLine(`${this.directory} $ `, read);
   }
 
   private continued(): void {

@@ -4,6 +4,7 @@ import { converse } from "../../link/hooks";
 import { navigate } from "../../router";
 import { openScreen } from "../../terminal/screen";
 import type { Screen } from "../../terminal/screen";
+import { visible } from "../../ui/text";
 import { terminal as words } from "../../words/terminal";
 import { closePanel, openPanel } from "../state";
 import { TerminalConversation } from "./conversation";
@@ -125,7 +126,7 @@ export class TerminalSession {
         end: (error) => {
           this.channel = null;
           const lost = error?.reason === "ConnectionLost" || !error;
-          conversation.stop(lost ? words.lost : words.refused(error.message ?? error.reason ?? ""));
+          conversation.stop(lost ? words.lost : words.refused(visible(error.message ?? error.reason ?? "")));
         },
       },
       this.prefix,
@@ -139,7 +140,7 @@ export class TerminalSession {
       return;
     }
     this.editing = id;
-    terminal.write(`\x1b[2m${words.editing(path)}\x1b[0m\r\n`);
+    terminal.write(`\x1b[2m${words.editing(visible(path))}\x1b[0m\r\n`);
     openPanel("editor", {
       path,
       prefix: this.prefix,

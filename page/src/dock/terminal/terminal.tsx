@@ -8,6 +8,7 @@ import { textForTerminal } from "../../state/terminal";
 import { Button } from "../../ui/button";
 import { Confirm } from "../../ui/dialog";
 import { Icon } from "../../ui/icon";
+import { visible } from "../../ui/text";
 import { terminal as words } from "../../words/terminal";
 import { TerminalSession } from "./session";
 import { screenReader } from "./settings";
@@ -136,7 +137,7 @@ function Shown({ session }: { session: TerminalSession }) {
       {lines === null ? null : (
         <Confirm title={words.pasteTitle} action={words.paste} confirm={() => session.paste()} close={() => (session.pasting.value = null)}>
           <p>{words.pasteText(lines.split("\n").length)}</p>
-          <pre class="terminal-pasted">{lines}</pre>
+          <pre class="terminal-pasted">{visible(lines)}</pre>
         </Confirm>
       )}
     </>

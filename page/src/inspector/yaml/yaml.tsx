@@ -121,7 +121,7 @@ function Owners(props: { managers: readonly Manager[]; only: string | null; choo
       <ul>
         {names(props.managers).map((shown, index) => (
           <li key={shown}>
-            <button type="button" aria-pressed={props.only === shown} title={words.showOnly(shown)} onClick={() => props.choose(shown)}>
+            <button type="button" aria-pressed={props.only === shown} title={words.showOnly(visible(shown))} onClick={() => props.choose(shown)}>
               <span class={`yaml-swatch owner-${index % COLOURS}`} aria-hidden="true" />
               {visible(shown)}
               {latest.get(shown) ? (
@@ -153,7 +153,7 @@ function Text(props: { lines: readonly Line[]; managers: readonly Manager[]; onl
         const dim = props.only !== null && !shown.includes(props.only);
         const colour = shown.length ? `owner-${all.indexOf(shown[0] ?? "") % COLOURS}` : isDefault ? "owner-none" : "";
         return (
-          <div key={index} class={dim ? "yaml-line dim" : "yaml-line"} title={owned ? `${field}: ${owned}` : undefined}>
+          <div key={index} class={dim ? "yaml-line dim" : "yaml-line"} title={owned ? `${visible(field)}: ${owned}` : undefined}>
             <span class="yaml-number-column" aria-hidden="true">
               {String(index + 1).padStart(digits)}
             </span>

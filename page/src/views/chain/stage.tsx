@@ -175,7 +175,7 @@ function Actors({ actors, layout }: { actors: ReadonlyMap<string, Role>; layout:
       {[...actors].map(([name, role]) => {
         const place = layout.actors.get(name);
         return place ? (
-          <li key={name} class={`chain-actor ${role}`} style={at(place, ACTOR)} title={name}>
+          <li key={name} class={`chain-actor ${role}`} style={at(place, ACTOR)} title={visible(name)}>
             {visible(name)}
           </li>
         ) : null;

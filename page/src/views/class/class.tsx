@@ -102,7 +102,7 @@ function Everyone({ say, lessons, seats }: { say: Say; lessons: readonly { id: s
           <select class="field" value={chosen} onChange={(event) => setLesson(event.currentTarget.value)}>
             {lessons.map((one) => (
               <option key={one.id} value={one.id}>
-                {one.title}
+                {visible(one.title)}
               </option>
             ))}
           </select>

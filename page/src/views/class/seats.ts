@@ -66,7 +66,11 @@ export function csv(seats: readonly Seat[]): string {
     .join("\r\n");
 }
 
+/** Signs with which formulas begin, also those of full width, and behind blanks and characters that are not shown; white
+ * space with which a spreadsheet goes on to the next cell; `|` and `%`, which some begin commands with. */
+const FORMULA = /^[\s\p{C}]*[=+\-@|%＝＋－＠]|^[\t\r\n]/u;
+
 function cell(text: string): string {
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = FORMULA.test(text) ? `'${text}` : text;
   return `"${safe.replaceAll('"', '""')}"`;
 }

@@ -216,7 +216,7 @@ function solutionText(lesson: LessonTree): string[] {
       case "operator":
         return [`# ${step.text === "start" ? words.operatorStart : words.operatorStop}`];
       case "wait":
-        return [`# ${words.solutionWait(titles.get(step.text) ?? step.text)}`];
+        return [`# ${words.solutionWait(visible(titles.get(step.text) ?? step.text))}`];
       default:
         return [];
     }

@@ -57,7 +57,7 @@ export function QueueCell({ loop, tick }: { loop: Loop; tick: number }) {
             <li key={one.key}>
               <Key loop={loop} name={one.key} />
               {one.changes > 1 ? (
-                <span class="badge waiting" title={words.timesHint(one.key, one.changes)}>
+                <span class="badge waiting" title={words.timesHint(visible(one.key), one.changes)}>
                   {words.times(one.changes)}
                 </span>
               ) : null}

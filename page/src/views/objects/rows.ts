@@ -87,8 +87,8 @@ export function columnsOf(
     const isName = index === 0;
     columns.push({
       id: column.name.toLowerCase().replaceAll(" ", "-"),
-      label: column.name,
-      hint: column.description ?? "",
+      label: visible(column.name),
+      hint: visible(column.description ?? ""),
       width: width(column.name, isAge ? [LONG_AGE, ...sample.map(text)] : sample.map(text)) + (isName ? 2 : 0),
       grows: isName,
       cell: text,

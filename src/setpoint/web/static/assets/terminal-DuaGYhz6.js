@@ -1,1 +1,0 @@
-import{P as e,St as t}from"./first-kJNyIdfz.js";var n=t(null);function r(t){e(`terminal`),n.value={text:t,number:(n.peek()?.number??0)+1}}export{r as n,n as t};
