@@ -127,6 +127,18 @@ class PageHarness:
         assert isinstance(answer, Response), answer
         return answer
 
+    async def advance(self, seconds: float) -> None:
+        """Advance the clock when all messages are handled that may be, and return when those of then are, too."""
+        await self._caught_up()
+        await self.clock.advance(seconds)
+        await self._caught_up()
+
+    async def _caught_up(self) -> None:
+        quiet = 0
+        while quiet < 20:
+            quiet = 0 if self.page.pacer.is_busy else quiet + 1
+            await asyncio.sleep(0)
+
     async def enter(self, user: PageUser = ADMIN) -> str:
         """A new session: its key."""
         body = json.dumps({"code": self.sessions.new_code(user)}).encode()

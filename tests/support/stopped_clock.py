@@ -43,6 +43,14 @@ class StoppedClock:
         self._elapsed = target
         await settle()
 
+    def advance_at_once(self, seconds: float) -> None:
+        """Advance, and wake all who sleep until then at the same moment; they run when the caller awaits something."""
+        self._elapsed += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._elapsed:
+            _, _, future = heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
+
     @property
     def sleeping(self) -> int:
         return sum(not future.done() for _, _, future in self._sleepers)

@@ -21,9 +21,11 @@ from setpoint.client.past import clock_of
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, Forbidden, TooManyRequests, Unauthorized
 from setpoint.meta.times import format_time
+from setpoint.meta.token_bucket import TokenBucket
 from setpoint.web.catalog import conversation_names, feed_names, find_conversation, find_feed
 from setpoint.web.features import find_features
 from setpoint.web.feed import PageContext, RunConversation, RunFeed
+from setpoint.web.message_pacer import MessagePacer
 from setpoint.web.request_checks import RequestChecks
 from setpoint.web.sessions import MAX_TABS, PageUser, Session, Sessions
 from setpoint.web.shared_feeds import SharedFeeds
@@ -44,6 +46,10 @@ _MAX_CLIENTS: Final = 64
 """Number of clients that are kept, one for each user and logical cluster."""
 _FEATURES_FOR: Final = 60.0
 """Seconds for which the features of the server are not asked for again."""
+_OPENINGS_A_SECOND: Final = 4
+_OPENINGS_AT_ONCE: Final = 4 * MAX_TABS
+"""Number of tabs of a session that are opened in a moment, as when all reconnect after a restart of the server."""
+_OVER: Final = "This session has ended. `setpoint page` prints a link for a new one."
 _NONCE_BYTES: Final = 16
 _JSON: Final = ("Content-Type", "application/json")
 
@@ -92,6 +98,7 @@ class PageServer:
     def __init__(self, options: PageOptions, sessions: Sessions) -> None:
         self.clock = options.clock
         self.feeds = SharedFeeds()
+        self.pacer = MessagePacer()
         self._options = options
         self._sessions = sessions
         self._checks = RequestChecks(options.hosts, tls=options.tls)
@@ -115,7 +122,7 @@ class PageServer:
             return checks.secured(Response(421))
         try:
             if request.path == _SOCKET_PATH:
-                return self._socket(request)
+                return await self._socket(request)
             if request.path == _SESSION_PATH:
                 return checks.secured(self._session(request))
         except ApiError as error:
@@ -156,12 +163,12 @@ class PageServer:
     def _find(self, key: str) -> Session:
         session = self._sessions.find(key) if key else None
         if session is None:
-            raise Unauthorized("This session has ended. `setpoint page` prints a link for a new one.")
+            raise Unauthorized(_OVER)
         return session
 
     # -- tabs ----------------------------------------------------------------------------------------------------------
 
-    def _socket(self, request: Request) -> Answer:
+    async def _socket(self, request: Request) -> Answer:
         if not self._checks.is_from_the_page(request):
             raise Forbidden("this request is not from the page")
         if request.method != "GET" or not is_websocket(request.headers):
@@ -169,8 +176,15 @@ class PageServer:
         offered = [each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(",", 8)]
         keys = [each.removeprefix(_KEY) for each in offered if each.startswith(_KEY)]
         session = self._find(keys[0] if len(keys) == 1 else "")
+        await self.pacer.take(session.id)
+        if self.is_over(session):
+            raise Unauthorized(_OVER)
         if len(session.tabs) >= MAX_TABS:
             raise TooManyRequests.of(f"A session has at most {MAX_TABS} tabs. Close one.", 0)
+        if session.openings is None:
+            session.openings = TokenBucket(self.clock, _OPENINGS_A_SECOND, _OPENINGS_AT_ONCE)
+        if not session.openings.try_take():
+            raise TooManyRequests.of("Tabs of this session are opened too often. Wait a moment.", 1)
         other = seen_as(request.query)
         if other is not None and not self._options.can_see_as:
             raise Forbidden("this page does not act as other users")

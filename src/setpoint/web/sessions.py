@@ -18,6 +18,7 @@ import orjson
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import TooManyRequests, Unauthorized
 from setpoint.meta.times import format_micro, parse_time
+from setpoint.meta.token_bucket import TokenBucket
 from setpoint.web.secret_digests import digest_of, same_digest
 
 CODE_LIFETIME: Final = timedelta(minutes=10)
@@ -67,6 +68,8 @@ class Session:
     used: datetime
     tabs: set[Callable[[], None]] = field(default_factory=set)
     """Functions that close the open tabs of the session because it has ended."""
+    openings: TokenBucket | None = None
+    """Limits how often tabs are opened; None before the first."""
 
     @property
     def expires(self) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -16,6 +16,7 @@ from setpoint.meta.errors import ApiError, BadRequest, InternalError, NotFound, 
 from setpoint.meta.token_bucket import TokenBucket
 from setpoint.tasks import TaskRegistry, first_completed
 from setpoint.web.feed import PageContext, RunConversation, RunFeed
+from setpoint.web.message_pacer import MessagePacer
 from setpoint.web.sessions import Session
 from setpoint.web.shared_feeds import SharedFeeds, Subscription
 from setpoint.web.tab_channels import TabConversation, checked_cluster, request
@@ -35,6 +36,8 @@ _UPDATE_INTERVAL: Final = 0.025
 """Seconds between two passes over the feeds of a tab: what changes in between is sent once."""
 _PING_INTERVAL, _SILENCE = 30.0, 100.0
 """Seconds between two pings, and seconds without any byte of the tab after which its connection is closed."""
+_LARGE_PIECE: Final = 16 * 1024
+"""Bytes that are received at once and are handled like a message."""
 _MAX_CREDIT: Final = 10_000
 _MAX_CREDIT_BYTES: Final = 1 << 30
 _MAX_ID: Final = 2**32 - 1
@@ -47,6 +50,7 @@ class TabServices(Protocol):
 
     clock: Clock
     feeds: SharedFeeds
+    pacer: MessagePacer
 
     def client(self, user: TabUser, cluster: str, session: str) -> Client:
         """Return a client of a logical cluster; `session` is in its name, and empty for what sessions share."""
@@ -80,11 +84,12 @@ class _OpenConversation:
 
 
 class _WatchedConnection:
-    """A RawConnection that notes when bytes were received last."""
+    """A RawConnection that notes when bytes were received last, and paces large ones."""
 
-    def __init__(self, connection: RawConnection, clock: Clock) -> None:
+    def __init__(self, connection: RawConnection, clock: Clock, paced: Callable[[], Awaitable[None]]) -> None:
         self._connection = connection
         self._clock = clock
+        self._paced = paced
         self.write = connection.write
         self.drained = connection.drained
         self.close = connection.close
@@ -93,6 +98,8 @@ class _WatchedConnection:
     async def read(self) -> bytes:
         data = await self._connection.read()
         self.received_at = self._clock.monotonic()
+        if len(data) >= _LARGE_PIECE:
+            await self._paced()
         return data
 
 
@@ -102,8 +109,8 @@ class Tab:
     def __init__(
         self, connection: RawConnection, protocol: str, session: Session, user: TabUser, services: TabServices
     ) -> None:
-        self._connection = _WatchedConnection(connection, services.clock)
-        self._socket = WebSocket(self._connection, protocol=protocol, max_message=MAX_MESSAGE)
+        self._connection = _WatchedConnection(connection, services.clock, self._paced)
+        self._socket = WebSocket(self._connection, protocol=protocol, max_message=MAX_MESSAGE, pace=self._admitted)
         self._session = session
         self._user = user
         self._services = services
@@ -126,6 +133,7 @@ class Tab:
         session = self._session
         session.tabs.add(self._end_session)
         try:
+            await self._paced()
             hello = await self._services.hello(session, self._user)
             self._send({"id": 0, "type": "hello", **hello})
             await first_completed(self._receive(), self._send_updates(), self._check_presence(), self._ended.wait())
@@ -149,13 +157,21 @@ class Tab:
 
     async def _receive(self) -> None:
         while (data := await self._socket.receive()) is not None:
-            pause = self._rate.take()
-            if pause:
-                await self._clock.sleep(pause)
+            await self._admitted()
             if code := self._handle(data) if self._socket.received_text else WRONG_DATA:
                 self._end(code)
                 return
             await self._socket.drained()  # a tab that does not read its answers is not read either
+
+    async def _admitted(self) -> None:
+        """Return when the next message, or a frame that is none, may be handled."""
+        pause = self._rate.take()
+        if pause:
+            await self._clock.sleep(pause)
+        await self._paced()
+
+    async def _paced(self) -> None:
+        await self._services.pacer.take(self._session.id)
 
     def _handle(self, data: bytes) -> int:
         """Handle a message; return the code with which the WebSocket is closed if it is not valid, otherwise 0."""

@@ -9,7 +9,7 @@ import asyncio
 import os
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha1
 from typing import Final
 
@@ -90,8 +90,11 @@ class WebSocket:
         is_client: bool = False,
         protocol: str = "",
         max_message: int = 4 * 1024 * 1024,
+        pace: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`protocol` is the negotiated subprotocol, `max_message` the size of the longest accepted message in bytes."""
+        """`protocol` is the negotiated subprotocol, `max_message` the size of the longest accepted message in bytes.
+        `pace` returns when the frame after one that completes no message may be handled; None means in the next
+        iteration of the event loop."""
         self.protocol = protocol
         self.failure = ""
         """Why `receive` returned None; empty if the peer closed the WebSocket in order."""
@@ -100,6 +103,7 @@ class WebSocket:
         self._connection = connection
         self._is_client = is_client
         self._max_message = max_message
+        self._pace = pace
         self._received = bytearray()
         self._closed = False
 
@@ -147,7 +151,8 @@ class WebSocket:
                     return None
                 if is_final:
                     return bytes(message)
-            await asyncio.sleep(0)  # thousands of frames may have been received already: let other tasks run
+            # Thousands of frames may have been received already: let other tasks run.
+            await (asyncio.sleep(0) if self._pace is None else self._pace())
         self.failure = self.failure or "the connection was closed in the middle of the session"
         self.close()
         return None
