@@ -70,6 +70,8 @@ class Session:
     """Functions that close the open tabs of the session because it has ended."""
     openings: TokenBucket | None = None
     """Limits how often tabs are opened; None before the first."""
+    uploads: TokenBucket | None = None
+    """Limits how much its tabs send, in large pieces; None before the first."""
 
     @property
     def expires(self) -> datetime:

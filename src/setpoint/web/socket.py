@@ -37,7 +37,9 @@ _UPDATE_INTERVAL: Final = 0.025
 _PING_INTERVAL, _SILENCE = 30.0, 100.0
 """Seconds between two pings, and seconds without any byte of the tab after which its connection is closed."""
 _LARGE_PIECE: Final = 16 * 1024
-"""Bytes that are received at once and are handled like a message."""
+"""Bytes that, received at once, are handled like a message."""
+_PIECES_A_SECOND, _PIECES_AT_ONCE = 256, 1024
+"""Number of such pieces that the tabs of a session may send: 4 MiB a second after 16 MiB."""
 _MAX_CREDIT: Final = 10_000
 _MAX_CREDIT_BYTES: Final = 1 << 30
 _MAX_ID: Final = 2**32 - 1
@@ -86,7 +88,8 @@ class _OpenConversation:
 class _WatchedConnection:
     """A RawConnection that notes when bytes were received last, and paces large ones."""
 
-    def __init__(self, connection: RawConnection, clock: Clock, paced: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, connection: RawConnection, clock: Clock, paced: Callable[[int], Awaitable[None]]) -> None:
+        """`paced` returns when so many large pieces that were received may be handled."""
         self._connection = connection
         self._clock = clock
         self._paced = paced
@@ -98,8 +101,8 @@ class _WatchedConnection:
     async def read(self) -> bytes:
         data = await self._connection.read()
         self.received_at = self._clock.monotonic()
-        if len(data) >= _LARGE_PIECE:
-            await self._paced()
+        if pieces := len(data) // _LARGE_PIECE:
+            await self._paced(pieces)
         return data
 
 
@@ -109,7 +112,7 @@ class Tab:
     def __init__(
         self, connection: RawConnection, protocol: str, session: Session, user: TabUser, services: TabServices
     ) -> None:
-        self._connection = _WatchedConnection(connection, services.clock, self._paced)
+        self._connection = _WatchedConnection(connection, services.clock, self._paced_pieces)
         self._socket = WebSocket(self._connection, protocol=protocol, max_message=MAX_MESSAGE, pace=self._admitted)
         self._session = session
         self._user = user
@@ -166,6 +169,16 @@ class Tab:
     async def _admitted(self) -> None:
         """Return when the next message, or a frame that is none, may be handled."""
         pause = self._rate.take()
+        if pause:
+            await self._clock.sleep(pause)
+        await self._paced()
+
+    async def _paced_pieces(self, pieces: int) -> None:
+        bucket, pause = self._session.uploads, 0.0
+        if bucket is None:
+            bucket = self._session.uploads = TokenBucket(self._clock, _PIECES_A_SECOND, _PIECES_AT_ONCE)
+        for _ in range(pieces):
+            pause = bucket.take()
         if pause:
             await self._clock.sleep(pause)
         await self._paced()

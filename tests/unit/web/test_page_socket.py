@@ -525,6 +525,25 @@ async def test_a_flood_of_messages_is_slowed_down(harness: PageHarness) -> None:
         assert (await tab.receive())["data"]["heard"] == "last"
 
 
+async def test_the_tabs_of_a_session_send_a_limited_amount(harness: PageHarness) -> None:
+    key = await harness.enter()
+    async with harness.tab(key) as tab, harness.tab(key) as neighbour, harness.tab() as other:
+        for one in (tab, neighbour, other):
+            await one.open(1, "echo")
+        for _ in range(20):
+            tab.send_at_once(9, "close", more="x" * 1_000_000)
+        tab.send_at_once(1, "say", data="last")
+        await harness.advance(0.5)
+        assert await tab.is_silent()
+        await other.send(1, "say", data="x" * 100_000)
+        assert (await other.receive())["type"] == "message"
+        neighbour.send_at_once(1, "say", data="small")
+        await harness.advance(0)
+        assert (await neighbour.receive())["data"]["heard"] == "small"
+        await harness.advance(1)
+        assert (await tab.receive())["data"]["heard"] == "last"
+
+
 # -- the end of a session ----------------------------------------------------------------------------------------------
 
 
