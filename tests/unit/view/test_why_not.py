@@ -416,19 +416,23 @@ WATCHED = State(running=["deployment-controller"])
             State(running=["deployment-controller"], refusals=[refusal(QUOTA), refusal(QUOTA, ago=3)]),
             kind("Deployment"),
             WEB,
-            ["quota: The server refused that deployment-controller creates pods: 2 times, last 1s ago (Forbidden)."],
+            [
+                "quota: The server refused requests of deployment-controller to create pods: 2 times, last 1s ago (Forbidden)."
+            ],
         ),
         (
             State(running=["deployment-controller"], refusals=[refusal(WEBHOOK, "Invalid")]),
             kind("Deployment"),
             WEB,
-            ["webhook: The server refused that deployment-controller creates pods: once, last 1s ago (Invalid)."],
+            [
+                "webhook: The server refused requests of deployment-controller to create pods: once, last 1s ago (Invalid)."
+            ],
         ),
         (
             State(running=["deployment-controller"], refusals=[refusal(RIGHTS)]),
             kind("Deployment"),
             WEB,
-            ["rights: deployment-controller lacks the right to create pods; refused once, last 1s ago."],
+            ["rights: No RBAC rule allows deployment-controller to create pods; refused once, last 1s ago."],
         ),
         (State(running=["deployment-controller"], refusals=[refusal(QUOTA, ago=999)]), kind("Deployment"), WEB, []),
         (State(running=["deployment-controller"], refusals=[refusal(QUOTA, by="x")]), kind("Deployment"), WEB, []),

@@ -254,10 +254,12 @@ def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Findi
         last = refusals[0]
         who = actor_name(last.user, last.agent)
         tried = f"{_times(len(refusals))}, last {age(facts, last.at)} ago"
+        # The page replaces the name of its user by "you", so no verb may depend on it.
         if last.reason == "Forbidden" and _is_rbac(last):
-            sentence = f"{who} lacks the right to {last.verb} {last.resource}; refused {tried}."
+            sentence = f"No RBAC rule allows {who} to {_infinitive(last.verb)} {last.resource}; refused {tried}."
         else:
-            sentence = f"The server refused that {who} {_present(last.verb)} {last.resource}: {tried} ({last.reason})."
+            what = f"to {_infinitive(last.verb)} {last.resource}"
+            sentence = f"The server refused requests of {who} {what}: {tried} ({last.reason})."
         found.append(Finding(_rule(last), sentence, [last.message.rstrip(".")]))
     return found
 
@@ -307,11 +309,10 @@ def _conflicts(facts: Facts, ref: Ref) -> list[Finding]:
     ]
 
 
-def _present(verb: str) -> str:
-    """Return a verb of the API in the third person: `creates`, `patches the status of`."""
+def _infinitive(verb: str) -> str:
+    """Return a verb of the API in words: `create`, `patch the status of`."""
     name, _, subresource = verb.partition("/")
-    ending = "es" if name.endswith("ch") else "s"
-    return f"{name}{ending} the {subresource} of" if subresource else f"{name}{ending}"
+    return f"{name} the {subresource} of" if subresource else name
 
 
 def _is_rbac(refusal: Refusal) -> bool:
