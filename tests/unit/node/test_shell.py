@@ -108,6 +108,9 @@ def test_a_trap_interrupts_wait() -> None:
         ),
         ("printf '10\\n9\\n' | sort -n; printf '9\\n10\\n' | sort -nr", "9\n10\n10\n9\n"),
         ("echo a,b,c | cut -d, -f2-; echo abcd | cut -c1,3", "b,c\nac\n"),
+        ("echo abcdef > f; cut -c 3-4,1-2,2-3,9 f; cut -b -2,5- f; cut -c 4-2 f", "abcd\nabef\n\n"),
+        ("echo abc | cut -c 1-999999999; echo abc | cut -f 999999999", "abc\nabc\n"),
+        ("echo abc | cut -c - || true", "cut: expected a list of bytes, characters, or fields\n"),
         (
             "printf 'a\u2028b\\nc\\n' > f; head -n 1 f; tail -n 2 f; grep -c . f; sed s/c/d/ f",
             "a\u2028b\n" + "a\u2028b\nc\n2\na\u2028b\nd\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from posixpath import basename as last_part
 from posixpath import dirname as without_last_part
@@ -297,24 +298,47 @@ def _pattern(text: str, streams: Streams, who: str) -> re2._Regexp[str] | None:
         return None
 
 
+_RANGES = re.compile(r"(?=\d|-\d)\d{0,9}(-\d{0,9})?(,(?=\d|-\d)\d{0,9}(-\d{0,9})?)*")
+"""Numbers and ranges, of which one end may be missing."""
+
+
 def cut(session: Session, arguments: list[str], streams: Streams) -> int:
-    options, words = _options(arguments, "dfc")
-    ranges = options.get("f") or options.get("c") or ""
+    options, words = _options(arguments, "bcdf")
+    ranges = options.get("f") or options.get("c") or options.get("b") or ""
     lines = _lines(session, words, streams, "cut")
-    if lines is None or not re.fullmatch(r"\d*(-\d*)?(,\d*(-\d*)?)*", ranges) or not ranges:
+    if lines is None:
         return 1
-    mark = options.get("d") or "\t"
+    if not _RANGES.fullmatch(ranges):
+        streams.err("cut: expected a list of bytes, characters, or fields\n")
+        return 1
+    mark, spans = options.get("d") or "\t", _spans(ranges)
     for line in lines:
         pieces = line.split(mark) if "f" in options else [*line]
-        chosen: set[int] = set()
-        for part in ranges.split(","):
-            first, dash, last = part.partition("-")
-            chosen |= {*range(int(first or 1), int(last or (len(pieces) if dash else first)) + 1)}
-        selected = [piece for at, piece in enumerate(pieces, 1) if at in chosen]
+        selected: list[str] = []
+        for begin, end in spans:
+            if begin >= len(pieces):
+                break
+            selected += pieces[begin:end]
         streams.out(
             (line if "f" in options and mark not in line else (mark if "f" in options else "").join(selected)) + "\n"
         )
     return 0
+
+
+def _spans(ranges: str) -> list[tuple[int, int]]:
+    """Return the ranges as slices, ascending and without overlaps."""
+    found = []
+    for part in ranges.split(","):
+        first, dash, last = part.partition("-")
+        begin, end = int(first or 1), last if dash else first
+        found.append((max(begin - 1, 0), int(end) if end else sys.maxsize))
+    apart: list[tuple[int, int]] = []
+    done = 0
+    for begin, stop in sorted(found):
+        if stop > max(begin, done):
+            apart.append((max(begin, done), stop))
+            done = stop
+    return apart
 
 
 def tr(session: Session, arguments: list[str], streams: Streams) -> int:
