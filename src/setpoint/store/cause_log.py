@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import itemgetter
-from typing import cast
 
 from setpoint.store.interface import Cause, NotedCause, recorded_form
 
@@ -52,9 +51,10 @@ _Split = Callable[[bytes, int], Iterator[bytes]]
 
 def _joined(causes: list[bytes | NotedCause]) -> tuple[bytes, _Split]:
     """Return the causes as bytes, and the function that yields those from a position on from these bytes."""
-    if len({*map(_FIRST, causes)}) == 1 and not isinstance(causes[0], bytes):
-        encoder = causes[0][0]
-        block = encoder.join(cast("list[NotedCause]", causes))
+    noted = [cause for cause in causes if not isinstance(cause, bytes)]
+    if len(noted) == len(causes) and len({*map(_ENCODER, noted)}) == 1:
+        encoder = noted[0][0]
+        block = encoder.join(noted)
         if block is not None:
             return block, encoder.split
     data, ends = bytearray(), array("I", [0])
@@ -64,8 +64,8 @@ def _joined(causes: list[bytes | NotedCause]) -> tuple[bytes, _Split]:
     return bytes(data), lambda data, first: (data[begin:end] for begin, end in pairwise(ends[first:]))
 
 
-_FIRST = itemgetter(0)
-"""Returns the encoder of a noted cause; a number for bytes."""
+_ENCODER = itemgetter(0)
+"""Returns the encoder of a noted cause."""
 
 
 class CauseLog:

@@ -47,6 +47,14 @@ def test_causes_of_several_encoders_are_not_joined() -> None:
     assert [*log.after(62)] == [Cause(63, b"62"), Cause(64, b"63")]
 
 
+def test_empty_causes_are_kept() -> None:
+    """Transactions without a cause, and those that a replica missed, have an empty one."""
+    log, numbers = CauseLog(), NumberedCauses()
+    for number in range(64):
+        log.append(number + 1, numbers.note(number) if number % 3 else b"")
+    assert [*log.after(60)] == [Cause(61, b""), Cause(62, b"61"), Cause(63, b"62"), Cause(64, b"")]
+
+
 def test_all_but_the_latest_blocks_are_compressed() -> None:
     log, causes = (
         CauseLog(),
