@@ -26,6 +26,7 @@ from setpoint.node.runtime.network import (
     PodRequest,
     RequestDelivery,
     Target,
+    is_loopback,
 )
 from setpoint.node.simulation_annotations import RUNNING
 from setpoint.reconcile import Informer, Manager
@@ -206,9 +207,9 @@ class FleetNetwork:
                     return self._service_endpoint(service, each, node, client, local_node)
         if services:
             return ConnectionFailure.REFUSED
-        target_node = self._node_at(address)
+        target_node = self._nodes.get(node) if is_loopback(address) else self._node_at(address)
         if target_node is not None:
-            return self._node_endpoint(target_node, node, client, port, protocol)
+            return self._node_endpoint(target_node, address, node, client, port, protocol)
         uid = self._locations.uid_at(address)
         if uid is None:
             return ConnectionFailure.UNREACHABLE
@@ -259,7 +260,7 @@ class FleetNetwork:
         return self._partitioned(node, self._locations.node_of(uid)) or Target(uid, target)
 
     def _node_endpoint(
-        self, target_node: NodeState, node: str, client: str, port: int, protocol: str
+        self, target_node: NodeState, address: str, node: str, client: str, port: int, protocol: str
     ) -> Target | ConnectionFailure:
         if failure := self._partitioned(node, target_node.name):
             return failure
@@ -271,7 +272,9 @@ class FleetNetwork:
         for pod in self._pods_on(target_node.name):
             for container in pod["spec"].get("containers") or ():
                 for exposed in container.get("ports") or ():
-                    if (exposed.get("hostPort"), exposed.get("protocol", "TCP")) == (port, protocol):
+                    if (exposed.get("hostPort"), exposed.get("protocol", "TCP")) != (port, protocol):
+                        continue
+                    if exposed.get("hostIP") in (None, "", "0.0.0.0", "::", address):
                         return Target(pod["metadata"]["uid"], exposed["containerPort"])
         return self._host_network_target(target_node, port, protocol)
 

@@ -203,6 +203,30 @@ async def test_node_ports_host_ports_and_localhost(cluster: VirtualCluster) -> N
 
 
 @virtual(nodes=1)
+async def test_pods_share_a_host_port_at_different_addresses_and_protocols(cluster: VirtualCluster) -> None:
+    node = next(
+        each["address"]
+        for each in (await cluster.client.get(NODES, "node-1"))["status"]["addresses"]
+        if each["type"] == "InternalIP"
+    )
+    image, port = "registry.k8s.io/e2e-test-images/agnhost:2.66.1", {"containerPort": 8080, "hostPort": 5432}
+    for name, exposed in (
+        ("local", {**port, "hostIP": "127.0.0.1"}),
+        ("tcp", {**port, "hostIP": node}),
+        ("udp", {**port, "hostIP": node, "protocol": "UDP"}),
+    ):
+        args = ["netexec", "--udp-port=8080", "--http-port=8081"] if name == "udp" else ["netexec", "--udp-port=-1"]
+        await server(cluster, name, image=image, c={"args": args, "ports": [exposed]})
+    await cluster.sleep(2)
+    on_node: dict[str, Any] = {"hostNetwork": True}
+    assert await run(cluster, f"curl -s --interface {node} 127.0.0.1:5432/hostname", **on_node) == "local0"
+    assert await run(cluster, f"curl -s {node}:5432/hostname", **on_node) == "tcp0"
+    assert await run(cluster, f"echo hostname | nc -u -w 1 {node} 5432", **on_node) == "udp0"
+    assert await run(cluster, f"curl -s {node}:5432/hostname") == "tcp0"
+    assert await run(cluster, "curl -s 127.0.0.1:5432/hostname") == "7", "a Pod's own network has another localhost"
+
+
+@virtual(nodes=1)
 async def test_a_script_waits_until_a_service_exists(cluster: VirtualCluster) -> None:
     wait = "until nslookup db.$NS.svc.cluster.local >/dev/null; do echo waiting; sleep 2; done; echo found"
     waiting = {"name": "wait", "image": "busybox", "command": ["sh", "-c", f"NS=default; {wait}"]}

@@ -102,7 +102,7 @@ class ClusterNetwork(Protocol):
         ...
 
     def route(self, node: str, client: str, address: str, port: int, protocol: str) -> Target | ConnectionFailure:
-        """Return where a connection from a Pod at address `client` on `node` ends."""
+        """Return where a connection from a Pod at address `client` on `node` ends. A loopback address is the node's."""
         ...
 
     def request_api(self, client: str, request: PodRequest) -> PendingResponse:
@@ -269,11 +269,11 @@ class ContainerNetwork:
         if self._is_own(address):
             if not self._host_network:
                 return Target(self._uid, port)
-            address = self.address
+            address = address if is_loopback(address) else self.address
         return self._cluster.route(self._node, self.address, address, port, protocol)
 
     def _is_own(self, address: str) -> bool:
-        return address == self.address or address.startswith("127.") or address in ("::1", "0.0.0.0")
+        return address == self.address or is_loopback(address) or address == "0.0.0.0"
 
     def _resolver_options(self, key: str) -> list[str]:
         lines = (self._files().read("/etc/resolv.conf") or "").splitlines()
@@ -287,6 +287,10 @@ class ContainerNetwork:
             return [name[:-1]]
         domains = self._resolver_options("search")[:_MAX_SEARCH_DOMAINS]
         return [*(f"{name}.{domain.rstrip('.')}" for domain in domains), name]
+
+
+def is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
 
 
 def is_address(text: str) -> bool:
