@@ -154,6 +154,9 @@ async def test_unreachable_targets_fail_with_the_message_of_the_program(cluster:
         (f"nc -z {address} 81", f"nc: {address} ({address}:81): Connection refused\n1"),
         (f"telnet {address} 81", f"telnet: can't connect to remote host ({address}): Connection refused\n1"),
         (f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc {address} 80 | head -n 1", "HTTP/1.1 200 OK\r\n0"),
+        (f"echo hostName | nc {address} 80 | head -n 1", "HTTP/1.1 400 Bad Request\r\n0"),
+        (f"echo hostName | nc {unknown} 80", "0"),
+        (f"nc {address} 80 < /dev/null", "0"),
         (
             f"ping -c 2 {address} | tail -n 2",
             "2 packets transmitted, 2 packets received, 0% packet loss\n"
@@ -224,6 +227,27 @@ async def test_pods_share_a_host_port_at_different_addresses_and_protocols(clust
     assert await run(cluster, f"echo hostname | nc -u -w 1 {node} 5432", **on_node) == "udp0"
     assert await run(cluster, f"curl -s {node}:5432/hostname") == "tcp0"
     assert await run(cluster, "curl -s 127.0.0.1:5432/hostname") == "7", "a Pod's own network has another localhost"
+
+
+@virtual(nodes=1)
+async def test_a_server_without_http_sends_its_name(cluster: VirtualCluster) -> None:
+    image, command = "registry.k8s.io/e2e-test-images/agnhost:2.66.1", ["/agnhost", "serve-hostname", "--http=false"]
+    for name, flags in (("both", ["--tcp", "--udp"]), ("udp", ["--udp"]), ("none", [])):
+        await server(cluster, name, image=image, c={"command": [*command, *flags]})
+        ports = [{"name": each.lower(), "port": 80, "targetPort": 9376, "protocol": each} for each in ("TCP", "UDP")]
+        await service(cluster, name, name, ports=ports)
+    await cluster.sleep(2)
+    for script, expected in (
+        ("echo hostName | nc -t -w 2 both 80", "both0"),
+        ("nc -w 2 both 80 < /dev/null", "both0"),
+        ("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc both 80", "both0"),
+        ("echo hostName | nc -u -w 2 both 80", "both0"),
+        ("curl both", "curl: (52) Empty reply from server\n52"),
+        ("nc -z udp 80 2>/dev/null", "1"),
+        ("echo hostName | nc -u -w 2 udp 80", "udp0"),
+        ("echo hostName | nc -u -w 2 none 80", "1"),
+    ):
+        assert await run(cluster, script) == expected, script
 
 
 @virtual(nodes=1)

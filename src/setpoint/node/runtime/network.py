@@ -37,6 +37,9 @@ class PodRequest(NamedTuple):
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
     """Headers with names in lower case. Only the API server uses them."""
+    stream: str | None = None
+    """The data that the client sends over a TCP connection, in whatever protocol; the body of the response is then all
+    that the server sends. None if this is an HTTP request or a datagram."""
 
 
 class PodResponse(NamedTuple):

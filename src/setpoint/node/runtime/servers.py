@@ -29,8 +29,12 @@ from setpoint.node.runtime.network import (
     PodRequest,
     PodResponse,
 )
+from setpoint.node.runtime.shell.http_programs import response_head
 from setpoint.node.runtime.shell.test_image_programs import flags_of
 
+_BAD_REQUEST = (
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
+)
 _NETTEST_STATE = "/run/nettest.json"
 """The file in which `nettest` stores its state."""
 _ServerResponse = tuple[PodResponse, str] | None
@@ -58,8 +62,10 @@ class _Server(NamedTuple):
 def _server_response(server: _Server, request: PodRequest) -> _ServerResponse:
     """Return the response of a server. Raise LookupError if its behaviour is not simulated."""
     argv = server.argv
-    if request.datagram is not None and (argv is None or list(argv[1:2]) != ["netexec"]):
+    if request.datagram is not None and (argv is None or list(argv[1:2]) not in (["netexec"], ["serve-hostname"])):
         raise LookupError(server.hostname)
+    if request.stream is not None and not _serves_without_http(argv):
+        return _respond_to_stream(server, request, request.stream)
     if argv is not None and argv[0].rpartition("/")[2] in ("agnhost", "agnhost-2") and len(argv) > 1:
         return _AGNHOST[argv[1]](server, request, flags_of([*argv[2:]]))
     own = argv is None or argv[0].rpartition("/")[2] in ("nginx", "httpd", "httpd-foreground")
@@ -68,6 +74,20 @@ def _server_response(server: _Server, request: PodRequest) -> _ServerResponse:
     if request.port not in (80, *server.ports) or request.tls:
         return None
     return _serve_file(server.files, dirname(server.index_page), request), ""
+
+
+def _respond_to_stream(server: _Server, request: PodRequest, text: str) -> _ServerResponse:
+    """Return all that a web server sends to a client that sends `text`."""
+    words = text.split(" ", 2)
+    valid = len(words) == 3 and words[0] in ("GET", "HEAD", "POST", "PUT", "DELETE")
+    path, _, query = words[1].partition("?") if valid else ("/", "", "")
+    found = _server_response(server, PodRequest(request.port, path, query, words[0] if valid else "GET"))
+    if found is None:
+        return None
+    if not valid:
+        return PodResponse(400, _BAD_REQUEST if text else ""), ""
+    response, log_message = found
+    return response._replace(body=response_head(response, server.now) + response.body), log_message
 
 
 def _grpc_port(argv: Sequence[str] | None) -> int | None:
@@ -84,6 +104,9 @@ def _agnhost_ports(argv: Sequence[str], environment: Mapping[str, str]) -> set[t
         case "netexec":
             http, udp = int(flags.get("http-port") or 8080), int(flags.get("udp-port") or 8081)
             return {(http, TCP), (udp, UDP)}
+        case "serve-hostname" if _serves_without_http(argv):
+            port = int(flags.get("port") or _DEFAULT_PORTS[command])
+            return {(port, protocol) for name, protocol in (("tcp", TCP), ("udp", UDP)) if _is_set(flags, name)}
         case "porter":
             names = [re.fullmatch(r"SERVE_(?:TLS_|TCP_)?PORT_(\d{1,5})", name) for name in environment]
             return {(int(found[1]), TCP) for found in names if found is not None}
@@ -117,9 +140,24 @@ def _stamp(server: _Server, text: str) -> str:
     return f"{datetime.fromtimestamp(server.now, UTC):%Y/%m/%d %H:%M:%S} {text}\n"
 
 
+def _is_set(flags: Mapping[str, str], name: str) -> bool:
+    return flags.get(name, "false") in ("", "true")
+
+
+def _serves_without_http(argv: Sequence[str] | None) -> bool:
+    """Return whether the server sends its data over TCP or UDP, without HTTP."""
+    return argv is not None and list(argv[1:2]) == ["serve-hostname"] and flags_of([*argv[2:]]).get("http") == "false"
+
+
 def _serve_hostname(server: _Server, request: PodRequest, flags: Mapping[str, str]) -> _ServerResponse:
-    if request.port != int(flags.get("port") or 9376) or flags.get("http") == "false" or request.tls:
+    if request.port != int(flags.get("port") or 9376):
         return None
+    if flags.get("http") != "false":
+        return (PodResponse(200, server.hostname), "") if request.datagram is None and not request.tls else None
+    if not _is_set(flags, "tcp" if request.datagram is None else "udp"):
+        return None
+    if request.datagram is None and request.stream is None:
+        raise LookupError(server.hostname)  # The name alone is no response to an HTTP request.
     return PodResponse(200, server.hostname), ""
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from setpoint.node.runtime.network import TCP, UDP, ConnectionFailure, DnsRecord, PodRequest, is_address
-from setpoint.node.runtime.shell.http_programs import failure_delay, response_head, seconds_option, wait_for_network
+from setpoint.node.runtime.shell.http_programs import failure_delay, seconds_option, wait_for_network
 from setpoint.node.runtime.shell.session import (
     FOREVER,
     Program,
@@ -109,12 +109,10 @@ def _nc(session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
         return 1
     if "v" in options:
         streams.err(f"{host} ({address}:{port}) open\n")
-    request = streams.stdin.split(" ", 2)
-    if "z" not in options and len(request) == 3 and request[0] in ("GET", "HEAD", "POST", "PUT", "DELETE"):
-        path, _, query = request[1].partition("?")
-        answer = session.network.exchange(address, PodRequest(port, path, query, request[0]))
+    if "z" not in options:
+        answer = session.network.exchange(address, PodRequest(port, stream=streams.stdin))
         if not isinstance(answer, ConnectionFailure):
-            streams.out(response_head(answer, session.now()) + answer.body)
+            streams.out(answer.body)
     return 0
 
 
