@@ -101,15 +101,21 @@ def _pack(session: Session, directory: str, named: list[str], streams: Streams) 
                 if text is None:
                     entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(entry, io.BytesIO(data))
+                if buffer.tell() > session.max_text:
+                    return _too_large(streams)
             if not found:
                 streams.err(f"tar: {name}: No such file or directory\n")
                 status = 2
     packed = buffer.getvalue().decode("utf-8", "surrogateescape")
     if packed.count("\n") > _MAX_OUTPUT_LINES:
-        streams.err("tar: the archive is too large for a simulated container\n")
-        return 2
+        return _too_large(streams)
     streams.out(packed)
     return status
+
+
+def _too_large(streams: Streams) -> int:
+    streams.err("tar: the archive is too large for a simulated container\n")
+    return 2
 
 
 def _walk(session: Session, path: str) -> Iterator[tuple[str, str | None]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from setpoint.node.runtime.shell.session import (
+    MAX_ARGUMENTS,
     Break,
     Continue,
     Exit,
@@ -25,7 +26,7 @@ _SIGNALS = {"0": "", "1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "US
 PREFIXES = ("command", "builtin", "nohup", "env", "sudo", "tini", "dumb-init", "time", "nice", "setsid", "stdbuf")
 """Programs that only run the command behind their options."""
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_MAX_RUNS = 10_000
+_MAX_RUNS, _MAX_AT_ONCE = 10_000, 5_000
 
 
 def _exit(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -273,15 +274,20 @@ def xargs(run: RunProgram, session: Session, arguments: list[str], streams: Stre
     text, streams.stdin = streams.stdin, ""
     words = text.split("\0") if "0" in options else text.split("\n") if "I" in options else text.split()
     words = [each for each in words if each]
-    size = int(options["n"]) if options.get("n", "").isdigit() and int(options["n"]) else len(words) or 1
+    number = options.get("n", "")
+    size = min(int(number) if re.fullmatch("[0-9]{1,9}", number) else _MAX_AT_ONCE, _MAX_AT_ONCE) or _MAX_AT_ONCE
+    place = options.get("I") or "{}"
     if "I" in options:
-        lines = [[part.replace(options["I"] or "{}", word) for part in command] for word in words]
+        if sum(part.count(place) for part in command) * max(map(len, words), default=0) > MAX_ARGUMENTS:
+            streams.err("xargs: argument list too long\n")
+            return 1
+        lines = ([part.replace(place, word) for part in command] for word in words)
     else:
-        lines = [[*command, *words[at : at + size]] for at in range(0, len(words), size)]
-        if not lines and "r" not in options:
-            lines = [command]
+        lines = ([*command, *words[at : at + size]] for at in range(0, len(words), size))
+        if not words and "r" not in options:
+            lines = (each for each in [command])
     status = 0
-    for line in lines[:_MAX_RUNS]:
+    for line in islice(lines, _MAX_RUNS):
         if (yield from run(session, line, Streams(streams.out, streams.err))):
             status = 123
     return status

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from setpoint.node.runtime.files import Files
-from setpoint.node.runtime.shell.session import Aborted, Exit, ProgramRun, Return, Session, Streams
+from setpoint.node.runtime.shell.session import MAX_ARGUMENTS, Aborted, Exit, ProgramRun, Return, Session, Streams
 from setpoint.node.runtime.shell.syntax_tree import Part, Redirection, Script, Word
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|\$?([A-Za-z_]\w*)|(\*\*|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
@@ -63,37 +63,39 @@ def evaluate(text: str, variables: Mapping[str, str]) -> int:
         else:
             tokens.append(match[1] or match[3])
     tokens = [part for token in tokens for part in re.findall(r"\d+|[()]|[^\d()]+", token)]
-    value, rest = _level(tokens, 0)
-    if rest or not -(2**63) <= value < 2**63:
+    value, end = _level(tokens, 0, 0)
+    if end < len(tokens) or not -(2**63) <= value < 2**63:
         raise ShellArithmeticError(f"arithmetic syntax error: {text.strip()}")
     return value
 
 
-def _level(tokens: list[str], depth: int) -> tuple[int, list[str]]:
+def _level(tokens: Sequence[str], at: int, depth: int) -> tuple[int, int]:
+    """Return the value of the operand that begins at a position, and where it ends; `depth` is the precedence."""
     if depth == len(_LEVELS):
-        return _unary(tokens)
-    value, rest = _level(tokens, depth + 1)
-    while rest and rest[0] in _LEVELS[depth]:
-        operator = rest[0]
-        right, rest = _level(rest[1:], depth + 1)
-        value = _LEVELS[depth][operator](value, right)
-    return value, rest
+        return _unary(tokens, at)
+    operators = _LEVELS[depth]
+    value, at = _level(tokens, at, depth + 1)
+    while at < len(tokens) and tokens[at] in operators:
+        operator = tokens[at]
+        right, at = _level(tokens, at + 1, depth + 1)
+        value = operators[operator](value, right)
+    return value, at
 
 
-def _unary(tokens: list[str]) -> tuple[int, list[str]]:
-    if not tokens:
+def _unary(tokens: Sequence[str], at: int) -> tuple[int, int]:
+    if at == len(tokens):
         raise ShellArithmeticError("arithmetic syntax error")
-    first = tokens[0]
+    first = tokens[at]
     if first.isdigit():
-        return int(first[:19]), tokens[1:]
+        return int(first[:19]), at + 1
     if first == "(":
-        value, rest = _level(tokens[1:], 0)
-        if not rest or rest[0] != ")":
+        value, at = _level(tokens, at + 1, 0)
+        if at == len(tokens) or tokens[at] != ")":
             raise ShellArithmeticError("arithmetic syntax error: missing )")
-        return value, rest[1:]
+        return value, at + 1
     if first in "+-!":
-        value, rest = _unary(tokens[1:])
-        return {"+": value, "-": -value, "!": int(not value)}[first], rest
+        value, at = _unary(tokens, at + 1)
+        return {"+": value, "-": -value, "!": int(not value)}[first], at
     raise ShellArithmeticError(f"arithmetic syntax error near {first}")
 
 
@@ -160,24 +162,34 @@ def _fields(
 ) -> Generator[float, None, list[_Field]]:
     fields: list[_Field] = []
     current: _Field | None = None
+    size = 0
+
+    def add(text: str, quoted: bool) -> None:
+        nonlocal current, size
+        size += len(text)
+        if size > MAX_ARGUMENTS:
+            streams.err(f"{session.name}: a word of more than {MAX_ARGUMENTS >> 20} MiB\n")
+            raise Aborted(2)
+        current = (current or _Field()).add(text, quoted)
+
     for number, part in enumerate(word):
         if part.kind == "text":
             text = part.value
             if not number and not part.quoted and (text == "~" or text.startswith("~/")):
-                current = _Field().add(session.variables.get("HOME", "/root"), True)
+                add(session.variables.get("HOME", "/root"), True)
                 text = text[1:]
-            current = (current or _Field()).add(text, part.quoted)
+            add(text, part.quoted)
             continue
         if part.kind == "variable" and part.value == "@" and part.quoted:
             for at, argument in enumerate(session.arguments):
                 if at:
                     fields.append(current or _Field())
                     current = None
-                current = (current or _Field()).add(argument, True)
+                add(argument, True)
             continue
         value = yield from _value(run, session, part, streams)
         if part.quoted or not split:
-            current = (current or _Field()).add(value, True)
+            add(value, True)
             continue
         pieces = value.split()
         if not pieces:
@@ -189,7 +201,7 @@ def _fields(
             if at:
                 fields.append(current or _Field())
                 current = None
-            current = (current or _Field()).add(piece, False)
+            add(piece, False)
         if value[-1].isspace() and current is not None:
             fields.append(current)
             current = None

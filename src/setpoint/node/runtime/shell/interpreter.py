@@ -12,7 +12,9 @@ from setpoint.node.runtime.shell.pipes import Stage, run_concurrently
 from setpoint.node.runtime.shell.programs import COMPLETING_PROGRAMS, NOT_SIMULATED, PROGRAMS, SERVERS
 from setpoint.node.runtime.shell.session import (
     FOREVER,
+    MAX_ARGUMENTS,
     MAX_VALUE,
+    MAX_WORDS,
     WAIT_FOR_INPUT,
     WAIT_FOR_JOBS,
     Aborted,
@@ -236,10 +238,7 @@ def _loop(session: Session, loop: Loop, streams: Streams) -> ProgramRun:
 
 def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, streams: Streams) -> ProgramRun:
     status = 0
-    values: list[str] = []
-    for word in words:
-        values += yield from expand_with_paths(_run_script, session, word, streams)
-    for value in values:
+    for value in (yield from _expand_all(session, words, streams)):
         session.variables[name] = value
         try:
             status = yield from _run_script(session, body, streams)
@@ -262,13 +261,24 @@ def _case(
     return 0
 
 
+def _expand_all(session: Session, words: Iterable[Word], streams: Streams) -> Generator[float, None, list[str]]:
+    found: list[str] = []
+    size = 0
+    for word in words:
+        fields = yield from expand_with_paths(_run_script, session, word, streams)
+        size += sum(map(len, fields)) + len(fields)
+        if size > MAX_ARGUMENTS:
+            streams.err(f"{session.name}: Argument list too long\n")
+            raise Aborted(126)
+        found += fields
+    return found
+
+
 # -- simple commands --------------------------------------------------------------------------------------------------
 
 
 def _simple(session: Session, command: Simple, streams: Streams) -> ProgramRun:
-    words: list[str] = []
-    for word in command.words:
-        words += yield from expand_with_paths(_run_script, session, word, streams)
+    words = yield from _expand_all(session, command.words, streams)
     io = yield from _redirected(session, command.redirections, streams)
     if io is None:
         return 1
@@ -302,6 +312,9 @@ def _simple(session: Session, command: Simple, streams: Streams) -> ProgramRun:
 
 def _program(session: Session, words: list[str], streams: Streams) -> ProgramRun:
     name, arguments = words[0], words[1:]
+    if len(words) > MAX_WORDS:
+        streams.err(f"{session.name}: {name}: Argument list too long\n")
+        return 126
     if name in session.functions:
         return (yield from _call(session, name, arguments, streams))
     base = name.rpartition("/")[2]
@@ -445,6 +458,7 @@ def _eval(session: Session, text: str, streams: Streams) -> ProgramRun:
     except ShellSyntaxError as problem:
         streams.err(f"{session.name}: {problem}\n")
         return 2
+    yield _NO_DELAY
     return (yield from _run_script(session, script, streams))
 
 

@@ -6,7 +6,15 @@ import base64
 import hashlib
 import re
 
-from setpoint.node.runtime.shell.session import Program, Session, Streams, parse_integer, reads_stdin, texts
+from setpoint.node.runtime.shell.session import (
+    OutputMeter,
+    Program,
+    Session,
+    Streams,
+    parse_integer,
+    reads_stdin,
+    texts,
+)
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "e": "\x1b", '"': '"', "'": "'"}
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|(0?[0-7]{1,3})|(.))", re.DOTALL)
@@ -38,6 +46,7 @@ def _printf(session: Session, arguments: list[str], streams: Streams) -> int:
         return 2
     values = list(arguments[1:])
     pattern = _unescaped(arguments[0])
+    meter = OutputMeter(streams, "printf")
     used = False
 
     def next_value() -> str:
@@ -55,7 +64,7 @@ def _printf(session: Session, arguments: list[str], streams: Streams) -> int:
 
     while True:
         used = False
-        streams.out(re.sub(r"%(-?0?[0-9]{0,4})([sdibc])|%%", lambda found: put(found), pattern))
+        streams.out(meter.count(re.sub(r"%(-?0?[0-9]{0,4})([sdibc])|%%", lambda found: put(found), pattern)))
         if not values or not used:
             return 0
 

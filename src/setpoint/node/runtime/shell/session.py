@@ -26,6 +26,16 @@ input. The program may be resumed before that, and checks by itself."""
 
 MAX_VALUE = 1 << 20
 """The maximum number of characters of a variable."""
+MAX_ARGUMENTS = 2 << 20
+"""The maximum number of characters of the words of a command, as on Linux."""
+MAX_WORDS = 1 << 15
+"""The maximum number of words of a command."""
+_MAX_OPERANDS_TEXT = 8 << 20
+"""The maximum number of characters in the files that a program is given."""
+_MAX_OUTPUT = 8 << 20
+"""The maximum number of characters that a program prints of what it makes from its arguments."""
+_PIECE = 32
+"""The characters as which a piece of such output counts besides its own, because it takes time too."""
 
 ProgramRun = Generator[float, None, int]
 """A running program. It yields how long it waits, in seconds or as one of the values above, and returns its exit
@@ -138,7 +148,10 @@ Program = Callable[[Session, list[str], Streams], Any]
 
 
 def texts(session: Session, names: list[str], streams: Streams, who: str) -> Iterator[str | None]:
-    """Yield the contents of the files, or of the input; None, after an error message, for a missing file."""
+    """Yield the contents of the files, or of the input; None, after an error message, for a missing file.
+
+    Raises Aborted if the files are too large."""
+    size = 0
     for name in names or ["-"]:
         if name == "-":
             yield streams.stdin
@@ -148,7 +161,28 @@ def texts(session: Session, names: list[str], streams: Streams, who: str) -> Ite
         if text is None:
             what = "Is a directory" if session.files.is_directory(session.path(name)) else "No such file or directory"
             streams.err(f"{who}: can't open '{name}': {what}\n")
+        size += len(text or "")
+        if size > _MAX_OPERANDS_TEXT:
+            streams.err(f"{who}: more than {_MAX_OPERANDS_TEXT >> 20} MiB of files\n")
+            raise Aborted(1)
         yield text
+
+
+class OutputMeter:
+    """Ends the script of a program that prints more than it may. A few arguments can make any amount of output."""
+
+    def __init__(self, streams: Streams, who: str) -> None:
+        self._streams = streams
+        self._who = who
+        self._size = 0
+
+    def count(self, text: str) -> str:
+        """Return the text, which will be a part of the output. Raises Aborted."""
+        self._size += len(text) + _PIECE
+        if self._size > _MAX_OUTPUT:
+            self._streams.err(f"{self._who}: more than {_MAX_OUTPUT >> 20} MiB of output\n")
+            raise Aborted(1)
+        return text
 
 
 def parse_integer(text: str) -> int:

@@ -28,6 +28,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _BRACED = re.compile(r"\$\{(#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?#$@*!]))(:?[-=+?]|##?|%%?)?")
 _BREAKS = " \t\n;&|<>()"
 _CLOSERS = ("then", "do", "done", "fi", "else", "elif", "esac", "}", ")")
+_PARENTHESIS = re.compile("[()]")
 _MAX_DEPTH = 50
 
 
@@ -60,6 +61,19 @@ def is_incomplete(text: str) -> bool:
     except ShellSyntaxError:
         return False
     return parser.open_document or backslashes % 2 == 1
+
+
+def _end_of_arithmetic(text: str, begin: int) -> int:
+    """Return where the `))` of an arithmetic expansion is; -1 if it is missing."""
+    depth = 0
+    for found in _PARENTHESIS.finditer(text, begin):
+        if found[0] == "(":
+            depth += 1
+        elif depth:
+            depth -= 1
+        else:
+            return found.start() if text.startswith("))", found.start()) else -1
+    return -1
 
 
 class _Parser:
@@ -399,7 +413,7 @@ class _Parser:
             self.at = stop + 1
             return Part("command", inner, quoted, script=parse(inner))
         if self._peek("$(("):
-            stop = text.find("))", self.at)
+            stop = _end_of_arithmetic(text, self.at + 3)
             if stop < 0:
                 raise IncompleteScript("syntax error: missing '))'")
             inner = text[self.at + 3 : stop]

@@ -14,6 +14,8 @@ import re2
 from setpoint.node.runtime.shell.session import (
     FOREVER,
     WAIT_FOR_INPUT,
+    Aborted,
+    OutputMeter,
     Program,
     ProgramRun,
     Session,
@@ -27,6 +29,8 @@ from setpoint.node.runtime.shell.session import (
 
 _FOLLOW_EVERY = 1.0
 """Seconds between two reads of the files that `tail -f` follows."""
+_MAX_LINES = 100_000
+"""The maximum number of lines that a program processes one by one."""
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """A line with its end. For `str.splitlines`, other characters end lines too, such as U+2028."""
 _TR_RANGES = re.compile(r"(.)-(.)", re.DOTALL)
@@ -210,7 +214,13 @@ def _options(arguments: list[str], with_value: str) -> tuple[dict[str, str], lis
 
 def _lines(session: Session, names: list[str], streams: Streams, who: str) -> list[str] | None:
     found = [*texts(session, names, streams, who)]
-    return None if None in found else _split("".join(each or "" for each in found))
+    if None in found:
+        return None
+    text = "".join(each or "" for each in found)
+    if text.count("\n") > _MAX_LINES:
+        streams.err(f"{who}: more than {_MAX_LINES} lines\n")
+        raise Aborted(1)
+    return _split(text)
 
 
 def _split(text: str) -> list[str]:
@@ -228,6 +238,8 @@ def awk(session: Session, arguments: list[str], streams: Streams) -> int:
     lines = _lines(session, words[1:], streams, "awk")
     if lines is None or wanted is None:
         return 2
+    meter = OutputMeter(streams, "awk")
+    printed = [re.findall(r'"[^"]*"|\$?\w+', part) for part in program[2].split(",")]
     for number, line in enumerate(lines, 1):
         if wanted.search(line) is None:
             continue
@@ -241,7 +253,7 @@ def awk(session: Session, arguments: list[str], streams: Streams) -> int:
                 return known.get(word[1:], "")
             return str({"NF": of[0], "NR": of[1]}.get(word, ""))
 
-        parts = ["".join(value(word) for word in re.findall(r'"[^"]*"|\$?\w+', part)) for part in program[2].split(",")]
+        parts = ["".join(meter.count(value(word)) for word in part) for part in printed]
         streams.out(" ".join(parts if program[2] else [line]) + "\n")
     return 0
 
@@ -257,7 +269,7 @@ def sed(session: Session, arguments: list[str], streams: Streams) -> int:
         if found is None or pattern is None:
             streams.err("sed: the simulation supports only substitutions\n")
             return 1
-        edits.append(_replacing(pattern, found[3], 0 if "g" in found[4] else 1))
+        edits.append(_replacing(pattern, found[3], 0 if "g" in found[4] else 1, OutputMeter(streams, "sed")))
     for name in words or ["-"]:
         lines = _lines(session, [name], streams, "sed")
         if lines is None:
@@ -272,8 +284,10 @@ def sed(session: Session, arguments: list[str], streams: Streams) -> int:
     return 0
 
 
-def _replacing(pattern: re2._Regexp[str], new: str, count: int) -> Callable[[str], str]:
+def _replacing(pattern: re2._Regexp[str], new: str, count: int, meter: OutputMeter) -> Callable[[str], str]:
     def put(match: re2._Match[str]) -> str:
+        if not special:
+            return meter.count(new)
         groups = (match[0], *match.groups())
 
         def part(mark: re.Match[str]) -> str:
@@ -283,8 +297,9 @@ def _replacing(pattern: re2._Regexp[str], new: str, count: int) -> Callable[[str
                 return {"n": "\n", "t": "\t"}.get(mark[1], mark[1])
             return groups[int(mark[1])] or "" if int(mark[1]) < len(groups) else ""
 
-        return re.sub(r"&|\\(.)", part, new)
+        return meter.count(re.sub(r"&|\\(.)", part, new))
 
+    special = "&" in new or "\\" in new
     return lambda line: str(pattern.sub(put, line, count))
 
 
