@@ -273,7 +273,13 @@ def test_the_evidence_of_informers() -> None:
 LEASE = named("kube-controller-manager", spec={"holderIdentity": "a", "leaseDurationSeconds": 15})
 LEASE["spec"]["renewTime"] = "2025-12-31T23:59:31.000000Z"
 LED = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"})
+SILENT = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2025-12-31T23:59:48.000000Z"})
 WATCHED = State(running=["deployment-controller"])
+
+
+def test_when_another_leader_may_take_over() -> None:
+    (found,) = wait(loop_findings(State(("leases", SILENT), running=[]), kind("Deployment"), WEB))
+    assert found.until == "another one may become the leader at 00:00:03 UTC"
 
 
 @pytest.mark.parametrize(
@@ -333,6 +339,12 @@ WATCHED = State(running=["deployment-controller"])
             kind("Deployment"),
             WEB,
             ["no-leader: kube-controller-manager has had no leader for 14s: its Lease has expired."],
+        ),
+        (
+            State(("leases", SILENT), running=[]),
+            kind("Deployment"),
+            WEB,
+            ["no-leader: The leader of kube-controller-manager, a, has not renewed its Lease for 12s."],
         ),
         (
             State(),

@@ -15,6 +15,8 @@ _MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
 _LEASES = "coordination.k8s.io/leases/kube-system/"
 _RECENT = 120_000
 """Milliseconds for which a refusal is worth mentioning."""
+_RENEW_DEADLINE = 10_000
+"""Milliseconds after which a leader that could not renew its Lease gives up, by default."""
 _LAG = 1_000
 """Milliseconds after which a change that an informer has not received is worth mentioning."""
 _LAG_WRITES = 400
@@ -168,8 +170,8 @@ async def _absent(facts: Facts, ref: Ref, obj: ObjView) -> Finding | None:
         if running is not None and controller in running:
             return None
         lease = await facts.get("coordination.k8s.io", "leases", "kube-system", leader)
-        if lease is not None and (problem := _expired(facts, lease)):
-            return Finding("no-leader", problem)
+        if lease is not None and (problem := _leaderless(facts, lease)) is not None:
+            return problem
     if ref.kind in _WITHOUT_CONTROLLER:
         return None
     watchers = [each for each in facts.watchers(ref) if _may_act(each, controller)]
@@ -233,12 +235,17 @@ def _may_act(watcher: Watcher, controller: str | None) -> bool:
     return controller is not None or name not in _GENERIC
 
 
-def _expired(facts: Facts, lease: ObjView) -> str:
-    spec = lease.get("spec") or {}
-    ends = milliseconds(spec.get("renewTime")) + 1000 * (spec.get("leaseDurationSeconds") or 0)
-    if spec.get("holderIdentity") and ends >= facts.now:
-        return ""
-    return f"{lease['metadata']['name']} has had no leader for {age(facts, ends)}: its Lease has expired."
+def _leaderless(facts: Facts, lease: ObjView) -> Finding | None:
+    """Return the finding that nobody renews a Lease, or nobody holds it."""
+    spec, name = lease.get("spec") or {}, lease["metadata"]["name"]
+    renewed, holder = milliseconds(spec.get("renewTime")), spec.get("holderIdentity")
+    ends = renewed + 1000 * (spec.get("leaseDurationSeconds") or 0)
+    if not holder or ends < facts.now:
+        return Finding("no-leader", f"{name} has had no leader for {age(facts, ends)}: its Lease has expired.")
+    if facts.now - renewed <= _RENEW_DEADLINE:
+        return None
+    sentence = f"The leader of {name}, {holder}, has not renewed its Lease for {age(facts, renewed)}."
+    return Finding("no-leader", sentence, until=f"another one may become the leader at {clock_time(ends)}")
 
 
 def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Finding]:
