@@ -236,7 +236,7 @@ def _may_act(watcher: Watcher, controller: str | None) -> bool:
 
 
 def _leaderless(facts: Facts, lease: ObjView) -> Finding | None:
-    """Return the finding that nobody renews a Lease, or nobody holds it."""
+    """Return the finding about a Lease that has expired, or that its holder does not renew; None if it is renewed."""
     spec, name = lease.get("spec") or {}, lease["metadata"]["name"]
     renewed, holder = milliseconds(spec.get("renewTime")), spec.get("holderIdentity")
     ends = renewed + 1000 * (spec.get("leaseDurationSeconds") or 0)
