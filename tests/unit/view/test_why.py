@@ -198,6 +198,15 @@ def test_a_field_names_its_earlier_values() -> None:
     assert [(each.changes, each.actor) for each in answer.earlier] == [(["2"], "alice (kubectl)")]
 
 
+def test_a_short_field_is_the_desired_one_if_there_are_two() -> None:
+    history = scaled_down()
+    history.add(WEB, {"spec": {"replicas": 1}, "status": {"replicas": 1, "phase": "Done"}}, "system:kube-x", "manager")
+    answer = done(why(history, Question(WEB, "replicas")))
+    assert answer.sentence.startswith("spec.replicas of Deployment web became 1 (before: 2)")
+    assert answer.notes == []
+    assert done(why(history, Question(WEB, "phase"))).sentence.startswith("status.phase of Deployment web became Done")
+
+
 def test_a_deletion_outranks_a_status_change() -> None:
     history = Recorded()
     history.add(POD, {"status": {"phase": "Pending"}}, "kubelet", "kubelet")

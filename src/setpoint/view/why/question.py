@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import human_duration
@@ -42,7 +42,7 @@ class Question:
     key: str
     """The key of the object in the store."""
     field: str = ""
-    """A field (`spec.replicas`) or the type of a condition (`Ready`); empty means the object."""
+    """A field (`spec.replicas`, for short `replicas`) or the type of a condition (`Ready`); empty: the object."""
     at: int = 0
     """The newest revision to consider; 0 means the present."""
     since: int = 0
@@ -211,6 +211,10 @@ def _hint(answer: Answer) -> None:
 async def _why_field(history: History, question: Question, ref: Ref, answer: Answer) -> None:
     found: list[tuple[Change, list[FieldChange]]] = []
     condition = bool(_CONDITION.fullmatch(question.field))
+    if not condition and question.field.isalnum():  # the last part of a path: prefer the desired value
+        newest = await _current(history, question)
+        if newest is not None and _has_field(newest, f"spec.{question.field}", condition):
+            question = replace(question, field=f"spec.{question.field}")
     created: Change | None = None
     known_field = False
     async for change in object_changes(history, question):
