@@ -189,8 +189,8 @@ async def _watch(invocation: Invocation, target: Target, last: int) -> None:
 
 async def _deleted(invocation: Invocation) -> None:
     """Print the objects of a kind that were deleted, the last one first."""
-    chosen = await choose(invocation, lists=True)
-    if len(chosen.selections) != 1:
+    chosen = await choose(invocation, lists=True) if invocation.args else None
+    if chosen is None or len(chosen.selections) != 1:
         raise Failed("name a kind: `setpoint history pods --deleted`")
     selection = chosen.selections[0]
     query = {

@@ -133,6 +133,7 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
 
 async def test_a_command_without_files_asks_for_an_object(typed: Typed) -> None:
     assert await typed.refused("history") == "error: name an object: KIND/NAME, or KIND NAME\n"
+    assert await typed.refused("history --deleted") == "error: name a kind: `setpoint history pods --deleted`\n"
     assert "'-f rsrc.yaml'" in await typed.refused("scale --replicas=2")
 
 
