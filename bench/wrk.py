@@ -1,7 +1,7 @@
 """Benchmarks of API servers under the load of wrk, which takes a tenth of the CPU time of bench/load.py for a request:
 on a machine with few cores the servers have the rest.
 
-    python bench/wrk.py --server NAME=URL,TOKEN[,PID[+PID...]] [--server ...] [get paged create patch]
+    python bench/wrk.py --server NAME=URL,TOKEN[,PID[+PID...]] [--server ...] [--connections N] [get paged create patch]
 
 The rounds alternate between the servers. The rates are medians, with the quartiles; the last column is the rate
 divided by that of the first server."""
@@ -80,12 +80,13 @@ class Round:
     """Milliseconds."""
 
 
-def measured(target: Target, load: Load, seconds: int) -> Round:
-    """Run wrk once. Raises ValueError if a request failed."""
+def measured(target: Target, load: Load, seconds: int, connections: int) -> Round:
+    """Run wrk once, with its own number of connections if `connections` is 0. Raises ValueError if a request failed."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "load.lua")
         script.write_text(load.script(target.token))
-        command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "-s", str(script), target.url]
+        options = [f"-c{connections or load.connections}", f"-d{seconds}s", "-s", str(script)]
+        command = ["wrk", "-t1", *options, target.url]
         cpu, own = target.cpu(), _cpu_of_children()
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         cpu, own = target.cpu() - cpu, _cpu_of_children() - own
@@ -112,7 +113,7 @@ def main(arguments: argparse.Namespace) -> None:
         rounds: dict[str, list[Round]] = {target.name: [] for target in targets}
         for _ in range(arguments.rounds):
             for target in targets:
-                rounds[target.name].append(measured(target, loads()[name], arguments.seconds))
+                rounds[target.name].append(measured(target, loads()[name], arguments.seconds, arguments.connections))
         first = statistics.median(each.rate for each in rounds[targets[0].name])
         for server, of_server in rounds.items():
             low, rate, high = statistics.quantiles([each.rate for each in of_server], n=4, method="inclusive")
@@ -131,5 +132,6 @@ if __name__ == "__main__":
     parser.add_argument("--server", action="append", required=True)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--connections", type=int, default=0, help="instead of the number that each benchmark has")
     parser.add_argument("benches", nargs="*")
     main(parser.parse_args())
