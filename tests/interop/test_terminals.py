@@ -62,6 +62,13 @@ class Terminal:
     def resize(self, lines: int, columns: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
+    def until_raw(self, seconds: float = 20.0) -> None:
+        """Wait until control characters are keys for the program; before, the terminal handles them."""
+        end = time.monotonic() + seconds
+        while not self.is_raw:
+            assert time.monotonic() < end, self.seen
+            time.sleep(0.01)
+
     @property
     def is_raw(self) -> bool:
         return not termios.tcgetattr(self._fd)[3] & (termios.ECHO | termios.ICANON)
@@ -141,6 +148,7 @@ def test_detach_keys(cluster: Path, tmp_path: Path) -> None:
     person = Terminal(cluster, "attach", "-it", "stays")
     person.until("try pressing enter")
     assert "Running" in typed_offline("get pod stays", tmp_path, KUBECONFIG=str(cluster)).out
+    person.until_raw()
     person.type("\x10\x11")
     assert person.end() == 0
 

@@ -40,7 +40,7 @@ def raw(stream: BinaryIO) -> Iterator[None]:
 
     handlers = {number: signal.signal(number, die) for number in _DEADLY}
     try:
-        tty.setraw(descriptor)
+        tty.setraw(descriptor, termios.TCSADRAIN)  # keeps what was typed already
         yield
     finally:
         restore()
