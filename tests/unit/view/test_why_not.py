@@ -274,6 +274,8 @@ LEASE = named("kube-controller-manager", spec={"holderIdentity": "a", "leaseDura
 LEASE["spec"]["renewTime"] = "2025-12-31T23:59:31.000000Z"
 LED = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"})
 SILENT = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2025-12-31T23:59:48.000000Z"})
+GIVEN_UP = named("kube-controller-manager", spec={**LED["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
+GIVEN_UP["spec"]["renewTime"] = "2025-12-31T23:59:59.500000Z"
 WATCHED = State(running=["deployment-controller"])
 
 
@@ -339,6 +341,12 @@ def test_when_another_leader_may_take_over() -> None:
             kind("Deployment"),
             WEB,
             ["no-leader: kube-controller-manager has had no leader for 14s: its Lease has expired."],
+        ),
+        (
+            State(("leases", GIVEN_UP), running=[]),
+            kind("Deployment"),
+            WEB,
+            ["no-leader: kube-controller-manager has had no leader for 0s: the last one gave up its Lease."],
         ),
         (
             State(("leases", SILENT), running=[]),

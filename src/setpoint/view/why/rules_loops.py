@@ -236,11 +236,14 @@ def _may_act(watcher: Watcher, controller: str | None) -> bool:
 
 
 def _leaderless(facts: Facts, lease: ObjView) -> Finding | None:
-    """Return the finding about a Lease that has expired, or that its holder does not renew; None if it is renewed."""
+    """Return the finding that a Lease has no holder, has expired, or is not renewed."""
     spec, name = lease.get("spec") or {}, lease["metadata"]["name"]
     renewed, holder = milliseconds(spec.get("renewTime")), spec.get("holderIdentity")
     ends = renewed + 1000 * (spec.get("leaseDurationSeconds") or 0)
-    if not holder or ends < facts.now:
+    if not holder:
+        since = age(facts, renewed)
+        return Finding("no-leader", f"{name} has had no leader for {since}: the last one gave up its Lease.")
+    if ends < facts.now:
         return Finding("no-leader", f"{name} has had no leader for {age(facts, ends)}: its Lease has expired.")
     if facts.now - renewed <= _RENEW_DEADLINE:
         return None
