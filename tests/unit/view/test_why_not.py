@@ -46,7 +46,7 @@ class State:
         refusals: Sequence[Refusal] = (),
         watchers: Sequence[Watcher] = (Watcher("system:kube-controller-manager", "kube-controller-manager", 0),),
         others: int | None = 0,
-        leases_readable: bool = True,
+        unreadable: Collection[str] = (),
         held: Hold | None = None,
         tried: SchedulingAttempt | None = None,
         log_ends: Sequence[bytes | LogEnd] = (),
@@ -58,7 +58,7 @@ class State:
         self._log_ends = log_ends
         self._objects = [(plural, obj) for plural, obj in objects]
         self._running, self._loops, self._refusals, self._watchers = running, loops, refusals, watchers
-        self._others, self._leases_readable = others, leases_readable
+        self._others, self._unreadable = others, unreadable
         self._held, self._tried = held, tried
 
     def ref(self, key: str) -> Ref:
@@ -66,7 +66,7 @@ class State:
         return Ref(group, plural, plural.removesuffix("s"), "", "")
 
     async def may_read(self, key: str) -> bool:
-        return self._leases_readable or "/leases/" not in key
+        return not any(f"/{plural}/" in key for plural in self._unreadable)
 
     async def write(self, revision: int) -> Written | None:
         return None
@@ -314,7 +314,7 @@ def test_when_another_leader_may_take_over() -> None:
                 "leader election."
             ],
         ),
-        (State(running=[], watchers=(), others=1, leases_readable=False), kind("Deployment"), WEB, []),
+        (State(running=[], watchers=(), others=1, unreadable=["leases"]), kind("Deployment"), WEB, []),
         (
             State(watchers=(), others=1),
             kind("Teapot", "example.com"),
@@ -604,6 +604,103 @@ LAST = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2025-12-
 )
 def test_pods(pod: dict[str, Any], expected: list[str]) -> None:
     assert done(pod_findings(State(READY_NODE), kind("Pod", ""), pod)) == expected
+
+
+def claim(name: str = "web", phase: str = "Pending", **spec: Any) -> dict[str, Any]:
+    more = {"metadata": spec.pop("metadata")} if "metadata" in spec else {}
+    spec = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast", **spec}
+    return named(name, spec=spec, status={"phase": phase}, **more)
+
+
+def storage(provisioner: str, mode: str = "Immediate") -> tuple[str, dict[str, Any]]:
+    return "storageclasses", named("fast", provisioner=provisioner, volumeBindingMode=mode)
+
+
+def using(name: str, **volume: Any) -> tuple[str, dict[str, Any]]:
+    return "pods", named(name, spec={"volumes": [{"name": "data", **volume}, {"name": "token", "projected": {}}]})
+
+
+LATE = storage("example.com/disk", "WaitForFirstConsumer")
+USES_WEB = {"persistentVolumeClaim": {"claimName": "web"}}
+SELECTED = {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}
+UNBOUND = "unbound: PersistentVolumeClaim web is not bound"
+WAITS_FOR_POD = "first-consumer: PersistentVolumeClaim web is bound when"
+
+
+@pytest.mark.parametrize(
+    ("objects", "unreadable", "obj", "expected"),
+    [
+        ([], [], claim(phase="Bound"), []),
+        (
+            [],
+            [],
+            claim(phase="Lost", volumeName="disk"),
+            ["lost: PersistentVolumeClaim web is lost: the volume disk that it was bound to is not its own any more."],
+        ),
+        (
+            [],
+            [],
+            claim(storageClassName=""),
+            [f"{UNBOUND}: no free volume without a class offers 1Gi with its access modes."],
+        ),
+        ([], [], claim(), ["no-class: PersistentVolumeClaim web is not bound: its storage class fast does not exist."]),
+        # Without the right to read the class, it is not known whether a volume is missing or a provisioner is late.
+        ([], ["storageclasses"], claim(), [f"{UNBOUND}. You may not read its storage class fast."]),
+        ([storage("example.com/disk")], [], claim(), [f"{UNBOUND}: it waits for the provisioner example.com/disk."]),
+        (
+            [storage("kubernetes.io/no-provisioner")],
+            [],
+            claim(),
+            [f"{UNBOUND}: no free volume of class fast offers 1Gi with its access modes."],
+        ),
+        ([LATE], [], claim(), [f"{WAITS_FOR_POD} the first Pod uses it; none does."]),
+        ([LATE], ["pods"], claim(), [f"{WAITS_FOR_POD} a Pod that uses it is scheduled."]),
+        ([LATE, using("a", **USES_WEB)], [], claim(), [f"{WAITS_FOR_POD} a Pod that uses it is scheduled: pod/a."]),
+        (
+            [LATE, using("a", ephemeral={"volumeClaimTemplate": {}})],
+            [],
+            claim("a-data"),
+            ["first-consumer: PersistentVolumeClaim a-data is bound when a Pod that uses it is scheduled: pod/a."],
+        ),
+        (
+            [LATE, *(using(each, **USES_WEB) for each in "abcde")],
+            [],
+            claim(),
+            [f"{WAITS_FOR_POD} a Pod that uses it is scheduled: pod/a, pod/b, pod/c and 2 more."],
+        ),
+        (
+            [LATE, using("a", **USES_WEB)],
+            [],
+            claim(metadata=SELECTED),
+            [f"{UNBOUND}: it waits for the provisioner example.com/disk."],
+        ),
+        ([], [], claim(volumeName="disk"), [f"{UNBOUND}: it names the volume disk, which does not exist."]),
+        (
+            [],
+            ["persistentvolumes"],
+            claim(volumeName="disk"),
+            [f"{UNBOUND}: it names the volume disk, which you may not read."],
+        ),
+        (
+            [("persistentvolumes", named("disk", spec={"claimRef": {"namespace": "shop", "name": "data"}}))],
+            [],
+            claim(volumeName="disk"),
+            [f"{UNBOUND}: it names the volume disk, which is reserved for shop/data."],
+        ),
+        (
+            [("persistentvolumes", named("disk", spec={}, status={"phase": "Failed"}))],
+            [],
+            claim(volumeName="disk"),
+            [f"{UNBOUND}: it names the volume disk, whose phase is Failed."],
+        ),
+    ],
+)
+def test_claims(
+    objects: list[tuple[str, dict[str, Any]]], unreadable: list[str], obj: dict[str, Any], expected: list[str]
+) -> None:
+    state = State(*objects, unreadable=unreadable)
+    ref = Ref("", "persistentvolumeclaims", "PersistentVolumeClaim", "default", obj["metadata"]["name"])
+    assert done(object_findings(state, "key", ref, obj)) == expected
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,13 @@ async def _users(facts: Facts, namespace: str, name: str, finalizer: str) -> lis
 
 def claims_of(pod: ObjView) -> list[str]:
     """Return the names of the claims that a Pod uses."""
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    return [str((each.get("persistentVolumeClaim") or {}).get("claimName")) for each in volumes]
+    found = []
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            found.append(str(claim.get("claimName")))
+        elif volume.get("ephemeral"):
+            found.append(f"{pod['metadata']['name']}-{volume['name']}")
+    return found
 
 
 async def _content(facts: Facts, namespace: str, obj: ObjView) -> list[Finding]:
