@@ -74,8 +74,8 @@ class RequestCauses:
 
     def encode(self, cause: NotedCause) -> bytes:
         _, arrived, user, impersonator, agent, verb, subresource, claim, trace, term, address = cause
-        writer = _writer(user, impersonator, agent, verb, subresource)
-        return _recorded(self._time(arrived), writer, claim, trace, term, address)
+        origin = user, impersonator, agent, verb, subresource
+        return _recorded(self._time(arrived), origin, claim, trace, term, address)
 
     def join(self, causes: Sequence[NotedCause]) -> bytes | None:
         try:
@@ -90,7 +90,7 @@ class RequestCauses:
         for position, (arrived, *origin, claim, trace, term, address) in enumerate(parts):
             at = max(at, unix_milliseconds(datetime.fromisoformat(arrived)))
             if position >= first:
-                yield _recorded(at, _writer(*origin), claim, trace, term, address)
+                yield _recorded(at, origin, claim, trace, term, address)
 
     def _time(self, arrived: datetime) -> int:
         """Return the time of a transaction whose request arrived at this time."""
@@ -103,10 +103,15 @@ class RequestCauses:
 _ARRIVED = itemgetter(1)
 
 
-def _recorded(at: int, writer: str, noted: tuple[Any, ...] | str, trace: str, term: str, address: str) -> bytes:
-    """Return the recorded form. The address of a client that names its reconcile says nothing more, and is left out."""
+def _recorded(
+    at: int, origin: Sequence[str], noted: tuple[Any, ...] | str, trace: str, term: str, address: str
+) -> bytes:
+    """Return the recorded form; `origin` has the arguments of `_writer`. The address of a component that names its
+    reconcile says nothing more, and is left out. A person who claims a reconcile cannot hide it."""
     values = _values(noted)
-    return recorded(at, writer, values, trace, term, "" if values and values[0] else address)
+    if address and values and values[0] and all(user.startswith("system:") for user in origin[:2] if user):
+        address = ""
+    return recorded(at, _writer(*origin), values, trace, term, address)
 
 
 def claimed(request: Request) -> tuple[Any, ...]:

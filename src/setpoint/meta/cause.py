@@ -65,8 +65,8 @@ class WriteCause(NamedTuple):
     term: str = ""
     """The lease and term of the leader that wrote (`meta/lease_term.py`)."""
     address: str = ""
-    """The address from which the request came over a network; empty if it came from the server's own machine, if it
-    claims a reconcile, and if it is not known."""
+    """The address from which the request came over a network; empty if it came from the server's own machine, if a
+    component claims a reconcile, and if it is not known."""
 
 
 def merged(first: tuple[int, ...], count: int, more: tuple[int, ...], more_count: int) -> tuple[tuple[int, ...], int]:

@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 from ipc_replicas import ServedStore
 from server_harness import APPLY, LIMITED_TOKEN, MERGE_PATCH, ServerHarness
 
-from setpoint.apiserver.filters.authenticate import AuthenticatorChain, InProcessAuthenticator, in_process_peer
+from setpoint.apiserver.filters.authenticate import (
+    AuthenticatorChain,
+    InProcessAuthenticator,
+    authenticated_peer,
+    in_process_peer,
+)
 from setpoint.apiserver.refusals import Refusals
 from setpoint.apiserver.request_causes import RequestCauses
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport, SharingTransport
 from setpoint.cluster.inprocess import InProcess
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.cause import CAUSE_HEADER, MAX_TRIGGERS, Claim, WriteCause, decode
 from setpoint.store.interface import NotedCause, recorded_form
 from setpoint.store.memory import MemoryStore
@@ -138,13 +144,23 @@ async def test_the_address_of_a_client_is_that_of_its_connection(harness: Server
     assert shown["address"] == "10.0.0.7"
 
 
-async def test_the_record_of_a_reconcile_has_no_address(harness: ServerHarness) -> None:
+async def test_the_record_of_a_reconcile_of_a_component_has_no_address(harness: ServerHarness) -> None:
     claim = {CAUSE_HEADER: "r=web-controller/1f2e.7;k=default/web;t=3"}
-    await from_address(harness, "near", Peer("127.0.0.1", 1), **claim)
-    (near,) = await harness.store.causes(harness.store.revision - 1)
-    found = await from_address(harness, "far", Peer("10.0.0.7", 1, remote="10.0.0.7"), **claim)
-    (far,) = await harness.store.causes(harness.store.revision - 1)
-    assert found.claim.reconcile and not found.address and len(far.cause) == len(near.cause)
+    remote = Peer("10.0.0.7", 1, remote="10.0.0.7")
+    # Whoever is no component keeps the address, whatever is claimed.
+    found = await from_address(harness, "person", remote, **claim)
+    assert (found.claim.reconcile, found.address) == ("web-controller/1f2e.7", "10.0.0.7")
+    acting = {"impersonate-user": "system:serviceaccount:ops:robot", "impersonate-group": "system:masters"}
+    found = await from_address(harness, "acting", remote, **claim, **acting)
+    assert found.address == "10.0.0.7"
+    robot = UserInfo("system:serviceaccount:ops:robot", groups=("system:masters",))
+    harness.replace_parts(authenticator=AuthenticatorChain([InProcessAuthenticator()], False))
+    for name, address in (("near", ""), ("far", "10.0.0.9")):
+        found = await from_address(harness, name, authenticated_peer(robot, address, address), **claim)
+        assert (found.claim.reconcile, found.address) == ("web-controller/1f2e.7", "")
+    # One component that acts as another, as the fleet of simulated nodes does.
+    found = await from_address(harness, "fleet", authenticated_peer(robot, "10.0.0.9", "10.0.0.9"), **claim, **acting)
+    assert (found.user, found.address) == ("system:serviceaccount:ops:robot<system:serviceaccount:ops:robot", "")
 
 
 async def test_requests_within_the_process_have_no_address(harness: ServerHarness) -> None:
