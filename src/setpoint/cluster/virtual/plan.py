@@ -21,7 +21,6 @@ from setpoint.view.actors import actor_of
 from setpoint.view.changes import FieldChange, changes, summary
 from setpoint.view.plan import EndpointDip, Interruption, ObjectChange, PlannedEvent, PlanResult
 
-"""Seconds within which the copy must be quiet before the change is made to it."""
 _SLICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "policy/poddisruptionbudgets/"
 _CRON_JOBS, _PODS = "batch/cronjobs/", "core/pods/"
 _ADMINISTRATOR = "kubernetes-admin"
