@@ -273,6 +273,39 @@ async def test_containers_that_cannot_run(cluster: VirtualCluster, tmp_path: Pat
     assert changed.code == 2 and "pod/crash" not in changed.out.partition("What would happen:")[0], changed.out
 
 
+@virtual(nodes=3, fleet=FleetOptions(reject_misspelled_images=True))
+async def test_images_that_cannot_be_pulled(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """What the original cannot pull, whatever the reason, the copy cannot pull either."""
+    await run_successfully(cluster, "fault image-broken private.example.com/app:v7", tmp_path)
+    await run_successfully(cluster, "create deployment web --image nginx:1.27 --replicas 2", tmp_path)
+    await run_successfully(cluster, "create deployment bad --image ngnix:1.27", tmp_path)
+    await run_successfully(cluster, "create deployment app --image private.example.com/app:v7", tmp_path)
+    container = {"name": "app", "image": "nginx:1.27"}
+    first = [{"name": "prepare", "image": "busybox:1.36", "command": ["sh", "-c", "exit 4"]}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "initial", "namespace": "default"}}
+    await cluster.client.create({**pod, "spec": {"containers": [container], "initContainers": first}})
+    await cluster.advance("20m")
+    same = await run_command(cluster, "plan --image deployment/web=nginx:1.27", tmp_path)
+    assert (same.code, same.out.splitlines()[0]) == (0, "Nothing would change."), same.out
+    assert "Changed by the loops before the change" not in same.out, same.out
+
+    line = "--scale deployment/app=2 --scale deployment/bad=2 --image deployment/web=ngnix:1.28"
+    result = await run_command(cluster, f"plan {line} -o json --pace instant", tmp_path)
+    predicted = json.loads(result.out)
+    assert result.code == 1 and predicted["firstLook"] == []
+    live = Live(cluster)
+    for each in ("scale deployment/app --replicas=2", "scale deployment/bad --replicas=2"):
+        await run_successfully(cluster, each, tmp_path)
+    await run_successfully(cluster, "set image deployment/web *=ngnix:1.28", tmp_path)
+    await cluster.advance("20m")
+    problems = [*predicted["problems"], *predicted["earlier"]]
+    assert (
+        sorted((each["kind"], each["owner"] or each["name"], each["problem"]) for each in problems) == live.problems()
+    )
+    waiting = [each for each in live.problems() if each[2].endswith(" waits: ImagePullBackOff")]
+    assert len(waiting) == 5, waiting
+
+
 @virtual(nodes=6)
 async def test_a_node_is_lost_whenever_it_stops(cluster: VirtualCluster, tmp_path: Path) -> None:
     """The prediction does not end before the loss is noticed, which takes 50 to 60 s after the last heartbeat."""

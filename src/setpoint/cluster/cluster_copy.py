@@ -36,6 +36,7 @@ from setpoint.cluster.snapshot_file import (
     StateReader,
     StoredObject,
 )
+from setpoint.cluster.virtual.conditions import unavailable_images
 from setpoint.controllers.options import ControllerOptions
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.decode import DecodeError, decode
@@ -44,6 +45,7 @@ from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time, parse_time
 from setpoint.node.options import FleetOptions
 from setpoint.node.pace import REAL, Pace
+from setpoint.node.runtime.images import ImageRule, parse_reference
 from setpoint.store.history import History
 from setpoint.store.interface import KeyValue, Store
 from setpoint.store.memory import MemoryStore
@@ -166,7 +168,9 @@ class ClusterCopy:
                 leader_elect=False,  # the Leases are the original's, whose holders do not release them here
                 identity="copy",
                 default_storage_class=False,
-                fleet=FleetOptions(0, adopt_all=True, pace=pace),
+                fleet=FleetOptions(
+                    0, adopt_all=True, pace=pace, images=self._image_rules(), reject_misspelled_images=True
+                ),
             ),
             ApiServerConfig(
                 NO_DATA_DIR,
@@ -179,6 +183,16 @@ class ClusterCopy:
             address=OwnAddress("", 6443, cidrs),
             repair=True,
         )
+
+    def _image_rules(self) -> tuple[ImageRule, ...]:
+        """Return rules by which the images that cannot be pulled in the original cannot be pulled in the copy."""
+        pods = (item.value for key, item in self.objects.items() if key.startswith(_PODS))
+        rules = []
+        for image, error in unavailable_images(pods).items():
+            if (reference := parse_reference(image)) is not None:
+                escaped = error.replace("{", "{{").replace("}", "}}")
+                rules.append(ImageRule(f"^{re.escape(reference.name)}$", error=escaped or "it cannot be pulled"))
+        return tuple(rules)
 
     def _value(self, key: str) -> Any:
         item = self.objects.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -50,7 +50,28 @@ def is_retrying(pod: bytes) -> bool:
     if _EXITED not in pod and _PULL not in pod:  # most Pods, which need not be decoded
         return False
     status = orjson.loads(pod).get("status") or {}
-    return any(_is_retried(each) for each in status.get("containerStatuses") or ())
+    return any(_is_retried(each) for each in _containers(status))
+
+
+def unavailable_images(pods: Iterable[bytes]) -> dict[str, str]:
+    """Return the images for which containers of these Pods wait because they cannot be pulled, each with the error."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        if _PULL not in pod:
+            continue
+        for each in _containers(orjson.loads(pod).get("status") or {}):
+            waiting = (each.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") in _PULL_REASONS and each.get("image"):
+                # In the back-off, kubelets repeat the error; earlier versions do not.
+                message = str(waiting.get("message") or "")
+                _, separator, error = message.partition(f": {_PULL_REASONS[0]}: ")
+                found[each["image"]] = error if separator else message
+    return found
+
+
+def _containers(status: ObjView) -> Iterator[ObjView]:
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()
 
 
 def _is_retried(container: ObjView) -> bool:
@@ -79,11 +100,10 @@ def _pod(pod: ObjView) -> str:
         gates = pod["spec"].get("schedulingGates")
         reason = "it has scheduling gates" if gates else _condition(pod, "PodScheduled").get("message", "")
         return f"is not scheduled{f': {reason}' if reason else ''}"
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for each in status.get(field) or ():
-            waiting = (each.get("state") or {}).get("waiting") or {}
-            if waiting.get("reason") and waiting["reason"] not in ("PodInitializing",):
-                return f"container {each['name']} waits: {waiting['reason']}"
+    for each in _containers(status):
+        waiting = (each.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in ("PodInitializing",):
+            return f"container {each['name']} waits: {waiting['reason']}"
     if _condition(pod, "Ready").get("status") != "True":
         return "is not ready"
     return ""
