@@ -115,9 +115,13 @@ def _chosen(invocation: Invocation, changes: list[ObjectChange]) -> list[ObjectC
     field = invocation.flags.field
     if not field:
         return changes
-    return [
-        each for each in changes if each.kind != UPDATED or any(has_path(change, (field,)) for change in each.fields)
-    ]
+    paths = _paths_of(field)
+    return [each for each in changes if each.kind != UPDATED or any(has_path(change, paths) for change in each.fields)]
+
+
+def _paths_of(field: str) -> tuple[str, str]:
+    """Return the paths that a field may have: fields of the spec can be named without it."""
+    return field, f"spec.{field}"
 
 
 async def _begins_without(invocation: Invocation, target: Target, first: ObjectChange, field: str) -> bool:
@@ -129,7 +133,7 @@ async def _begins_without(invocation: Invocation, target: Target, first: ObjectC
         obj = await client.get(target.resource, target.name, target.namespace)
     except ApiError:
         return False
-    return value_at(obj, field) is ABSENT
+    return all(value_at(obj, path) is ABSENT for path in _paths_of(field))
 
 
 def _print(invocation: Invocation, changes: list[ObjectChange], history: _History) -> None:

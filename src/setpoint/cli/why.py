@@ -93,6 +93,8 @@ async def _ask(invocation: Invocation, target: Target, query: str) -> bytes:
         return (await invocation.client.sender.request("GET", PATH, query)).body
     except NotFound as error:
         if (error.details or {}).get("name") or "there is no resource" in error.message:
+            if at := invocation.flags.at:
+                raise Failed(f"no version of {target.shown} from {at} or before is known") from None
             raise Failed(
                 f"no version of {target.shown} is known, and none was deleted in the retained history"
             ) from None

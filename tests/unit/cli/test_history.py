@@ -50,10 +50,11 @@ async def test_the_life_of_an_object(typed: Typed) -> None:
     wide = columns(await typed("history deployment/web -o wide"))
     assert wide[0] == ["REV", "TIME", "WHO", "VERB", "WHAT"] and len(wide) == 6
     assert wide[1][1:4:2] == ["2030-01-01T00:02:00.000Z", "patch/status"]
-    assert [line[3] for line in columns(await typed("history deploy web --field spec.replicas"))[1:]] == [
-        "spec.replicas 1 -> 4",
-        "created: 1 replica of nginx:1.27",
-    ]
+    for field in ("spec.replicas", "replicas"):
+        assert [line[3] for line in columns(await typed(f"history deploy web --field {field}"))[1:]] == [
+            "spec.replicas 1 -> 4",
+            "created: 1 replica of nginx:1.27",
+        ]
     assert len(columns(await typed("history deploy web --field image --since 100s"))) == 2
     done = await typed.run("history deploy web --field spec.paused")
     assert done.out == "" and done.err.startswith("no change of the field spec.paused is known; the history begins")

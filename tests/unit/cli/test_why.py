@@ -65,6 +65,16 @@ def test_a_cluster_that_is_not_setpoint() -> None:
     )
 
 
+def test_an_object_that_is_not_known() -> None:
+    status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found", "details": {"name": "x"}}
+    server = OtherServer(404, json.dumps(status).encode())
+    assert asked(server, "--event", "x").err == (
+        "error: no version of event/x is known, and none was deleted in the retained history\n"
+    )
+    # It may have been created since.
+    assert asked(server, "--event", "x", "--at=-5m").err == "error: no version of event/x from -5m or before is known\n"
+
+
 def test_an_answer_of_another_version() -> None:
     result = asked(OtherServer(200, b'{"version": 99}'), "--event", "x")
     assert (result.code, result.err) == (

@@ -198,13 +198,17 @@ def test_a_field_names_its_earlier_values() -> None:
     assert [(each.changes, each.actor) for each in answer.earlier] == [(["2"], "alice (kubectl)")]
 
 
-def test_a_short_field_is_the_desired_one_if_there_are_two() -> None:
-    history = scaled_down()
-    history.add(WEB, {"spec": {"replicas": 1}, "status": {"replicas": 1, "phase": "Done"}}, "system:kube-x", "manager")
+def test_a_field_of_the_spec_can_be_named_without_it() -> None:
+    history = Recorded()
+    history.add(WEB, {"spec": {"replicas": 2, "paused": True}}, "alice", "kubectl")
+    history.add(WEB, {"spec": {"replicas": 1}}, "bob", "kubectl")
+    history.add(WEB, {"spec": {"replicas": 1}, "status": {"replicas": 1, "phase": "Fine"}}, "carol", "kubectl")
     answer = done(why(history, Question(WEB, "replicas")))
-    assert answer.sentence.startswith("spec.replicas of Deployment web became 1 (before: 2)")
-    assert answer.notes == []
-    assert done(why(history, Question(WEB, "phase"))).sentence.startswith("status.phase of Deployment web became Done")
+    assert answer.sentence.startswith("spec.replicas of Deployment web became 1 (before: 2) ")
+    assert answer.notes == [], "who writes the status does not write this field"
+    # Fields that the spec does not have now are found wherever they are.
+    assert done(why(history, Question(WEB, "phase"))).sentence.startswith("status.phase of Deployment web became Fine ")
+    assert done(why(history, Question(WEB, "paused"))).sentence.startswith("spec.paused of Deployment web was removed ")
 
 
 def test_a_deletion_outranks_a_status_change() -> None:

@@ -42,7 +42,7 @@ class Question:
     key: str
     """The key of the object in the store."""
     field: str = ""
-    """A field (`spec.replicas`, for short `replicas`) or the type of a condition (`Ready`); empty: the object."""
+    """A field (`spec.replicas`) or the type of a condition (`Ready`); empty means the object."""
     at: int = 0
     """The newest revision to consider; 0 means the present."""
     since: int = 0
@@ -211,10 +211,9 @@ def _hint(answer: Answer) -> None:
 async def _why_field(history: History, question: Question, ref: Ref, answer: Answer) -> None:
     found: list[tuple[Change, list[FieldChange]]] = []
     condition = bool(_CONDITION.fullmatch(question.field))
-    if not condition and question.field.isalnum():  # the last part of a path: prefer the desired value
-        newest = await _current(history, question)
-        if newest is not None and _has_field(newest, f"spec.{question.field}", condition):
-            question = replace(question, field=f"spec.{question.field}")
+    current = await _current(history, question)
+    if not condition and current is not None:
+        question = replace(question, field=_in_spec(question.field, current))
     created: Change | None = None
     known_field = False
     async for change in object_changes(history, question):
@@ -230,7 +229,6 @@ async def _why_field(history: History, question: Question, ref: Ref, answer: Ans
             if len(found) > _MAX_EARLIER and not question.every:
                 break
     if not found:
-        current = await _current(history, question)
         if not known_field and current is not None and not _has_field(current, question.field, condition):
             what = "condition" if condition else "field"
             answer.sentence = f"{_name(ref)} has no {what} {question.field}, and had none since the history began."
@@ -269,6 +267,13 @@ async def _next_apply(history: History, question: Question, found: list[tuple[Ch
     if lost := next_apply.lost_to(known, now):
         texts.append(lost)
     return texts
+
+
+def _in_spec(field: str, obj: ObjView) -> str:
+    """Return `spec.replicas` for `replicas` if the object has such a field: the status may have one of the same
+    name."""
+    path = f"spec.{field}"
+    return path if value_at(obj, field) is ABSENT and value_at(obj, path) is not ABSENT else field
 
 
 async def _current(history: History, question: Question) -> ObjView | None:
