@@ -59,12 +59,12 @@ class _StoppedClock:
     """A clock whose wall-clock time is that of a moment: ages are those of then."""
 
     def __init__(self, clock: Clock, moment: datetime) -> None:
-        self._moment = moment
+        self.moment = moment
         self.monotonic = clock.monotonic
         self.sleep = clock.sleep
 
     def now(self) -> datetime:
-        return self._moment
+        return self.moment
 
 
 class _PastCache(ResourceCache):
@@ -122,7 +122,7 @@ class PastServer:
     """The API server of one moment."""
 
     def __init__(self, live: ApiResources, parts: ServerParts, servers: RemoteServers, store: PastStore, at: datetime):
-        clock = _StoppedClock(live.clock, at)
+        self.clock = clock = _StoppedClock(live.clock, at)
         self._caches: dict[str, _PastCache] = {}
         """The caches of the built-in resources by prefix."""
         self.api = api = ApiResources(store, clock, live.ids, live.worker)
@@ -236,6 +236,7 @@ class Past:
         server = past.pop(revision, None)
         if server is None:
             server = PastServer(self._live, self._parts, self._servers, PastStore(self._reader, revision), at)
+        server.clock.moment = at  # several moments may have the same revision
         past[revision] = server
         while len(past) > 1 and (
             len(past) > _MAX_SERVERS or sum(each.api.count() for each in past.values()) > _MAX_OBJECTS

@@ -241,6 +241,18 @@ async def test_a_moment_is_a_server_for_clients(custom: CustomResourceHarness) -
         assert (await custom.get(at + path)).status in (400, 404), path
 
 
+async def test_ages_are_those_of_the_moment(custom: CustomResourceHarness) -> None:
+    """Also if nothing was written between two moments, so that both have the same revision."""
+    await custom.make(CONFIGMAPS, {"metadata": {"name": "a"}})
+    await custom.clock.advance(3600)
+    for minutes in (50, 20):
+        path = f"/at/-{minutes}m{CONFIGMAPS}"
+        (row,) = (await custom.get(path, headers=TABLE)).json["rows"]
+        watcher = await custom.watch(path, headers=TABLE)
+        (event,) = watcher.events
+        assert row["cells"] == event["object"]["rows"][0]["cells"] == ["a", 0, f"{60 - minutes}m"]
+
+
 async def test_who_may_read_the_past(custom: CustomResourceHarness) -> None:
     def limited(path: str) -> Any:
         return custom.get(path, token=LIMITED_TOKEN)
