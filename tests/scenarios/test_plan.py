@@ -354,6 +354,20 @@ def _tolerated(pod: Obj) -> tuple[int, ...]:
 
 
 @virtual(start=shop)
+async def test_who_may_not_list_nodes_gets_no_prediction(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Without nodes, the loops of the copy would delete every Pod."""
+    vera = cluster.embedded.components.clients.copying_client("vera", (), agent="setpoint")
+    await run_successfully(cluster, "create clusterrolebinding v --clusterrole=view --user=vera", tmp_path)
+    refused = await run_command(cluster, "plan --scale deployment/web=1", tmp_path, client=vera)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("error: the copy has no nodes, so that all Pods would be lost in it: a plan needs")
+    await run_successfully(cluster, "create clusterrole nodes --verb=list --resource=nodes", tmp_path)
+    await run_successfully(cluster, "create clusterrolebinding n --clusterrole=nodes --user=vera", tmp_path)
+    allowed = await run_command(cluster, "plan --scale deployment/web=1", tmp_path, client=vera)
+    assert "  - 2 Pods of replicaset/web-" in allowed.out, allowed.out + allowed.err
+
+
+@virtual(start=shop)
 async def test_a_plan_from_files(cluster: VirtualCluster, tmp_path: Path) -> None:
     """Manifests are applied as `apply` does it, in the order of the flags; a snapshot needs no cluster."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "5"}}}

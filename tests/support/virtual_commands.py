@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from setpoint.cli.invocation import CommandIO
 from setpoint.cli.main import run_within
+from setpoint.client import Client
 from setpoint.testing import VirtualCluster
 
 
@@ -22,8 +23,10 @@ _OFFLINE = (["snapshot", "show"], ["replay"])
 """The commands that use no cluster, and have no flags for one."""
 
 
-async def run_command(cluster: VirtualCluster, line: str, home: Path, stdin: str = "") -> Result:
-    """Run a command line as the administrator of the cluster."""
+async def run_command(
+    cluster: VirtualCluster, line: str, home: Path, stdin: str = "", client: Client | None = None
+) -> Result:
+    """Run a command line as the administrator of the cluster, or with the client of another user."""
     words = shlex.split(line)
     if not any(words[: len(each)] == each for each in _OFFLINE):
         words = ["--server", "https://virtual.invalid", "--namespace", "default", *words]
@@ -35,7 +38,7 @@ async def run_command(cluster: VirtualCluster, line: str, home: Path, stdin: str
         environment={"HOME": str(home)},
         home=home,
         clock=cluster.clock,
-        connect=lambda access, timeout: cluster.client.named("setpoint"),
+        connect=lambda access, timeout: client or cluster.client.named("setpoint"),
     )
     code = await run_within(words, io)
     return Result(code, stdout.getvalue().decode(), stderr.getvalue().decode())

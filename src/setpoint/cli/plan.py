@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
 from setpoint.cli.flags import UsageProblem, array, switch, text
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.simulating import ONLY, SECRETS, SNAPSHOT, copy_of, in_virtual_time, run_commands
@@ -40,6 +41,11 @@ async def run(invocation: Invocation) -> int:
     stdin = invocation.io.stdin.read() if "-" in flags.filename else b""
     namespace = flags.namespace or ("default" if flags.snapshot else invocation.namespace)
     copy = await copy_of(invocation)
+    if copy.lacks_nodes:
+        raise Failed(
+            "the copy has no nodes, so that all Pods would be lost in it: a plan needs the right to list nodes, "
+            "or a snapshot that someone with this right has saved"
+        )
     invocation.print_err(f"Simulating a copy of {len(copy.objects)} objects at revision {copy.revision} ...")
 
     async def change(simulation: Simulation) -> list[str]:

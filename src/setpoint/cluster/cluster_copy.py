@@ -65,6 +65,7 @@ _ROOT_CA = "core/configmaps/kube-system/kube-root-ca.crt"
 _SERVICE_CIDR = "networking.k8s.io/servicecidrs/kubernetes"
 _KUBE_SYSTEM = "core/namespaces/kube-system"
 _DEFAULT_CIDR, _POD_CIDR = "10.96.0.0/12", "10.244.0.0/16"
+_BOUND = b'"nodeName":"'
 _TOLERATION_FLAG = re.compile(
     r"^default-(?P<why>not-ready|unreachable)-toleration-seconds[=: ]{1,3}(?P<seconds>\d{1,9})\s*$",
     re.ASCII | re.MULTILINE,
@@ -111,6 +112,14 @@ class ClusterCopy:
         for key in sorted(self.objects):
             item = self.objects[key]
             yield StoredObject(key, item.mod_revision, item.value)
+
+    @property
+    def lacks_nodes(self) -> bool:
+        """Whether Pods are bound to nodes and there is no Node, because the nodes were not read: every Pod is lost in a
+        cluster that starts from this state."""
+        return not any(key.startswith(_NODES) for key in self.objects) and any(
+            key.startswith(_PODS) and _BOUND in item.value for key, item in self.objects.items()
+        )
 
     def digest(self) -> str:
         """Return a digest of all objects, to compare two copies."""
