@@ -134,7 +134,7 @@ def parse_claim(header: str) -> Claim | None:
     triggers, counted = merged((), 0, tuple(revisions), 0)
     return Claim(
         _clean(found.get("r", ""), _MAX_NAME_LENGTH),
-        _clean(found.get("k", ""), _MAX_KEY_LENGTH),
+        _clean(found.get("k", ""), _MAX_KEY_LENGTH).removeprefix("/"),  # of a name without namespace in Go
         triggers,
         max(count, counted) if max(count, counted) > len(triggers) else 0,
         _clean(found.get("b", ""), _MAX_NAME_LENGTH),

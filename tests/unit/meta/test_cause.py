@@ -23,8 +23,9 @@ from setpoint.meta.cause import (
 
 _WORDS = st.text(st.characters(categories=("L", "N", "P"), include_characters=" "), max_size=40)
 _NAMES = st.text(st.characters(codec="ascii", categories=("L", "N"), include_characters="/:.-"), max_size=128)
+_KEYS = _NAMES.filter(lambda key: not key.startswith("/"))
 _REVISIONS = st.lists(st.integers(1, 2**40), max_size=MAX_TRIGGERS, unique=True).map(lambda found: tuple(sorted(found)))
-_CLAIMS = st.builds(Claim, _NAMES, _NAMES, _REVISIONS, st.just(0), _NAMES, _WORDS)
+_CLAIMS = st.builds(Claim, _NAMES, _KEYS, _REVISIONS, st.just(0), _NAMES, _WORDS)
 _PARTS_OF_USERS = ["system:", "serviceaccount:", "kube-system:", "kubelet", *"@:=< a"]
 _USERS = st.one_of(_WORDS, st.builds("".join, st.lists(st.sampled_from(_PARTS_OF_USERS))))
 _AGENTS = st.one_of(_NAMES, st.sampled_from(["", "a", "kubelet"]))
@@ -117,6 +118,8 @@ def test_a_foreign_client_needs_only_the_revision() -> None:
     assert parse_claim("t=412; k=default/web; why=the backup is due") == Claim(
         "", "default/web", (412,), 0, "", "the backup is due"
     )
+    # The key of a cluster-scoped object, as types.NamespacedName of Go prints it.
+    assert parse_claim("k=/node-1") == parse_claim("k=node-1") == Claim("", "node-1")
 
 
 @pytest.mark.parametrize("header", ["", "t=x", "t=0", "t=-1", f"t={2**63}", "t=1;t=2", "nonsense", "why=" + "x" * 1100])
