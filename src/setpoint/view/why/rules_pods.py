@@ -109,7 +109,8 @@ async def _unscheduled(facts: Facts, name: str, ref: Ref, pod: ObjView) -> list[
         text = f"{name} has waited for a node for {age(facts, created)}, and {scheduler} has not examined it."
         return [*claims, Finding("not-examined", text)]
     since = milliseconds(condition.get("lastTransitionTime")) or created
-    message = str(condition.get("message") or "").partition(" preemption:")[0].rstrip(".")
+    # What follows is the outcome of preemption, which is "not found" if no node could be examined.
+    message = str(condition.get("message") or "").partition(" preemption:")[0].removesuffix(". not found").rstrip(".")
     text = f"{name} has waited for a node for {age(facts, since)}: {message or 'none fits'}."
     nodes = await facts.list("", "nodes")
     attempt = facts.attempt(ref)
