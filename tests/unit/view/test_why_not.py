@@ -490,6 +490,14 @@ def test_loops(state: State, ref: Ref, obj: dict[str, Any], expected: list[str])
     assert done(loop_findings(state, ref, obj)) == expected
 
 
+@pytest.mark.parametrize(("unreadable", "evidence"), [([], [QUOTA]), (["pods"], [])])
+def test_the_message_of_a_refusal_is_for_readers_of_the_object(unreadable: list[str], evidence: list[str]) -> None:
+    """It names objects that the controller of the readable object writes."""
+    state = State(running=["deployment-controller"], refusals=[refusal(QUOTA)], unreadable=unreadable)
+    (found,) = wait(loop_findings(state, kind("Deployment"), WEB))
+    assert (found.rule, found.evidence) == ("quota", evidence)
+
+
 @pytest.mark.parametrize(
     ("ref", "obj", "expected"),
     [

@@ -122,7 +122,7 @@ async def _absent(facts: Facts, question: Question, ref: Ref) -> Answer:
     try:
         return await why(facts, question)
     except NoHistory:
-        refused = refusal_findings(facts, ref, own=True)
+        refused = await refusal_findings(facts, ref, own=True)
         if not refused:
             raise
     answer = Answer({**asdict(question), "object": ref.text, "namespace": ref.namespace}, facts.now)

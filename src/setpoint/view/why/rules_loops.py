@@ -43,7 +43,7 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
         found += await informer_findings(facts, ref)
     if (hold := facts.hold(ref)) is not None and not scheduled:
         found.append(_held(hold))
-    found += [] if explained else refusal_findings(facts, ref)
+    found += [] if explained else await refusal_findings(facts, ref)
     for loop in facts.loops(ref):
         if loop.failures and loop.due:
             when = f"{loop.controller} has failed {_times(loop.failures)} with {name}"
@@ -251,8 +251,9 @@ def _leaderless(facts: Facts, lease: ObjView) -> Finding | None:
     return Finding("no-leader", sentence, until=f"another one may become the leader at {clock_time(ends)}")
 
 
-def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Finding]:
-    """Return the recent refusals, one finding for each message; with `own`, only those of writes of the object."""
+async def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Finding]:
+    """Return the recent refusals, one finding for each message; with `own`, only those of writes of the object. The
+    message, which names the object, is shown to users who may read that."""
     recent: dict[tuple[str, str], list[Refusal]] = {}
     for refusal in _relevant(facts, ref, own=own):
         # An eviction that a budget does not allow is a finding of the Pod.
@@ -270,8 +271,16 @@ def refusal_findings(facts: Facts, ref: Ref, *, own: bool = False) -> list[Findi
         else:
             what = f"to {_infinitive(last.verb)} {last.resource}"
             sentence = f"The server refused requests of {who} {what}: {tried} ({last.reason})."
-        found.append(Finding(_rule(last), sentence, [last.message.rstrip(".")]))
+        evidence = [last.message.rstrip(".")] if await facts.may_read(_key(last)) else []
+        found.append(Finding(_rule(last), sentence, evidence))
     return found
+
+
+def _key(refusal: Refusal) -> str:
+    """Return the key of the object that was not written; the name is empty if the server had to make one."""
+    plural, _, group = refusal.resource.partition(".")
+    namespace = f"{refusal.namespace}/" if refusal.namespace else ""
+    return f"{group or 'core'}/{plural}/{namespace}{refusal.name}"
 
 
 def _relevant(facts: Facts, ref: Ref, *, own: bool = False) -> list[Refusal]:
