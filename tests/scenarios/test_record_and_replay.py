@@ -16,7 +16,7 @@ from setpoint.client.kubeconfig import Kubeconfig
 from setpoint.cluster.cluster_copy import ClusterCopy, last_copy, loaded_copy
 from setpoint.cluster.manifest_reader import opened_state
 from setpoint.cluster.playback import playback
-from setpoint.cluster.snapshot_file import SnapshotReader, SnapshotWriter
+from setpoint.cluster.snapshot_file import SnapshotReader, SnapshotWriter, StoredChange
 from setpoint.meta.errors import MethodNotAllowed
 from setpoint.meta.times import parse_time
 from setpoint.system import SystemClock
@@ -35,6 +35,13 @@ INPUTS = (
     "run alone --image busybox -- sleep 1d",
     "delete deployment api",
 )
+
+
+def recorded_changes(path: Path) -> list[StoredChange]:
+    reader = SnapshotReader(path)
+    for _ in reader.objects():
+        pass
+    return [*reader.changes()]
 
 
 @virtual(nodes=3)
@@ -60,6 +67,10 @@ async def test_inputs_are_repeated(cluster: VirtualCluster, tmp_path: Path) -> N
     assert "Repeated 12 inputs on" in first.out and "The state at the end is the recorded one.\n" in first.out
     again = await run_command(cluster, f"replay {bug} --inputs", tmp_path)
     assert again.out == first.out, "the same file gives the same writes"
+    revision = [each.revision for each in recorded_changes(bug)][5]
+    part = await run_command(cluster, f"replay {bug} --until {revision}", tmp_path)
+    assert part.code == 0 and "Repeated 6 inputs on" in part.out
+    assert f"The state at the end is not compared, because the replay ended at revision {revision}.\n" in part.out
 
     # A recording whose last inputs are lost leads to another state, and the difference is shown.
     reader, shorter = SnapshotReader(bug), tmp_path / "shorter.setpoint"

@@ -112,6 +112,8 @@ async def _replay_inputs(invocation: Invocation, reader: StateReader, copy: Clus
         invocation.print("The loops did not settle within an hour after the last input.")
     if result.same:
         invocation.print("The state at the end is the recorded one.")
+    elif until:
+        invocation.print(f"The state at the end is not compared, because the replay ended at revision {until}.")
     elif result.same is None:
         invocation.print("The recording has no final state to compare with.")
     else:
