@@ -274,6 +274,7 @@ LEASE = named("kube-controller-manager", spec={"holderIdentity": "a", "leaseDura
 LEASE["spec"]["renewTime"] = "2025-12-31T23:59:31.000000Z"
 LED = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"})
 SILENT = named("kube-controller-manager", spec={**LEASE["spec"], "renewTime": "2025-12-31T23:59:48.000000Z"})
+LONG = named("kube-controller-manager", spec={**SILENT["spec"], "leaseDurationSeconds": 60})
 GIVEN_UP = named("kube-controller-manager", spec={**LED["spec"], "holderIdentity": "", "leaseDurationSeconds": 1})
 GIVEN_UP["spec"]["renewTime"] = "2025-12-31T23:59:59.500000Z"
 WATCHED = State(running=["deployment-controller"])
@@ -342,6 +343,8 @@ def test_when_another_leader_may_take_over() -> None:
             WEB,
             ["no-leader: kube-controller-manager has had no leader for 14s: its Lease has expired."],
         ),
+        # One whose Lease lasts longer need not renew it so often.
+        (State(("leases", LONG), running=[]), kind("Deployment"), WEB, []),
         (
             State(("leases", GIVEN_UP), running=[]),
             kind("Deployment"),

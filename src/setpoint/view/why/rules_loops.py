@@ -15,8 +15,8 @@ _MANAGER_LEASE, _SCHEDULER_LEASE = "kube-controller-manager", "kube-scheduler"
 _LEASES = "coordination.k8s.io/leases/kube-system/"
 _RECENT = 120_000
 """Milliseconds for which a refusal is worth mentioning."""
-_RENEW_DEADLINE = 10_000
-"""Milliseconds after which a leader that could not renew its Lease gives up, by default."""
+_RENEW_DEADLINE = 2 / 3
+"""The part of the duration of its Lease after which a leader that could not renew it gives up, by default."""
 _LAG = 1_000
 """Milliseconds after which a change that an informer has not received is worth mentioning."""
 _LAG_WRITES = 400
@@ -239,13 +239,14 @@ def _leaderless(facts: Facts, lease: ObjView) -> Finding | None:
     """Return the finding that a Lease has no holder, has expired, or is not renewed."""
     spec, name = lease.get("spec") or {}, lease["metadata"]["name"]
     renewed, holder = milliseconds(spec.get("renewTime")), spec.get("holderIdentity")
-    ends = renewed + 1000 * (spec.get("leaseDurationSeconds") or 0)
+    lasts = 1000 * (spec.get("leaseDurationSeconds") or 0)
+    ends = renewed + lasts
     if not holder:
         since = age(facts, renewed)
         return Finding("no-leader", f"{name} has had no leader for {since}: the last one gave up its Lease.")
     if ends < facts.now:
         return Finding("no-leader", f"{name} has had no leader for {age(facts, ends)}: its Lease has expired.")
-    if facts.now - renewed <= _RENEW_DEADLINE:
+    if facts.now - renewed <= lasts * _RENEW_DEADLINE:
         return None
     sentence = f"The leader of {name}, {holder}, has not renewed its Lease for {age(facts, renewed)}."
     return Finding("no-leader", sentence, until=f"another one may become the leader at {clock_time(ends)}")
