@@ -16,6 +16,7 @@ from virtual_commands import run_command, run_successfully
 from setpoint.cluster.cluster_copy import copied
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedOptions, embedded_cluster
+from setpoint.cluster.snapshot_file import SnapshotReader, SnapshotWriter
 from setpoint.cluster.virtual.conditions import unfinished
 from setpoint.cluster.virtual.plan import differences, events_of
 from setpoint.cluster.virtual.simulation import HEARTBEATS, SimulatedWrite
@@ -304,6 +305,40 @@ async def test_images_that_cannot_be_pulled(cluster: VirtualCluster, tmp_path: P
     )
     waiting = [each for each in live.problems() if each[2].endswith(" waits: ImagePullBackOff")]
     assert len(waiting) == 5, waiting
+
+
+@virtual(nodes=3)
+async def test_containers_that_keep_exiting_on_real_nodes(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Why they exit is not known, so they keep exiting in a copy, until they get another image."""
+    await run_successfully(cluster, "create deployment web --image nginx:1.27 --replicas 2", tmp_path)
+    await run_successfully(cluster, "create deployment app --image busybox -- sh -c 'exit 3'", tmp_path)
+    await cluster.advance("20m")
+    saved, real = tmp_path / "saved.setpoint", tmp_path / "real.setpoint"
+    await run_successfully(cluster, f"snapshot save {saved}", tmp_path)
+    reader = SnapshotReader(saved)
+    writer = SnapshotWriter(real, reader.header)
+    # A program that the simulation does not know, on nodes of which it knows nothing.
+    for item in reader.objects():
+        value = item.value.replace(b'"simulated://', b'"containerd://')
+        fields = {
+            b'"command":["sh","-c","exit 3"],': b"",
+            b'"image":"busybox"': b'"image":"private.example.com/app:v7"',
+        }
+        for old, new in fields.items():
+            value = value.replace(old, new)
+        writer.add(item._replace(value=value))
+    writer.finish()
+
+    line = f"plan --snapshot {real} -o json"
+    same = json.loads((await run_command(cluster, f"{line} --image deployment/web=nginx:1.27", tmp_path)).out)
+    assert (same["firstLook"], same["changes"], same["converges"]) == ([], [], True), same
+    assert [each["problem"] for each in same["earlier"] if each["kind"] == "Pod"] == [
+        "container busybox waits: CrashLoopBackOff"
+    ]
+    new = json.loads(
+        (await run_command(cluster, f"{line} --image deployment/app=private.example.com/app:v8", tmp_path)).out
+    )
+    assert new["converges"] and not [each for each in new["earlier"] if each["kind"] == "Pod"], new
 
 
 @virtual(nodes=6)

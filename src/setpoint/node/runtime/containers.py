@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from setpoint.meta.clock import Clock
 from setpoint.node.runtime.files import Files
@@ -27,6 +27,7 @@ _MAX_STEPS_AT_TIME = 500
 """Steps without a pause. A program that makes more spins and is resumed once a second."""
 _SPIN_PAUSE = 1.0
 KILLED, TERMINATED = 137, 143
+CONTAINER_ID_SCHEME = "simulated://"
 """The exit codes of programs that SIGKILL and SIGTERM ended."""
 _FIRST_JOB_NUMBER = 7
 """The process id of the first background job."""
@@ -295,15 +296,45 @@ class Container:
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+class RepeatedExit(NamedTuple):
+    """How a container ends as soon as it starts, as long as it has the same image."""
+
+    code: int
+    image: str
+    """The image in the Pod's spec."""
+
+
+def repeated_exit(spec: Mapping[str, Any], reported: Mapping[str, Any]) -> RepeatedExit | None:
+    """Return how a container ends in a copy of a cluster whose status says that it keeps exiting on a real node. None
+    if it does not, or is simulated there too: then its program is known."""
+    waiting = (reported.get("state") or {}).get("waiting") or {}
+    ended = (reported.get("lastState") or {}).get("terminated") or {}
+    container_id = str(reported.get("containerID") or ended.get("containerID") or "")
+    if waiting.get("reason") != "CrashLoopBackOff" or not ended or container_id.startswith(CONTAINER_ID_SCHEME):
+        return None
+    return RepeatedExit(int(ended.get("exitCode") or 0) & 255, str(spec.get("image", "")))
+
+
 class PodContainers:
     """The containers of one Pod. What most Pods do not have is replaced and not modified, so that they share it."""
 
-    __slots__ = ("address", "applied_exit_codes", "current", "executions", "has_sandbox", "node", "previous")
+    __slots__ = (
+        "address",
+        "applied_exit_codes",
+        "current",
+        "executions",
+        "has_sandbox",
+        "node",
+        "previous",
+        "repeated_exits",
+    )
 
     def __init__(self) -> None:
         self.has_sandbox = False
         self.applied_exit_codes: Mapping[str, str] = _NONE
         """The exit code that an annotation requested last, by container."""
+        self.repeated_exits: Mapping[str, RepeatedExit] = _NONE
+        """How containers end that kept exiting on a real node, by container."""
         self.address = ""
         self.node = ""
         """The name of the Pod's node."""

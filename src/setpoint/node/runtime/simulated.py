@@ -22,7 +22,15 @@ from setpoint.node.runtime.container_behavior import (
     startup_output,
     usage_of,
 )
-from setpoint.node.runtime.containers import KILLED, BoundedLog, Container, PodContainers, SimulatedExecution
+from setpoint.node.runtime.containers import (
+    CONTAINER_ID_SCHEME,
+    KILLED,
+    BoundedLog,
+    Container,
+    PodContainers,
+    SimulatedExecution,
+    repeated_exit,
+)
 from setpoint.node.runtime.delayed import Delayed, HookExecution
 from setpoint.node.runtime.files import Volume
 from setpoint.node.runtime.images import SimulatedImageService, command_line, parse_reference
@@ -61,7 +69,6 @@ if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
     from setpoint.node.node_state import NodeState
 
-_CONTAINER_ID_SCHEME = "simulated://"
 _UNKNOWN_EXIT_CODE = 255
 """The exit code of a container whose end was not observed."""
 
@@ -162,6 +169,9 @@ class SimulatedRuntime:
         self, uid: str, config: ContainerConfig, reported: Mapping[str, Any], now: float
     ) -> ContainerRecord | None:
         """Start the container again as it was, if the status says that it runs."""
+        if (exits := repeated_exit(config.spec, reported)) is not None:
+            pod = self._pods.setdefault(uid, PodContainers())
+            pod.repeated_exits = {**pod.repeated_exits, config.name: exits}
         running = (reported.get("state") or {}).get("running")
         info = self.images.info(config.spec.get("image", ""))
         if running is None or info is None:
@@ -212,7 +222,7 @@ class SimulatedRuntime:
         name = config.name
         record = ContainerRecord(
             name,
-            container_id or _CONTAINER_ID_SCHEME + self._new_id(),
+            container_id or CONTAINER_ID_SCHEME + self._new_id(),
             config.image,
             config.image_id,
             config.attempt,
@@ -239,6 +249,9 @@ class SimulatedRuntime:
             run.sync_record()
         elif completes and is_unknown_program(argv) and not (argv is None and info is not None and info.is_server):
             run.end(0, at)
+        exits = pod.repeated_exits.get(name)
+        if exits is not None and exits.image == config.spec.get("image") and record.running:
+            run.end(exits.code, at)
         return record
 
     def stop_container(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
