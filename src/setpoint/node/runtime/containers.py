@@ -27,8 +27,8 @@ _MAX_STEPS_AT_TIME = 500
 """Steps without a pause. A program that makes more spins and is resumed once a second."""
 _SPIN_PAUSE = 1.0
 KILLED, TERMINATED = 137, 143
-CONTAINER_ID_SCHEME = "simulated://"
 """The exit codes of programs that SIGKILL and SIGTERM ended."""
+CONTAINER_ID_SCHEME = "simulated://"
 _FIRST_JOB_NUMBER = 7
 """The process id of the first background job."""
 
