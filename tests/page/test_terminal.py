@@ -280,10 +280,11 @@ def test_a_phone_has_a_row_of_keys(new_context: Callable[..., GuardedContext]) -
 def test_the_terminal_goes_on_after_the_server_was_restarted(typist: Typist, cluster: PageCluster) -> None:
     page = typist.page
     page.guard.allowed += ["ERR_CONNECTION_REFUSED", "WebSocket connection to"]
+    typist.line("echo kept > kept.txt")
     cluster.stop()
     typist.until("The connection was lost")
     cluster.start()
     page.until("!document.querySelector('.banner.lost')", 30)
     page.press("Enter")
     typist.until_prompt()
-    assert typist.line("echo again") == "again"
+    assert typist.line("cat kept.txt") == "kept"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from setpoint.web.lessons.progress import ProgressRecords
 
 _LESSONS = text("lessons", help="Directory with lessons of your own.")
-_PROGRESS = "progress"
 
 
 async def run(invocation: Invocation) -> None:
@@ -61,13 +60,13 @@ def _courses(invocation: Invocation) -> Courses:
 
 def _records(invocation: Invocation) -> ProgressRecords:
     """Return the progress: in the data directory of the cluster, or else in the home directory."""
-    from setpoint.web.lessons.progress import ProgressRecords
+    from setpoint.web.lessons.progress import DIRECTORY, ProgressRecords
 
     if invocation.io.connect is not None:  # a connection of a test or of another program
-        return ProgressRecords(invocation.io.home / _PROGRESS)
+        return ProgressRecords(invocation.io.home / DIRECTORY)
     directory = invocation.choice.directory
     home = invocation.io.home / ".local" / "share" / "setpoint"
-    return ProgressRecords((directory or home) / _PROGRESS)
+    return ProgressRecords((directory or home) / DIRECTORY)
 
 
 def _named(word: str, courses: Courses) -> Found:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _LINK_FILE: Final = "page"
 """The file in the data directory with the link of a cluster that has no terminal."""
 _PORT: Final = 6444
-PROGRESS: Final = "progress"
-"""The directory in the data directory with the progress in lessons."""
 
 LISTENING_FLAGS: Final[tuple[Flag, ...]] = (
     number("page-port", default=_PORT, least=0, most=65535, help="Port of the page; 0 picks a free one."),
@@ -49,15 +47,15 @@ PAGE_FLAGS: Final[tuple[Flag, ...]] = about(
 )
 
 
-def _extensions(lessons: Path | None, progress: Path | None) -> PageExtensions:
+def _extensions(lessons: Path | None, directory: Path | None) -> PageExtensions:
     from setpoint.cli.page_extensions import page_extensions  # no browser may ever come
 
-    return page_extensions(lessons, progress)
+    return page_extensions(lessons, directory)
 
 
-def page_config(flags: Values, progress: Path | None = None) -> PageConfig:
-    """Return the settings of the page. `progress` is the directory for the progress in lessons; None means that it is
-    kept in memory. Raises Failed."""
+def page_config(flags: Values, directory: Path | None = None) -> PageConfig:
+    """Return the settings of the page. `directory` is the data directory, which keeps the progress in lessons and the
+    files of terminals; None means that they are in memory. Raises Failed."""
     from setpoint.cluster.config import ConfigError
     from setpoint.cluster.page import PageConfig
 
@@ -72,7 +70,7 @@ def page_config(flags: Values, progress: Path | None = None) -> PageConfig:
         tls_cert_file=flags.page_tls_cert_file,
         tls_private_key_file=flags.page_tls_private_key_file,
         files=Path(flags.page_files) if flags.page_files else None,
-        extensions=partial(_extensions, lessons, progress),
+        extensions=partial(_extensions, lessons, directory),
     )
     try:
         config.check()
@@ -85,7 +83,7 @@ def page_of_up(flags: Values, directory: Path) -> PageConfig | None:
     """Return the settings of the page of a cluster with this data directory; None if it has none. Raises Failed."""
     if not flags.page:
         return None
-    config = page_config(flags, directory / PROGRESS)
+    config = page_config(flags, directory)
     if flags.page_group and not flags.page_user:
         raise Failed("--page-group needs --page-user")
     if flags.page_user:

@@ -242,6 +242,23 @@ async def test_files_and_typed_lines(cluster: VirtualCluster, tmp_path: Path) ->
 
 
 @virtual(nodes=1)
+async def test_files_of_a_learner_outlive_the_cluster_of_the_lesson(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """A lesson whose cluster is new, as after a restart of the server, does not write its files over the learner's."""
+    async with page(cluster, tmp_path) as served:
+        (tmp_path / "own" / "mine.md").write_text("---\ntitle: Mine\n---\n:::file a.txt\nstart\n:::\n")
+        path = "/home/user/a.txt"
+        async with served.lesson(lesson="mine"):
+            served.workspaces.of("kubernetes-admin", "/forks/lesson-own-mine").files.write(path, "changed\n")
+        await served.client.sender.json("DELETE", "/setpoint/v1/forks/lesson-own-mine")
+        served.restart()
+        async with served.lesson(lesson="mine") as tab:
+            workspace = served.workspaces.of("kubernetes-admin", "/forks/lesson-own-mine")
+            assert workspace.files.read(path) == "changed\n"
+            tab.say({"reset": True})
+            await until(cluster, lambda: tab.state.get("anew") is True and workspace.files.read(path) == "start\n")
+
+
+@virtual(nodes=1)
 async def test_what_a_lesson_refuses(cluster: VirtualCluster, tmp_path: Path) -> None:
     async with page(cluster, tmp_path) as served:
         for args, error in (

@@ -121,6 +121,7 @@ class _Terminal:
             await self._screen.sent()
         finally:
             await self._tasks.stop()
+            self._workspace.save()
 
     async def _receive(self, conversation: Conversation) -> bool:
         while True:
@@ -184,6 +185,7 @@ class _Terminal:
             return
         else:
             status = running.result()
+        self._workspace.save_sometimes(self._clock.monotonic())
         directory = shown_directory(self._shell.session.directory)
         self._screen.message(prompt=directory, status=status, read=self._keyboard.position)
 

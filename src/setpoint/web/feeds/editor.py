@@ -108,11 +108,13 @@ class _Editor:
                 raise BadRequest("the editor does not know this message")
 
     def _write(self, path: str, text: str) -> dict[str, Any]:
-        files = workspace_of(self._ctx).files
+        workspace = workspace_of(self._ctx)
+        files = workspace.files
         if files.is_directory(path):
             raise BadRequest(f"{path} is a directory")
         if not files.write(path, text):
             raise BadRequest("there is no space left: remove a file with `rm`")
+        workspace.save()
         return {"saved": True}
 
     # -- fields ------------------------------------------------------------------------------------------------------

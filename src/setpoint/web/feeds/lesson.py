@@ -159,9 +159,10 @@ class _Session:
         }
         await self._conversation.send({"hints": hints, "offered": self._offered})
 
-    async def _begin(self) -> None:
-        """Begin the lesson in its new cluster. Checks that were met before stay met."""
-        await self._place.begin(self._workspace)
+    async def _begin(self, *, anew: bool = False) -> None:
+        """Begin the lesson in its new cluster. Checks that were met before stay met, and files that the learner has
+        stay as they are, unless everything begins anew."""
+        await self._place.begin(self._workspace, anew=anew)
         revision, now = await newest_revision(self._place.client), self._ctx.clock.now()
         began = replace(self._progress, began=format_time(now), revision=revision, digest=self._lesson.digest)
         self._observe(revision, now)
@@ -326,7 +327,7 @@ class _Session:
         self._offered = ""
         # First: the verdicts that follow are those of the new cluster.
         await self._conversation.send({"cluster": self._place.prefix, "anew": True})
-        await self._begin()
+        await self._begin(anew=True)
         self._follower.set()
         await self._send_running()
 

@@ -105,10 +105,14 @@ class LessonPlace:
         found = await self._json("GET", self._path())
         return {"components": found["components"], "operators": found["operators"], "failures": found["failures"]}
 
-    async def begin(self, workspace: Workspace) -> None:
-        """Create what the lesson begins with, in the cluster and among the learner's files. Raises ApiError."""
+    async def begin(self, workspace: Workspace, *, anew: bool) -> None:
+        """Create what the lesson begins with, in the cluster and among the learner's files. A file that the learner has
+        already stays as it is, unless the lesson begins anew. Raises ApiError."""
         for file in self._lesson.files:
-            workspace.files.write(f"{HOME}/{file.name}", file.text)
+            path = f"{HOME}/{file.name}"
+            if anew or not workspace.files.is_file(path):
+                workspace.files.write(path, file.text)
+        workspace.save()
         await self.actions.begin(self._lesson)
 
     async def _control(self, wanted: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from page_terminal import page_terminal
@@ -12,6 +13,7 @@ from setpoint.cli.main import run_within
 from setpoint.cli.page_terminal.shell import ShellLimits
 from setpoint.client.kubeconfig import Access
 from setpoint.testing import VirtualCluster, virtual
+from setpoint.web.workspace import Workspaces
 
 MANIFEST = """\
 apiVersion: v1
@@ -345,8 +347,6 @@ async def test_completion(cluster: VirtualCluster) -> None:
 
 @virtual(nodes=0, controllers=[])
 async def test_lines_are_remembered_for_all_terminals_of_a_user(cluster: VirtualCluster) -> None:
-    from setpoint.web.workspace import Workspaces
-
     workspaces = Workspaces()
     async with page_terminal(cluster.client, cluster.clock, workspaces=workspaces) as terminal:
         await terminal("echo one > file")
@@ -361,6 +361,21 @@ async def test_lines_are_remembered_for_all_terminals_of_a_user(cluster: Virtual
         assert await terminal("cat file") == "one\n"
     assert workspaces.of("admin", "/at/55").typed and not workspaces.of("other", "").typed
     assert not workspaces.of("admin", "/forks/try").typed
+
+
+@virtual(nodes=0, controllers=[])
+async def test_files_and_lines_are_kept_over_restarts(cluster: VirtualCluster, tmp_path: Path) -> None:
+    async with page_terminal(
+        cluster.client, cluster.clock, workspaces=Workspaces(directory=tmp_path / "w")
+    ) as terminal:
+        await terminal("echo one > file")
+        assert [*(tmp_path / "w").iterdir()], "the server may be killed before the terminal closes"
+        await terminal("echo two >> file")
+    async with page_terminal(
+        cluster.client, cluster.clock, workspaces=Workspaces(directory=tmp_path / "w")
+    ) as terminal:
+        assert terminal.sent[0]["history"] == ["echo one > file", "echo two >> file"]
+        assert await terminal("cat file") == "one\ntwo\n"
 
 
 @virtual(nodes=0, controllers=[])
