@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import GuardedPage
-from page_learner import FOLDER, LESSON_FLAGS, Learner
+from page_learner import FOLDER, LESSON_FLAGS, KeyboardLearner, Learner
 
 from setpoint.web.lessons.folder import built_in_course, read_folder
 
@@ -22,3 +22,16 @@ def test_every_lesson_is_solved_by_its_solution(page: GuardedPage, half: int) ->
         page.until_text("Everything in this lesson is done." if lesson.name != "operators" else "the last lesson")
         results = page.locator(".learn-result.waiting").count()
         assert results == 0, f"{lesson.name}: a right answer is shown as wrong"
+
+
+@pytest.mark.slow
+def test_the_first_lessons_are_solved_by_keyboard(page: GuardedPage) -> None:
+    """Whoever cannot use a pointer does every task: commands, tasks, predictions, and questions of each kind."""
+    learner, course = KeyboardLearner(page), read_folder(FOLDER)
+    page.evaluate("addEventListener('pointerdown', () => { window.__pointer = true; }, true)")
+    for lesson in course.lessons[:3]:
+        learner.open(f"own/{lesson.name}")
+        learner.solve(lesson)
+        page.until_text("Everything in this lesson is done.")
+        assert page.locator(".learn-result.waiting").count() == 0, f"{lesson.name}: a right answer is shown as wrong"
+    assert page.evaluate("window.__pointer === undefined")

@@ -7,9 +7,9 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from browser import GuardedPage
+from playwright.sync_api import Locator
 
 from setpoint.view.course.lesson import Lesson
 from setpoint.web.lessons.folder import read_folder
@@ -40,6 +40,7 @@ def fast_course() -> Path:
 FOLDER = fast_course()
 LESSON_FLAGS = ("--lessons", str(FOLDER), "--store", "sqlite")
 """Flags of `setpoint up` for this course."""
+_MOST_TABS = 400
 ROWS = "[...document.querySelectorAll('.terminal-screen .xterm-rows > div')].map((row) => row.textContent.replaceAll('\\xa0', ' ').trimEnd()).filter(Boolean)"
 
 
@@ -52,20 +53,39 @@ class Learner:
     def open(self, lesson: str) -> None:
         back = self.page.get_by_role("button", name="All lessons")
         if back.count():
-            back.click()
+            self.click(back)
         else:
-            self.page.go("#/learn")
+            self.to_lessons()
         name = lesson.rpartition("/")[2]
-        self.page.locator(f'.learn-card a[href*="lesson={lesson.replace("/", "%2F")}"]').click()
+        self.click(self.page.locator(f'.learn-card a[href*="lesson={lesson.replace("/", "%2F")}"]'))
         self.page.until(f"location.hash.includes('{name}') && document.querySelector('.learn-text') !== null", 30)
         self.page.until(f"location.hash.includes('cluster=%2Fforks%2Flesson-') && location.hash.includes('{name}')")
         self.until_prompt()
+
+    # -- with a pointer ------------------------------------------------------------------------------------------------
+
+    def click(self, button: Locator) -> None:
+        button.click()
+
+    def choose(self, option: Locator) -> None:
+        """Choose an option that is one of several."""
+        option.check()
+
+    def fill(self, field: Locator, text: str) -> None:
+        field.fill(text)
+
+    def to_lessons(self) -> None:
+        self.page.go("#/learn")
+
+    def to_terminal(self) -> None:
+        """Put the focus into the terminal."""
+        self.page.locator(".terminal-screen").click()
 
     def until_prompt(self) -> None:
         """Wait for an empty prompt; a shell that has lost its connection is started again."""
         self.page.until(f"/( \\$|another shell\\.)$/.test({ROWS}.at(-1) ?? '')", 60)
         if self.page.evaluate(f"{ROWS}.at(-1).endsWith('another shell.')"):
-            self.page.locator(".terminal-screen").click()
+            self.to_terminal()
             self.page.press("Enter")
             self.until_prompt()
 
@@ -73,12 +93,12 @@ class Learner:
         """Press the button that puts a command on the line, and Enter."""
         row = self.page.locator(f'[data-run="{run}"]').nth(command)
         text = row.locator("pre").inner_text()
-        row.get_by_role("button", name="Type").click()
+        self.click(row.get_by_role("button", name="Type"))
         self._run(text)
 
     def say(self, text: str) -> None:
         """Type a line into the terminal by hand."""
-        self.page.locator(".terminal-screen").click()
+        self.to_terminal()
         self.page.keyboard.type(text)
         self._run(text)
 
@@ -105,20 +125,20 @@ class Learner:
             if not button.count():
                 continue
             if quiz.kind == "text":
-                form.get_by_label("Your answer").fill(quiz.pattern.split("|")[0].rstrip("s?"))
+                self.fill(form.get_by_label("Your answer"), quiz.pattern.split("|")[0].rstrip("s?"))
             elif quiz.kind == "order":
                 self._order(form, quiz.right)
             else:
                 for each in quiz.right:
-                    form.locator("input").nth(each).check()
-            button.click()
+                    self.choose(form.locator("input").nth(each))
+            self.click(button)
             form.locator(".learn-result, .learn-command, .learn-action").first.wait_for()
 
-    def _order(self, form: Any, right: list[int]) -> None:
+    def _order(self, form: Locator, right: list[int]) -> None:
         order = list(range(len(right)))
         for place, wanted in enumerate(right):
             while (at := order.index(wanted)) > place:
-                form.get_by_role("button", name=re.compile("^Move up")).nth(at).click()
+                self.click(form.get_by_role("button", name=re.compile("^Move up")).nth(at))
                 order[at - 1], order[at] = order[at], order[at - 1]
 
     def solve(self, lesson: Lesson) -> None:
@@ -133,10 +153,10 @@ class Learner:
             elif step.kind == "type":
                 self.say(step.text)
             elif step.kind == "fault":
-                self.page.locator(f'[data-fault="{pressed["fault"]}"] button').click()
+                self.click(self.page.locator(f'[data-fault="{pressed["fault"]}"] button'))
                 pressed["fault"] += 1
             elif step.kind == "operator":
-                self.page.get_by_role("button", name=f"{step.text.capitalize()} the operator").click()
+                self.click(self.page.get_by_role("button", name=f"{step.text.capitalize()} the operator"))
             elif step.kind == "wait":
                 self.until_met(step.text)
             elif step.kind == "sleep":
@@ -147,6 +167,50 @@ class Learner:
             result = self.page.locator(".learn-predict").nth(at).locator(".learn-result")
             result.wait_for()
             assert "You predicted this rightly." in result.inner_text(), f"{lesson.name}: {result.inner_text()}"
+
+
+class KeyboardLearner(Learner):
+    """Takes lessons without a pointer: all that it does is to press keys."""
+
+    def reach(self, element: Locator) -> None:
+        """Press Tab until an element has the focus. One leaves the terminal with Ctrl-Shift-Esc, for the view (g m)."""
+        element.wait_for()
+        for _ in range(_MOST_TABS):
+            if element.evaluate("(element) => element === document.activeElement"):
+                return
+            if self._is_in_terminal():
+                self.page.press("Control+Shift+Escape", "g", "m")
+            self.page.press("Tab")
+        raise AssertionError(f"{element} cannot be reached with Tab")
+
+    def click(self, button: Locator) -> None:
+        self.reach(button)
+        self.page.press("Enter")
+
+    def choose(self, option: Locator) -> None:
+        group = option.locator("xpath=ancestor::fieldset").locator("input[type=radio]")
+        if not group.count():
+            self.reach(option)
+            self.page.press("Space")
+            return
+        self.reach(group.first)  # Tab goes to a group, and arrow keys within it
+        self.page.press("Space")
+        while not option.is_checked():
+            self.page.press("ArrowDown")
+
+    def fill(self, field: Locator, text: str) -> None:
+        self.reach(field)
+        self.page.keyboard.type(text)
+
+    def to_lessons(self) -> None:
+        self.page.press("g", "e")
+
+    def to_terminal(self) -> None:
+        if not self._is_in_terminal():
+            self.reach(self.page.locator(".terminal-screen textarea"))
+
+    def _is_in_terminal(self) -> bool:
+        return bool(self.page.evaluate("document.activeElement.closest('.terminal-screen') !== null"))
 
 
 def lesson_of(name: str) -> Lesson:
