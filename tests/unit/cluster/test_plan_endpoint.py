@@ -12,6 +12,8 @@ from why_scenarios import plain, workload
 
 from setpoint.cluster.fork_endpoints import ForkEndpoints
 from setpoint.meta.errors import BadRequest, Forbidden, NotFound
+from setpoint.node.options import FleetOptions
+from setpoint.node.runtime.images import ImageRule
 from setpoint.testing import VirtualCluster, virtual
 
 PATH = "/setpoint/v1/plan"
@@ -102,6 +104,29 @@ async def test_what_if_a_node_stops(cluster: VirtualCluster) -> None:
         again = await plan(cluster, {"type": "scale", **WEB, "replicas": 5}, fork="what-if", keep="what-if")
         assert compared(again)["Deployment/web"][:2] == ("3 of 3 ready, nginx:1.27", "5 of 5 ready, nginx:1.27")
         assert len((await cluster.client.sender.json("GET", "/setpoint/v1/forks"))["forks"]) == 1
+
+
+@virtual(fleet=FleetOptions(images=(ImageRule("/shop:", error="no {{shop}}"),)))
+async def test_images_that_cannot_be_pulled_cannot_be_pulled_in_the_copy(cluster: VirtualCluster) -> None:
+    """The copy does not know why: it goes by what the Pods say."""
+    async with planning(cluster):
+        await cluster.client.create(workload("Deployment", "shop", 2, image="shop:1"))
+        await cluster.sleep(60)
+        (before, *_) = await cluster.all(POD, selector="app=shop")
+        found = await plan(cluster, {"type": "stop", "node": "node-2"}, until=400, keep="what-if")
+        assert compared(found)["Pod/"][0] == "3 of 5 ready" and not found["firstLook"]
+        pods = await cluster.client.sender.json("GET", "/forks/what-if/api/v1/namespaces/default/pods")
+        waiting = [
+            pod["status"]["containerStatuses"][0]["state"]["waiting"]
+            for pod in pods["items"]
+            if pod["metadata"]["labels"]["app"] == "shop" and not pod["metadata"].get("deletionTimestamp")
+        ]
+        assert waiting == [before["status"]["containerStatuses"][0]["state"]["waiting"]] * 2
+        assert waiting[0]["message"] == 'Back-off pulling image "shop:1": ErrImagePull: no {shop}'
+        # Another image is a way out.
+        shop = {**WEB, "name": "shop"}
+        found = await plan(cluster, {"type": "image", **shop, "image": "nginx"})
+        assert compared(found)["Deployment/shop"][1] == "2 of 2 ready, nginx"
 
 
 @virtual()
