@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
+from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED, store_unavailable
 from setpoint.apiserver.request_context import RequestContext
 from setpoint.apiserver.server import PathHandler
 from setpoint.cluster.config import ConfigError
@@ -19,7 +19,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import MethodNotAllowed
 from setpoint.meta.times import format_time
 from setpoint.store.backup_format import BackupHeader, InvalidBackup, encoded
-from setpoint.store.interface import KeyValue, Store, StoreError
+from setpoint.store.interface import KeyValue, Store, StoreError, Unavailable
 from setpoint.wire.forwarding import stream_pieces
 from setpoint.wire.message import Answer, StreamResponse
 
@@ -41,6 +41,10 @@ def serve_backup(store: Store, clock: Clock) -> PathHandler:
     async def answer(ctx: RequestContext) -> Answer:
         if ctx.request.method != "GET":
             raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
+        try:
+            await store.sync()  # once the response has begun, a failure can only cut it off
+        except Unavailable as error:
+            raise store_unavailable(error) from None
         stream = encoded(store, format_time(clock.now()))
         return StreamResponse(200, [("Content-Type", "application/octet-stream")], stream_pieces(stream))
 

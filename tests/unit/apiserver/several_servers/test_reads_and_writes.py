@@ -12,6 +12,7 @@ from custom_resource_harness import CRDS, FOOS, CustomResourceHarness, definitio
 from lagging_store import LaggingStore, Medium
 from server_harness import LIMITED_TOKEN, ServerHarness, settle
 
+from setpoint.cluster.backups import BACKUP_PATH, serve_backup
 from setpoint.store.interface import NotedCause, NotProcessed, Op, StoreError, TooLarge
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -217,14 +218,20 @@ async def test_a_definition_established_by_one_is_served_by_the_other(harnesses:
 async def test_a_medium_that_is_away(harnesses: Harnesses, quiet_log: pytest.LogCaptureFixture) -> None:
     one, _ = harnesses
     await make(one, "c")
+    one.api.serve_path(BACKUP_PATH, serve_backup(one.store, one.clock))
     view(one).medium.away = True
-    for reply in (await one.get(CONFIGMAPS), await one.patch(f"{CONFIGMAPS}/c", {"data": {"x": "1"}})):
+    for reply in (
+        await one.get(CONFIGMAPS),
+        await one.patch(f"{CONFIGMAPS}/c", {"data": {"x": "1"}}),
+        await one.get(BACKUP_PATH),
+    ):
         assert (reply.status, reply.json["reason"]) == (503, "ServiceUnavailable")
         assert reply.header("Retry-After") == "1"
     assert (await one.get("/readyz")).status == 500
     view(one).medium.away = False
     assert (await one.get("/readyz")).status == 200
     assert (await one.get(f"{CONFIGMAPS}/c")).status == 200
+    assert (await one.get(BACKUP_PATH)).status == 200
 
 
 async def test_a_write_of_unknown_outcome_is_a_timeout(
