@@ -72,7 +72,8 @@ async def remove(invocation: Invocation) -> None:
             raise Failed(f"there is no member {name}; `setpoint member list` shows all")
         if target.is_own:
             raise Failed(f"{name} is the member of this machine: `setpoint reset` removes it with its data")
-        await members.remove(target, known, force=invocation.flags.force)
+        otherwise = "; --force removes it nevertheless"
+        await members.remove(target, known, force=invocation.flags.force, otherwise=otherwise)
     except ConfigError as error:
         raise Failed(str(error)) from None
     invocation.print(f"The member {name} was removed.")

@@ -17,8 +17,6 @@ from setpoint.tasks import run_all
 
 T = TypeVar("T")
 
-_HOW_TO_FORCE = "Start the other machines first; --force removes it nevertheless"
-
 
 class KnownMember(NamedTuple):
     member: Member
@@ -52,12 +50,18 @@ class EtcdMembers:
         answered = await run_all(*(answers(EtcdClient([url], self._tls)) for url in urls))
         return [url for url, is_healthy in zip(urls, answered, strict=True) if is_healthy]
 
-    async def remove(self, target: KnownMember, known: Sequence[KnownMember], *, force: bool) -> None:
-        """Remove a member through the others. Raises ConfigError if they would lose their quorum, unless forced."""
+    async def remove(
+        self, target: KnownMember, known: Sequence[KnownMember], *, force: bool = False, otherwise: str = ""
+    ) -> None:
+        """Remove a member through the others. Raises ConfigError if they would lose their quorum, unless forced;
+        `otherwise` continues the message with another way out."""
         healthy = {one.member.id for one in known if one.is_healthy}
         problem = removal_problem([one.member for one in known], target.member, healthy)
         if problem and not force:
-            raise ConfigError(f"the member {shown_name(target.member)} is not removed: {problem}. {_HOW_TO_FORCE}")
+            raise ConfigError(
+                f"the member {shown_name(target.member)} is not removed: {problem}. "
+                f"Start the other machines first{otherwise}"
+            )
         through = [one.member for one in known if one.is_healthy and one.member.id != target.member.id]
         urls = [url for member in through if not member.is_learner for url in member.client_urls]
         if not urls:
