@@ -28,8 +28,9 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 def test_any_one_of_three_machines_may_die(plane: ControlPlane) -> None:
-    for block in (FIRST, *OTHERS):
-        plane.run(block)
+    assert "A cluster with 3 nodes is ready at" in plane.run(FIRST)
+    for block in OTHERS:
+        assert "This machine of the control plane is ready at" in plane.run(block)
     shown = plane.run(LOOK)
     assert shown.count("healthy   voter") == 3
     assert "Nodes:  3 of 3 ready" in shown  # those of the first machine
@@ -47,9 +48,15 @@ def test_any_one_of_three_machines_may_die(plane: ControlPlane) -> None:
     plane.run(back)
     assert {"first", "second", "third"} <= {*plane[3].does("get configmaps").split()}
 
+    # Without it, each of the others is needed.
+    plane[3].die()
+    refused = plane[1].fails("member", "remove", plane[2].name)
+    assert refused.endswith("Start the other machines first; --force removes it nevertheless\n")
+    refused = plane[1].fails("reset", "--yes")
+    assert "Start the other machines first. Nothing was removed; --force removes this machine's data" in refused
+
     # It is lost for good, and another one takes its place.
     plane.removed = plane[3].name
-    plane[3].die()
     shutil.rmtree(plane[3].directory)
     replace, retire = blocks(PAGE, "Replace a machine")
     assert "unreachable" in plane.run(replace)
@@ -91,6 +98,26 @@ def test_a_member_does_not_continue_alone_while_another_runs(plane: ControlPlane
     plane[1].setpoint("up", "--detach")
     plane[2].does("create configmap first")
     assert plane[1].setpoint("member", "list").count("healthy   voter") == 2
+
+
+def test_a_machine_that_waits_for_a_quorum_can_be_stopped(plane: ControlPlane) -> None:
+    plane.run(FIRST)
+    plane.run(OTHERS[0])
+    for number in (1, 2):
+        plane[number].die()
+    starting = plane[1].start()
+    deadline = time.monotonic() + 60
+    while "is starting" not in (shown := plane[1].status()):
+        assert time.monotonic() < deadline, shown
+    assert f"(process {starting.pid})" in shown
+    assert "is starting" in plane[1].fails("up", "--detach")
+    assert "is starting" in plane[1].fails("member", "recover", "--yes")
+    plane[1].setpoint("down")
+    assert starting.wait() == 0
+    assert "No cluster is running" in plane[1].status()
+    for block in blocks(PAGE, "After the loss of half of the machines"):
+        plane.run(block)
+    plane[1].does("create configmap first")
 
 
 def test_a_backup_and_the_data_of_one_machine_bring_a_cluster_back(plane: ControlPlane) -> None:

@@ -78,6 +78,16 @@ class Machine:
         command = self.command("up", "--join", url, "--token", token, *flags)
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the machine again, without waiting until it is ready."""
+        command = self.command("up", *self._flags, f"--data-dir={self.directory}")
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def status(self) -> str:
+        """Return what `setpoint status` prints, whatever its exit code is."""
+        command = self.command("status", f"--data-dir={self.directory}")
+        return subprocess.run(command, cwd=self._home, capture_output=True, text=True).stdout
+
     def kubectl(self, line: str) -> Result:
         """Run a command as the administrator, through the API server of this machine."""
         return typed_offline(line, self._home, KUBECONFIG=str(self.directory / "admin.kubeconfig"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from setpoint.cli.command import Command
 from setpoint.cli.flags import about, number, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.running import running_now, written_down
+from setpoint.cli.running import process_recorded, running_now, written_down
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, ready, serve, server
 
@@ -41,7 +41,8 @@ def run(invocation: Invocation) -> None:
             async with apiserver(config, alone=True) as running:
                 await _serve(invocation, config, running, stop)
 
-    serve(main)
+    with process_recorded(config.data_dir, config.store):
+        serve(main)
 
 
 async def _serve(

@@ -10,7 +10,7 @@ from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.real_node import read_real_node
-from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running, gone
+from setpoint.cli.running import DATA_DIR, Running, directory_of, find_process, gone
 
 _POLL_INTERVAL = 0.02
 
@@ -18,7 +18,7 @@ _POLL_INTERVAL = 0.02
 async def run(invocation: Invocation) -> None:
     invocation.no_arguments()
     directory = directory_of(invocation)
-    running = find_running(directory)
+    running = find_process(directory)
     if running is None:
         invocation.print(f"No cluster is running in {directory}.")
         return

@@ -14,7 +14,7 @@ from setpoint.cli.flags import switch
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import merged_into, remove
 from setpoint.cli.real_node import RealNode, read_real_node
-from setpoint.cli.running import DATA_DIR, directory_of, find_running, has_member
+from setpoint.cli.running import DATA_DIR, directory_of, find_process, has_member
 from setpoint.client.cluster_choice import ADMIN
 
 _OURS = ("state.db", "identity", "pki", "admin.kubeconfig", "etcd-member.json")
@@ -28,7 +28,7 @@ async def run(invocation: Invocation) -> None:
         return
     if not invocation.flags.yes and not _agreed(invocation, directory):
         raise Failed("nothing was removed; set --yes to remove it without confirmation")
-    running, node = find_running(directory), read_real_node(directory)
+    running, node = find_process(directory), read_real_node(directory)
     if node is not None and not node.has_files:
         node = None  # it has left the cluster
     _check_node(invocation, node)
@@ -97,7 +97,7 @@ async def _leave(invocation: Invocation, directory: Path, *, is_running: bool) -
             return  # it has been removed already, or all others have been
         if len(known) == 2 and not is_running:
             raise ConfigError("of two members, both must run for one to be removed: start it with `setpoint up` first")
-        await members.remove(own, known, force=False)
+        await members.remove(own, known)
         invocation.print(f"The member {own.member.name} was removed from etcd.")
     except ConfigError as error:
         if not invocation.flags.force:

@@ -97,6 +97,7 @@ _RECORD, _MEMBER = "running.json", "etcd-member.json"
 class Running(NamedTuple):
     pid: int
     url: str
+    """The URL of the API server; empty while it is starting or stopping."""
     kubeconfig: str
     nodes: int
     started: str
@@ -121,22 +122,52 @@ def running_now(invocation: Invocation, api: RunningApiServer, nodes: int, store
 
 
 @contextmanager
+def process_recorded(directory: Path, store: str) -> Iterator[None]:
+    """Record that this process starts, runs and stops the cluster of this data directory, while the block runs; unless
+    another process does, which the block will find out."""
+    if find_process(directory) is not None:
+        yield
+        return
+    is_new, record = not directory.exists(), directory / _RECORD
+    with suppress(OSError):  # the start will say why
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(record, Running(os.getpid(), "", "", 0, "", store))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            record.unlink()
+            if is_new:
+                directory.rmdir()  # only if it is empty, because the start was refused
+
+
+@contextmanager
 def written_down(invocation: Invocation, directory: Path, running: Running) -> Iterator[None]:
     """Record that the cluster of this data directory runs, while the block runs."""
     KnownClusters(invocation.io.environment, invocation.io.home).remember(
         directory, running.nodes, invocation.io.clock.now()
     )
     record = directory / _RECORD
-    record.write_text(json.dumps(running._asdict()) + "\n", encoding="utf-8")
+    _write(record, running)
     try:
         yield
     finally:
         with suppress(OSError):
-            record.unlink()
+            _write(record, running._replace(url=""))
+
+
+def _write(record: Path, running: Running) -> None:
+    record.write_text(json.dumps(running._asdict()) + "\n", encoding="utf-8")
 
 
 def find_running(directory: Path) -> Running | None:
-    """Return the record of the running process; None if there is none.
+    """Return the record of the process that runs the cluster; None if there is none, or if it is not ready."""
+    found = find_process(directory)
+    return found if found is not None and found.url else None
+
+
+def find_process(directory: Path) -> Running | None:
+    """Return the record of the process that starts, runs or stops the cluster; None if there is none.
 
     A stale record is ignored: the process must be alive, and must hold the lock of its database, if it has one."""
     try:
@@ -164,12 +195,20 @@ def has_joined(directory: Path) -> bool:
 
 def none_runs(directory: Path) -> None:
     """Raise Failed, with what to do, if a process runs the cluster."""
-    running = find_running(directory)
-    if running is not None:
-        raise Failed(
-            f"a cluster is already running in {directory}, which is in use by another process ({running.pid}, at "
-            f"{running.url}); `setpoint status` tells more, `setpoint down` stops it"
-        )
+    found = find_process(directory)
+    if found is None:
+        return
+    if not found.url:
+        raise Failed(f"the {unready(directory, found)}; `setpoint down` ends it")
+    raise Failed(
+        f"a cluster is already running in {directory}, which is in use by another process ({found.pid}, at "
+        f"{found.url}); `setpoint status` tells more, `setpoint down` stops it"
+    )
+
+
+def unready(directory: Path, found: Running) -> str:
+    """Return what is said of a cluster whose process is not ready, after "the"."""
+    return f"cluster in {directory} is starting or stopping (process {found.pid})"
 
 
 def is_open(directory: Path) -> bool:
@@ -187,4 +226,11 @@ def gone(pid: int) -> bool:
     # A terminated child of this process remains until it is waited for.
     with suppress(ChildProcessError):
         return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Return whether a process has ended and its parent never asks for that, as process 1 of some containers."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     return False

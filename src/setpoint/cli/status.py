@@ -14,7 +14,7 @@ from setpoint.cli.invocation import Invocation
 from setpoint.cli.loops import PATH as LOOPS
 from setpoint.cli.output import AT
 from setpoint.cli.real_node import read_real_node
-from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running
+from setpoint.cli.running import DATA_DIR, Running, directory_of, find_process, unready
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, NotFound
@@ -50,9 +50,12 @@ async def run(invocation: Invocation) -> None:
     fixed = invocation.io.access is not None
     directory = Path() if fixed else directory_of(invocation)
     elsewhere = fixed or (not named and invocation.choice.explicit and invocation.choice.directory is None)
-    running = None if elsewhere else find_running(directory)
+    running = None if elsewhere else find_process(directory)
     if running is None and not elsewhere:
         invocation.print(f"No cluster is running in {directory}.")
+        raise Exit(1)
+    if running is not None and not running.url:
+        invocation.print(f"The {unready(directory, running)}. `setpoint down` ends it.")
         raise Exit(1)
     now = invocation.io.clock.now()
     if running is not None:

@@ -30,6 +30,7 @@ from setpoint.cli.running import (
     has_joined,
     has_member,
     none_runs,
+    process_recorded,
     running_now,
     written_down,
 )
@@ -66,12 +67,13 @@ def _path(program: str) -> str:
 _POLL_INTERVAL, _LONGEST = 0.01, 300.0
 _LAST_WORDS = 2000
 _SLOW_STEP = 5.0
-_HISTORY_RETENTION = 24 * 3600.0
 """Seconds after which a step of the start is reported where there is no terminal."""
+_HISTORY_RETENTION = 24 * 3600.0
+_CLUSTER, _MACHINE = "A cluster with", "This machine of the control plane"
+"""The beginnings of the summary: of a cluster, and of a further machine, which does not run the nodes."""
 
 
 def start_detached(invocation: Invocation) -> int:
-
     directory, account = directory_of(invocation), None
     if invocation.flags.real:
         from setpoint.cli.up_real import prepare
@@ -123,7 +125,8 @@ def _wait_until_ready(invocation: Invocation, process: subprocess.Popen[bytes], 
             raise Failed(_last_words(log) or f"the cluster ended with {process.returncode}; see {log}")
         if time.monotonic() - STARTED > _LONGEST:
             raise Failed(
-                f"the cluster is not ready after {_LONGEST:.0f} s; process {process.pid} continues to start, see {log}"
+                f"the cluster is not ready after {_LONGEST:.0f} s; process {process.pid} continues, see {log}. "
+                "`setpoint down` ends it"
             )
         time.sleep(_POLL_INTERVAL)
 
@@ -150,7 +153,7 @@ def _relay(invocation: Invocation, log: Path, start: int) -> int:
         lines = file.read(_LAST_WORDS).splitlines(keepends=True)
     for line in lines:
         text = line.decode("utf-8", "replace")
-        if not text.endswith("\n") or text.startswith(("A cluster with ", "error: ", "Traceback ")):
+        if not text.endswith("\n") or text.startswith((_CLUSTER, _MACHINE, "error: ", "Traceback ")):
             break
         invocation.print_err(text.rstrip())
         start += len(line)
@@ -224,7 +227,8 @@ def run(invocation: Invocation) -> int | None:
             print_line(invocation, "Stopping.")
 
     try:
-        serve(main)
+        with process_recorded(directory, config.store):
+            serve(main)
     finally:
         progress.clear()
     return None
@@ -290,8 +294,10 @@ def welcome(
     export = f"export KUBECONFIG={shlex.quote(str(Path(shown).absolute()))}"
     setpoint = program_name(invocation.io.environment, sys.argv)
     detached = invocation.flags.detach
+    has_other_machines = has_joined(directory_of(invocation)) and not nodes and not real_node
+    what = _MACHINE if has_other_machines else f"{_CLUSTER} {_count(nodes, is_real=bool(real_node))}"
     lines = [
-        f"A cluster with {_count(nodes, is_real=bool(real_node))} is ready at {url} after {took:.2f} s.",
+        f"{what} is ready at {url} after {took:.2f} s.",
         *([real_node] if real_node else []),
         *about_the_page(invocation, setpoint, where, link),
         f"The kubeconfig is {shown}. Try{'' if detached else ', in another terminal'}:",
