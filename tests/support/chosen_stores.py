@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from random import Random
 from unittest.mock import patch
+from zlib import crc32
 
 from lagging_store import LaggingStore, Medium
 from store_choice import is_lagging, longest_lag, store_choice
@@ -24,7 +25,8 @@ from setpoint.store.quota import StoreQuota
 from setpoint.testing import cluster
 
 _TICK = 2e-9
-"""Seconds of virtual time. The second view is up to three of them behind, and `VirtualCluster.instant` lasts 500."""
+"""Seconds of virtual time. The second view is up to the longest lag of them behind, and `VirtualCluster.instant` lasts
+500."""
 
 _seed = [1]
 
@@ -56,8 +58,13 @@ def _cluster_with_two_servers(
     clock: Clock, ids: Ids, options: EmbeddedOptions, start: State
 ) -> AbstractAsyncContextManager[EmbeddedCluster]:
     if options.replica_delay is None:
-        options = replace(options, replica_delay=lambda revision: revision * 7 % 4 * _TICK)
+        seed, longest = _seed[-1], longest_lag()
+        options = replace(options, replica_delay=lambda revision: _mixed(seed, revision) % (longest + 1) * _TICK)
     return embedded.embedded_cluster(clock, ids, options, start)
+
+
+def _mixed(seed: int, revision: int) -> int:
+    return crc32(b"%d %d" % (seed, revision))
 
 
 def _open_stores(

@@ -36,7 +36,8 @@ async def addresses(cluster: VirtualCluster, name: str) -> list[str]:
 
 
 async def events(cluster: VirtualCluster, name: str) -> list[tuple[str, str]]:
-    """Return reasons and messages, the earliest first."""
+    """Return reasons and messages, the earliest first, when all are written: that takes longer than an instant."""
+    await cluster.sleep(1)
     found = [each for each in await cluster.all(builtin("events")) if each["involvedObject"]["name"] == name]
     return [(each["reason"], each["message"]) for each in sorted(found, key=lambda each: int(_revision(each)))]
 
@@ -74,7 +75,7 @@ def test_an_invalid_range_is_refused(text: str) -> None:
 @virtual(nodes=1, controller_options=TWO)
 async def test_addresses_are_assigned_and_released(cluster: VirtualCluster) -> None:
     await cluster.client.create(service("one"))
-    await cluster.sleep(1)  # Events may be written later
+    await cluster.instant()
     made = await cluster.client.get(SERVICES, "one", "default")
     assert made["status"]["loadBalancer"] == {"ingress": [{"ip": "192.0.2.8", "ipMode": "VIP"}]}
     assert made["metadata"]["finalizers"] == [FINALIZER]
@@ -105,8 +106,8 @@ async def test_addresses_are_assigned_and_released(cluster: VirtualCluster) -> N
     await cluster.client.delete(SERVICES, "one", "default")
     await cluster.instant()
     assert await cluster.find(SERVICES, "one") is None
-    assert [reason for reason, _ in await events(cluster, "one")][2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
     assert await addresses(cluster, "three") == ["192.0.2.8"]
+    assert [reason for reason, _ in await events(cluster, "one")][2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
 
     # Another type needs no address. The condition and the finalizer go too.
     change = {"spec": {"type": "ClusterIP", "loadBalancerIP": None, "allocateLoadBalancerNodePorts": None}}
