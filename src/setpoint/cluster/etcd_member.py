@@ -219,7 +219,8 @@ class EtcdMember:
                 warned = True
                 log.warning(
                     "etcd has no quorum yet: start the other machines (%s). If more than half are lost for good, stop "
-                    "this machine with `setpoint down`; `setpoint member recover` then lets it continue alone",
+                    "this command (Ctrl-C or `setpoint down`): `setpoint member recover` lets this machine continue "
+                    "alone",
                     ", ".join(self.record.servers),
                 )
             await self._clock.sleep(_POLL_INTERVAL)
