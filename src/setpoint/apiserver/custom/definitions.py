@@ -172,13 +172,14 @@ class Definitions(Hooks):
         if await self._update_names(name, obj) or await self._update_conditions(name, obj, size):
             return None  # the write makes the key due again
         await self._serve(obj)
+        group = obj["spec"]["group"]
+        await self._serving.register(group, await self._definitions(group))
+        # The last step: clients that see it may read the discovery documents and write objects at once.
         if is_true(obj, NAMES_ACCEPTED) and not is_true(obj, ESTABLISHED):
             established = establish(obj)
             if not equivalent(established, condition_of(obj, ESTABLISHED)):
                 await self._write(name, lambda changed: put(changed, established, self._now()))
                 return None
-        group = obj["spec"]["group"]
-        await self._serving.register(group, await self._definitions(group))
         return self._serving.close_retired(name)
 
     async def _serve(self, obj: Obj) -> None:

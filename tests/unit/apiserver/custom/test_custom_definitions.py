@@ -227,6 +227,13 @@ async def test_groups_get_an_api_service(harness: CustomResourceHarness) -> None
     assert (await harness.get(f"{path}/v1.{GROUP}")).status == 404
 
 
+async def test_an_established_definition_is_in_the_discovery_documents(harness: CustomResourceHarness) -> None:
+    made = await harness.define()
+    registered = (await harness.get(f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{GROUP}")).json
+    # The condition was the last write: whoever sees it may ask for the documents at once.
+    assert int(registered["metadata"]["resourceVersion"]) < int(made["metadata"]["resourceVersion"])
+
+
 async def test_definitions_survive_a_restart(harness: CustomResourceHarness) -> None:
     await harness.define()
     await harness.make(FOOS, foo(spec={"a": 1}))
