@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration
 from setpoint.cli.invocation import Invocation
 from setpoint.cli.real_node import read_real_node
-from setpoint.cli.running import DATA_DIR, Running, directory_of, find_process, gone
+from setpoint.cli.running import DATA_DIR, Running, directory_of, find_process, gone, has_member
 
 _POLL_INTERVAL = 0.02
 
@@ -25,13 +26,21 @@ async def run(invocation: Invocation) -> None:
     node = read_real_node(directory)
     await end(invocation, running, invocation.flags.timeout)
     if node is None or not node.runs:
-        invocation.print(f"The cluster in {directory} is stopped. `setpoint up` starts it again with its data.")
+        invocation.print(f"The cluster in {directory} is stopped{_how_to_start(running, directory)}")
         return
     await wait_until_gone(invocation, node.pid, invocation.flags.timeout)
     invocation.print(
         f"The cluster in {directory} and the agent of the node {node.name} are stopped. "
         "`sudo setpoint up --real` starts them again with their data; Pods continue meanwhile."
     )
+
+
+def _how_to_start(running: Running, directory: Path) -> str:
+    if running.store == "memory":
+        return "; its objects were in memory only."
+    if running.store == "etcd" and not has_member(directory):
+        return ". `setpoint up` starts it again with its data, with the same --etcd-servers."
+    return ". `setpoint up` starts it again with its data."
 
 
 async def end(invocation: Invocation, running: Running, timeout: float) -> None:

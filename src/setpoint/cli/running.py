@@ -91,7 +91,7 @@ DATA_DIR = text(
     default=DATA_DIRECTORY,
     help="Data directory of the cluster; by default it is searched for in this and the parent directories.",
 )
-_RECORD, _MEMBER = "running.json", "etcd-member.json"
+_RECORD, _MEMBER, _SERVERS = "running.json", "etcd-member.json", "etcd-servers"
 
 
 class Running(NamedTuple):
@@ -184,6 +184,17 @@ def find_process(directory: Path) -> Running | None:
 def has_member(directory: Path) -> bool:
     """Return whether the machine of this data directory has a member of etcd."""
     return (directory / _MEMBER).exists()
+
+
+def check_not_in_etcd(directory: Path, otherwise: str = "") -> None:
+    """Raise Failed if the cluster of this data directory was last in an etcd that others run. `otherwise` continues the
+    message with another way out."""
+    with suppress(OSError):
+        urls = (directory / _SERVERS).read_text(encoding="utf-8").strip()
+        raise Failed(
+            f"the objects of the cluster in {directory} are in etcd: give --etcd-servers {urls} and the other flags "
+            f"of etcd as before{otherwise}"
+        )
 
 
 def has_joined(directory: Path) -> bool:

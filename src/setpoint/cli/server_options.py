@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, Values, about, array, decimal, duration, number, switch, text, texts
-from setpoint.cli.running import has_member
+from setpoint.cli.running import check_not_in_etcd, has_member
 
 if TYPE_CHECKING:
     from setpoint.cluster.config import AccessConfig, ApiServerConfig, AuditConfig
@@ -309,6 +309,8 @@ def server_config(flags: Values, data_dir: Path) -> ApiServerConfig:
             raise Failed(f"{data_dir} contains a member of etcd: --store {flags.store} would start without its data")
     elif outside or flags.etcd or flags.join or continues:
         named["store"] = "etcd"
+    elif not flags.given("store"):
+        check_not_in_etcd(data_dir, ", or --store sqlite for a cluster with a database in this directory")
     if named["store"] == "etcd" and not outside:
         named["etcd"] = flags.etcd or ("embedded" if flags.join or continues else "")
     if named["etcd"] and not flags.given("bind-address"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, about, text, texts
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.running import directory_of, has_member, none_runs
+from setpoint.cli.running import check_not_in_etcd, directory_of, has_member, none_runs
 
 if TYPE_CHECKING:
     from setpoint.cluster.store_location import EtcdAccess, StoreLocation
@@ -45,6 +45,7 @@ def location_of(invocation: Invocation) -> StoreLocation:
             raise Failed(
                 f"{directory} contains a member of etcd: run `setpoint member run`, and use the flags that it prints"
             )
+        check_not_in_etcd(directory)
         return StoreLocation(directory / DATABASE)
     if invocation.flags.given("data-dir"):
         raise Failed("--etcd-servers and --data-dir name two different stores; give one of them")

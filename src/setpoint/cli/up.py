@@ -326,7 +326,8 @@ def _how_to_stop(invocation: Invocation, setpoint: str, where: str) -> str:
         return "Ctrl-C stops it" + (
             "; its objects are in memory only." if forgets else "; the same command goes on where it left off."
         )
-    again = "; its objects are in memory only." if forgets else f"; `{setpoint} up{where}` goes on where it left off."
+    same = "the same command" if invocation.flags.etcd_servers else f"`{setpoint} up{where}`"
+    again = "; its objects are in memory only." if forgets else f"; {same} goes on where it left off."
     return f"`{setpoint} down{where}` stops it{again}"
 
 

@@ -44,7 +44,7 @@ from setpoint.cluster.certificates import (
     ensure_certificates,
     server_context,
 )
-from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.config import SERVERS_RECORD, ApiServerConfig, ConfigError
 from setpoint.cluster.etcd_packages import check_etcd_packages
 from setpoint.cluster.fork_endpoints import ForkEndpoints
 from setpoint.cluster.heap import trim_while_quick
@@ -107,7 +107,9 @@ async def open_store(config: ApiServerConfig, clock: Clock) -> Store:
     try:
         if config.store == "etcd":
             return await _complete(await open_etcd(config, clock))
-        return SqliteStore.open(config.data_dir / "state.db", accept_data_loss=config.accept_data_loss)
+        found = SqliteStore.open(config.data_dir / "state.db", accept_data_loss=config.accept_data_loss)
+        (config.data_dir / SERVERS_RECORD).unlink(missing_ok=True)  # the cluster has moved back from etcd
+        return found
     except StoreError as error:
         raise ConfigError(str(error)) from None
 

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from setpoint.cluster.config import MEMBER_RECORD, ApiServerConfig, ConfigError
+from setpoint.cluster.config import MEMBER_RECORD, SERVERS_RECORD, ApiServerConfig, ConfigError
 from setpoint.cluster.etcd_joining import Step
 from setpoint.cluster.etcd_member import EtcdMember, embedded_etcd, fetch_keys
 from setpoint.cluster.join_bundle import ENCRYPTION_CONFIG
-from setpoint.cluster.private_files import ensure_private_directory
+from setpoint.cluster.private_files import ensure_private_directory, write_private
 from setpoint.cluster.supervisor import Supervisor
 from setpoint.meta.clock import Clock
 from setpoint.store.etcd.store import EtcdStore
@@ -52,6 +52,7 @@ async def on_etcd(config: ApiServerConfig, open_store: Open, step: Step) -> Asyn
                 await fetch_keys(config, clock, step)
             own = _with_shared_encryption(config)
             async with _opened(own, open_store, clock) as store:
+                write_private(own.data_dir / SERVERS_RECORD, f"{','.join(own.etcd_servers)}\n".encode())
                 yield Prepared(own, store, supervisor, lambda: None)
             return
         async with embedded_etcd(config, clock, RandomIds(), supervisor, step) as member:
