@@ -25,9 +25,9 @@ NO_DATA_DIR = Path("/dev/null")
 """The data directory of a server that stores nothing on disk."""
 MAX_WORKERS = 64
 MEMBER_RECORD = "etcd-member.json"
-SERVERS_RECORD = "etcd-servers"
-"""The file of a data directory whose cluster is in an external etcd: the URLs of that."""
 """The file in a data directory that says that this machine runs a member of etcd."""
+SERVERS_RECORD = "etcd-servers"
+"""The file in a data directory whose cluster is in an external etcd: the URLs of that."""
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FLAG_NAMES = {"compaction-interval": "etcd-compaction-interval"}
 _MIN_BACKUP_INTERVAL = 1.0
