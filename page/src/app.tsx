@@ -3,7 +3,7 @@ import { effect } from "@preact/signals";
 import { bindKeys } from "./a11y/keyboard";
 import { LiveRegion } from "./a11y/live";
 import { dockEntries } from "./dock/catalog";
-import { togglePanel } from "./dock/state";
+import { pressPanelKey } from "./dock/state";
 import { inspectorTabs } from "./inspector/catalog";
 import { navigate, route, setParam } from "./router";
 import { atBoard } from "./state/classroom";
@@ -121,7 +121,7 @@ export function startApp(): void {
     { keys: "Escape", label: shell.keys.close, group: general, run: () => (route.peek().name ? deselect() : false) },
     ...dockEntries
       .filter((entry) => entry.key)
-      .map((entry) => ({ keys: entry.key!, label: entry.label, group: general, run: () => togglePanel(entry.id) })),
+      .map((entry) => ({ keys: entry.key!, label: entry.label, group: general, run: () => pressPanelKey(entry) })),
     ...inspectorTabs
       .filter((tab) => tab.key)
       .map((tab) => ({

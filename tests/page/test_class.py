@@ -114,6 +114,24 @@ def test_learners_see_that_the_teacher_looks(cluster: ClassServer, new_context: 
     expect(phone.get_by_text(BANNER)).to_have_count(0, timeout=4_000)
 
 
+_OUT_OF_SIGHT = """
+[...document.querySelectorAll(".class-seats :is(th, td, button)")].filter((one) => {
+  const box = one.getBoundingClientRect();
+  return box.width > 1 && (box.right > innerWidth || box.left < 0);
+}).map((one) => one.textContent)
+"""
+
+
+def test_the_board_on_a_phone(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
+    """The teacher walks through the room with it: each learner is a card, with everything in sight."""
+    joined(new_context(), cluster.join_link, "Eve").page.wait_for_selector(".frame")
+    page = cluster.teacher(new_context(viewport={"width": 390, "height": 844}, has_touch=True))
+    row = page.get_by_role("row", name="Eve")
+    row.get_by_role("button", name="Look").wait_for()
+    assert page.evaluate(_OUT_OF_SIGHT) == []
+    assert findings(page) == []
+
+
 def test_the_code_can_be_typed(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
     """A learner who has the address of the class, but not the whole link, types the code."""
     context = new_context()

@@ -88,7 +88,10 @@ def test_hints_questions_and_predictions(learner: Learner) -> None:
 
 def test_a_command_is_never_run_unasked(learner: Learner) -> None:
     page = learner.page
+    page.press("`")
+    learner.until_prompt()
     learner.open("loop")
+    page.get_by_role("tab", name="Terminal 1 (lesson-loop)").wait_for()  # each cluster has terminals of its own
     page.locator('[data-run="0"]').get_by_role("button", name="Type").click()
     page.until(f"{ROWS}.at(-1)?.includes('create deployment demo')")
     page.page.wait_for_timeout(500)

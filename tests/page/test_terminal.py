@@ -11,6 +11,7 @@ from axe_findings import findings
 from browser import GuardedContext, GuardedPage
 from page_cluster import PageCluster
 from page_typist import Typist
+from playwright.sync_api import expect
 
 CONFIG = """\
 apiVersion: v1
@@ -262,6 +263,16 @@ def test_several_terminals_paste_and_leaving(typist: Typist) -> None:
     page.get_by_label("Screen reader").check()
     page.page.locator(".xterm-accessibility").wait_for(state="attached")
     assert findings(page) == []
+
+
+def test_the_key_goes_to_the_terminal_that_is_open(typist: Typist) -> None:
+    """From the view into the terminal, without a way through all that is in between. Within it, the key closes it."""
+    page = typist.page
+    page.press("Control+Shift+Escape", "g", "m", "`")
+    assert page.evaluate("document.activeElement.closest('.terminal-screen') !== null")
+    assert typist.line("echo here") == "here"
+    page.press("Control+Shift+Escape", "`")
+    expect(page.locator(".terminal-screen")).to_have_count(0)
 
 
 def test_a_phone_has_a_row_of_keys(new_context: Callable[..., GuardedContext]) -> None:

@@ -42,9 +42,9 @@ _LAST_LINES = """
 })
 """
 _BROKEN_WORDS = """
-(words) => {
+([within, words]) => {
   const found = [];
-  const texts = document.createTreeWalker(document.querySelector(".chain-table"), NodeFilter.SHOW_TEXT);
+  const texts = document.createTreeWalker(document.querySelector(within), NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     for (const word of words) {
       const at = texts.currentNode.data.indexOf(word);
@@ -58,6 +58,20 @@ _BROKEN_WORDS = """
   return found;
 }
 """
+
+
+_OUT_OF_SIGHT = """
+(selector) => [...document.querySelectorAll(selector)].filter((one) => {
+  const range = document.createRange();
+  range.selectNodeContents(one);
+  return [...range.getClientRects()].some((box) => box.right > innerWidth || box.left < 0);
+}).map((one) => one.textContent)
+"""
+_WITH_ELLIPSIS = """
+(selector) => [...document.querySelectorAll(selector)].filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.textContent)
+"""
+PHONE = {"width": 390, "height": 844}
 
 
 def test_names_of_lanes_and_of_pods_have_room(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
@@ -98,16 +112,61 @@ def test_a_table_of_the_chain_breaks_no_words(cluster: PageCluster, new_context:
     page.get_by_role("button", name="Table", exact=True).click()
     page.until("document.querySelectorAll('.chain-table tbody tr').length >= 3")
     words = ["replicas", "Deployment", "controller", "ReplicaSet", "created"]
-    assert page.evaluate(_BROKEN_WORDS, words) == []
+    assert page.evaluate(_BROKEN_WORDS, [".chain-table", words]) == []
 
 
 def test_cards_of_a_phone_have_room_for_their_lines(
     cluster: PageCluster, new_context: Callable[..., GuardedContext]
 ) -> None:
     cluster.create_deployment("unpullable", 1, image="no-such-image:missing")
-    page = new_context(viewport={"width": 390, "height": 844}).new_page().enter(then="#/objects/pods?ns=default")
+    page = new_context(viewport=PHONE).new_page().enter(then="#/objects/pods?ns=default")
     page.until("document.querySelector('.data-rows')?.textContent.includes('ImagePullBackOff')")
     assert min(page.evaluate(_LAST_LINES)) >= 4, page.evaluate(_LAST_LINES)
+
+
+def test_names_of_authors_are_whole(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    """Whoever acts is named in the picture, not in a tooltip alone."""
+    cluster.create_deployment("authored", 1)
+    cluster.pod_names("app=authored", at_least=1)
+    service = {"metadata": {"name": "authored"}, "spec": {"selector": {"app": "authored"}, "ports": [{"port": 80}]}}
+    cluster.create("/api/v1/namespaces/default/services", service)
+    page = new_context(viewport={"width": 1240, "height": 720}).new_page()
+    page.enter(then="#/chain/apps.deployments/default/authored?ns=default")
+    page.locator(".chain-actor", has_text="endpointslice-controller").wait_for()
+    assert page.evaluate(_WITH_ELLIPSIS, ".chain-actor") == []
+    page.go("#/timeline")
+    lanes = ".timeline > .timeline-chart .timeline-lanes > li"
+    page.locator(lanes, has_text="clusterrole-aggregation-controller").wait_for()
+    assert page.evaluate(_WITH_ELLIPSIS, lanes) == []
+
+
+def test_results_of_a_search_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    page = new_context(viewport=PHONE).new_page().enter()
+    page.get_by_role("combobox", name="Search views, kinds, objects").fill("kube")
+    page.locator(".search-hits").get_by_role("option", name="kube-system Namespace").wait_for()
+    words = ["kube-system", "Namespace"]
+    assert page.evaluate(_BROKEN_WORDS, [".search-hits", words]) == []
+    assert page.evaluate(_OUT_OF_SIGHT, ".search-hits span") == []
+
+
+def test_differences_of_a_range_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    begin = cluster.api("GET", "/setpoint/v1/writes?limit=1")["newest"]
+    annotations = {"adomainofsomelength.example.com/andanameofsomelength": "0"}
+    cluster.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "long"}})
+    path = "/api/v1/namespaces/default/configmaps/long"
+    cluster.api("PATCH", path, {"metadata": {"annotations": annotations}}, "application/merge-patch+json")
+    page = new_context(viewport=PHONE).new_page().enter(then=f"#/timeline?range={begin + 1}-{begin + 2}")
+    page.locator(".timeline-differences li").first.wait_for()
+    page.until_text("andanameofsomelength")
+    assert page.evaluate(_OUT_OF_SIGHT, ".timeline-differences span") == []
+
+
+def test_commands_of_a_lesson_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    """A command is broken between its words: `--` at the end of a line would look like a word."""
+    page = new_context(viewport=PHONE, has_touch=True).new_page().enter(then="#/learn?lesson=loop")
+    page.locator(".learn-command").first.wait_for()
+    words = ["--image=nginx:1.25", "--replicas=3", "-l"]
+    assert page.evaluate(_BROKEN_WORDS, [".learn-text", words]) == []
 
 
 def keys(page: GuardedPage) -> set[str]:
@@ -125,7 +184,7 @@ def test_help_and_menu_list_what_has_an_effect(
     listed = keys(page)
     assert {"go", "ge", "gu"} <= {each.replace("then", "") for each in listed}
     assert "gb" not in {each.replace("then", "") for each in listed}, "only the teacher of a class has this view"
-    narrow = new_context(viewport={"width": 390, "height": 844}).new_page().enter(then="#/objects/pods?ns=default")
+    narrow = new_context(viewport=PHONE).new_page().enter(then="#/objects/pods?ns=default")
     narrow.get_by_role("button", name="More", exact=True).click()
     menu = narrow.get_by_role("dialog", name="Menu")
     names = menu.locator(".label").all_inner_texts()

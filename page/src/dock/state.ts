@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { stored } from "../state/settings";
 import { dockEntries } from "./catalog";
+import type { DockEntry } from "./catalog";
 
 /** A window with fewer pixels has no space for a view, a tall strip and a panel. */
 const LOW = 900;
@@ -38,6 +39,13 @@ export function closePanel(id: string): void {
     .split(" ")
     .filter((one) => one !== id)
     .join(" ");
+}
+
+/** What the key of a tool does: open it, move the focus into its field, or close it. */
+export function pressPanelKey({ id, field }: DockEntry): void {
+  const found = field && isOpen(id) ? document.querySelector<HTMLElement>(field) : null;
+  if (found && !found.closest(".dock-panel")?.contains(document.activeElement)) found.focus();
+  else togglePanel(id);
 }
 
 export function togglePanel(id: string): void {

@@ -25,9 +25,12 @@ export class TerminalSession {
   private editing = 0;
 
   constructor(
+    /** Tells it from all other terminals of the tab. */
     readonly number: number,
     /** The path of the logical cluster. */
     readonly prefix: string,
+    /** The number among those of the logical cluster, from 1. */
+    readonly place: number,
   ) {
     this.host.className = "terminal-host";
     this.host.dataset.ownKeys = "";
@@ -35,7 +38,7 @@ export class TerminalSession {
 
   get name(): string {
     const fork = /\/forks\/([\w.-]+)$/.exec(this.prefix)?.[1];
-    return words.name(this.number) + (fork ? ` (${fork})` : "");
+    return words.name(this.place) + (fork ? ` (${fork})` : "");
   }
 
   /** Show the terminal in an element. */

@@ -30,8 +30,10 @@ const sessions = signal<readonly TerminalSession[]>([]);
 const chosen = signal<Readonly<Record<string, number>>>({});
 
 function add(prefix: string): TerminalSession {
-  const number = Math.max(0, ...sessions.peek().map((each) => each.number)) + 1;
-  const session = new TerminalSession(number, prefix);
+  const others = sessions.peek();
+  const number = Math.max(0, ...others.map((each) => each.number)) + 1;
+  const place = Math.max(0, ...others.filter((each) => each.prefix === prefix).map((each) => each.place)) + 1;
+  const session = new TerminalSession(number, prefix, place);
   sessions.value = [...sessions.peek(), session];
   choose(session);
   return session;

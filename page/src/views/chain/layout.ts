@@ -22,7 +22,8 @@ export interface Layout {
 }
 
 export const BOX_HEIGHT = 50;
-export const ACTOR = { width: 132, height: 30 };
+/** An actor has room for `endpointslice-controller`, the longest name of those that act on most chains. */
+export const ACTOR = { width: 158, height: 30 };
 const BOX_WIDTH = { least: 138, most: 196 };
 const GAP_X = { least: 28, most: 64 };
 const GAP_Y = 12;
@@ -38,8 +39,8 @@ const LOOSE = 2;
 
 /** Arrange the boxes; `available` is the width of the window, to which the columns adapt as far as they can. */
 export function arrange(graph: Graph, actors: readonly string[], before: Layout | null, available: number): Layout {
-  const bar = MARGIN + ACTOR.width + 30;
-  const first = bar + 30;
+  const bar = MARGIN + ACTOR.width + 22;
+  const first = bar + 26;
   const columns = columnsOf(graph);
   const [least, most] = [BOX_WIDTH.least + GAP_X.least, BOX_WIDTH.most + GAP_X.most];
   const unit = Math.min(most, Math.max(least, Math.floor((available - first - MARGIN) / Math.max(1, columns.length))));

@@ -149,31 +149,31 @@ function Seats({ seats, say }: { seats: readonly Seat[]; say: Say }) {
   const { columns } = words;
   return (
     <div class="class-seats" tabIndex={0} role="region" aria-label={words.board}>
-      <table>
-        <thead>
-          <tr>
+      <table role="table">
+        <thead role="rowgroup">
+          <tr role="row">
             {[columns.name, columns.lesson, columns.progress, columns.command, columns.since, columns.state].map((name) => (
-              <th key={name} scope="col">
+              <th key={name} scope="col" role="columnheader">
                 {name}
               </th>
             ))}
-            <td />
+            <td role="cell" />
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {seats.map((seat) => (
-            <tr key={seat.seat}>
-              <th scope="row">{visible(seat.nickname)}</th>
-              <td>{seat.lesson ? visible(seat.lesson) : <span class="soft">{words.noLesson}</span>}</td>
-              <td>{seat.steps ? <Steps done={seat.done ?? 0} all={seat.steps} /> : null}</td>
-              <td>
+            <tr key={seat.seat} role="row">
+              <th scope="row" role="rowheader">{visible(seat.nickname)}</th>
+              <td role="cell">{seat.lesson ? visible(seat.lesson) : <span class="soft">{words.noLesson}</span>}</td>
+              <td role="cell">{seat.steps ? <Steps done={seat.done ?? 0} all={seat.steps} /> : null}</td>
+              <td role="cell" class="class-command">
                 {seat.command ? <code>{visible(seat.command)}</code> : null}
               </td>
-              <td>{seat.commandAt ? <Ago time={new Date(seat.commandAt * 1_000).toISOString()} /> : null}</td>
-              <td>
+              <td role="cell">{seat.commandAt ? <Ago time={new Date(seat.commandAt * 1_000).toISOString()} /> : null}</td>
+              <td role="cell">
                 <State seat={seat} />
               </td>
-              <td class="class-actions">
+              <td role="cell" class="class-actions">
                 <Button small aria-label={words.lookAt(visible(seat.nickname))} onClick={() => lookAt(seat)}>
                   {words.look}
                 </Button>

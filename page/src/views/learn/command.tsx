@@ -9,7 +9,11 @@ import { learn as words } from "../../words/learn";
 export function Command({ command, run }: { command: string; run: number }) {
   return (
     <div class="learn-command" data-run={run}>
-      <pre tabIndex={0}>{visible(command)}</pre>
+      <pre tabIndex={0}>
+        {visible(command)
+          .split(/(\s+)/)
+          .map((part, index) => (index % 2 ? part : <span key={index}>{part}</span>))}
+      </pre>
       <div class="learn-command-buttons">
         <Button small look="primary" title={words.typeTitle(visible(command))} onClick={() => typeInTerminal(command)}>
           <Icon name="terminal" /> {words.type}

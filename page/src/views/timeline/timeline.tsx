@@ -67,7 +67,6 @@ export default function TimelineView() {
         <Button small aria-pressed={ranging} onClick={() => (ranging ? closeRange() : setRanging(true))}>
           {words.compare}
         </Button>
-        {data.reading ? <span class="faint">{words.reading}</span> : null}
       </div>
       {data.spans.length === 0 ? (
         <Notice title={words.title} small>
@@ -87,7 +86,8 @@ export default function TimelineView() {
       <div class="timeline-notes faint">
         <Marks />
         <p>
-          {data.oldest ? words.oldest(data.oldest.at ? timeOfDay(data.oldest.at) : "–", revisionText(data.oldest.revision)) : ""} {words.folded}
+          {data.reading ? words.reading : data.oldest ? words.oldest(data.oldest.at ? timeOfDay(data.oldest.at) : "–", revisionText(data.oldest.revision)) : ""}{" "}
+          {words.folded}
         </p>
       </div>
       {ranging ? <Differences range={range} oldest={data.oldest?.revision ?? 1} newest={data.newest} choose={choose} close={closeRange} /> : null}
