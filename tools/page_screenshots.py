@@ -1,8 +1,8 @@
 """Make the pictures of the page in docs/images/page: `python tools/page_screenshots.py [--files DIRECTORY] [NAME ...]`.
 
 A cluster with a little work in it is started, each scene is shown in chromium, in the light and the dark theme and at
-the width of a phone, and its pictures are written. They are for people: look at each of them after a change. It needs
-Debian's chromium and the packages of the dev extra.
+the width of a phone, and its pictures are written; then the same for the board of a class with a few learners. They are
+for people: look at each of them after a change. It needs Debian's chromium and the packages of the dev extra.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
+from class_server import ClassServer
 from page_cluster import STATIC, PageCluster
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "images" / "page"
@@ -46,7 +48,7 @@ def _nothing(page: Page) -> None:
 class Scene:
     name: str
     address: str
-    """The fragment; POD is replaced by the name of a Pod of the Deployment web."""
+    """The fragment; POD is replaced by the name of the latest Pod of the Deployment web."""
     prepare: Callable[[Page], None] = _nothing
     settle: float = 1.5
     """Seconds until the picture is taken."""
@@ -87,6 +89,22 @@ def _leave_inspector_on_phone(page: Page) -> None:
         page.keyboard.press("Escape")
 
 
+def _take_lesson(page: Page) -> None:
+    """Do the first steps of an open lesson."""
+    page.wait_for_selector(".learn-text .learn-command")
+    if page.viewport_size == PHONE:
+        return
+    page.wait_for_selector(".terminal-screen .xterm-rows")
+    page.get_by_role("button", name="Start over").click()
+    page.get_by_role("dialog").get_by_role("button", name="Start over").click()
+    page.wait_for_timeout(4_000)
+    page.locator("[data-run='0']").get_by_role("button", name="Type").click()
+    page.wait_for_timeout(500)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-check=three][data-met=true]", timeout=60_000)
+    page.locator("[data-check=three]").scroll_into_view_if_needed()
+
+
 def _press(key: str) -> Callable[[Page], None]:
     return lambda page: page.keyboard.press(key)
 
@@ -115,6 +133,7 @@ SCENES = [
     Scene("timeline", "#/timeline?ns=default"),
     Scene("what-if", "#/what-if?ns=default", _predict),
     Scene("learn", "#/learn?ns=default"),
+    Scene("lesson", "#/learn?lesson=loop", _take_lesson),
     Scene(
         "terminal",
         "#/objects/pods?ns=default",
@@ -139,20 +158,84 @@ def furnish(cluster: PageCluster) -> None:
 
 
 def take(browser: Browser, cluster: PageCluster, scene: Scene, look: str) -> Path:
-    scheme, viewport = LOOKS[look]
-    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    context = new_context(browser, look)
     page = context.new_page()
     page.goto(cluster.new_link())
     page.wait_for_selector(".frame")
-    names = cluster.pod_names("app=web", at_least=3)
-    page.evaluate("(to) => { location.hash = to; }", scene.address.replace("POD", names[-1]))
+    pods = cluster.api("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb")["items"]
+    latest = max(pods, key=lambda pod: int(pod["metadata"]["resourceVersion"]))["metadata"]["name"]
+    page.evaluate("(to) => { location.hash = to; }", scene.address.replace("POD", latest))
     page.wait_for_timeout(800)
     scene.prepare(page)
     page.wait_for_timeout(scene.settle * 1000)
-    path = PICTURES / f"{scene.name}-{look}.png"
+    return written(page, scene.name, look)
+
+
+def new_context(browser: Browser, look: str, key: str = "") -> BrowserContext:
+    """Return a context, of a browser with this key of a session."""
+    scheme, viewport = LOOKS[look]
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    if key:
+        context.add_init_script(f"localStorage.setItem('setpoint.key', '{key}')")
+    return context
+
+
+def written(page: Page, name: str, look: str) -> Path:
+    """Write the picture of a page, and close its context."""
+    path = PICTURES / f"{name}-{look}.png"
     page.screenshot(path=path)
-    context.close()
+    page.context.close()
     return path
+
+
+LEARNERS = {"Ada": ("loop", 2), "Grace": ("loop", 1), "Edsger": ("rollouts", 1), "Barbara": ("manifest", 0)}
+"""The learners of the class with the lesson that each takes, and how many of its commands they have run."""
+
+
+@contextmanager
+def a_class(browser: Browser) -> Iterator[tuple[str, str]]:
+    """Run a class whose learners take lessons. Yield its address, and the key of the teacher."""
+    server = ClassServer(12)
+    try:
+        learners = [learner(browser, server, name, *taken) for name, taken in LEARNERS.items()]
+        page = new_context(browser, "light").new_page()
+        page.goto(server.teacher_link)
+        page.wait_for_selector(".frame")
+        key = page.evaluate("localStorage.getItem('setpoint.key')")
+        page.context.close()
+        yield server.origin, str(key)
+        for each in learners:
+            each.context.close()
+    finally:
+        server.stop()
+
+
+def learner(browser: Browser, server: ClassServer, name: str, lesson: str, commands: int) -> Page:
+    page = new_context(browser, "light").new_page()
+    page.goto(server.join_link)
+    page.get_by_label("Your name").fill(name)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".frame")
+    page.evaluate("(to) => { location.hash = to; }", f"#/learn?lesson={lesson}")
+    page.wait_for_selector(".terminal-screen .xterm-rows")
+    page.wait_for_timeout(2_000)
+    for number in range(commands):
+        page.locator(f"[data-run='{number}']").first.get_by_role("button", name="Type").click()
+        page.wait_for_timeout(500)
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(8_000)  # what the command causes is seen
+    return page
+
+
+def take_class(browser: Browser, looks: Sequence[str]) -> Iterator[Path]:
+    """Take the pictures of the teacher's board."""
+    with a_class(browser) as (origin, key):
+        for look in looks:
+            page = new_context(browser, look, key).new_page()
+            page.goto(origin)
+            page.get_by_text([*LEARNERS][-1]).first.wait_for()
+            page.wait_for_timeout(1_500)
+            yield written(page, "class", look)
 
 
 def main() -> None:
@@ -163,26 +246,34 @@ def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None or not (options.files / "index.html").is_file():
         sys.exit("this needs chromium and a built page")
-    wanted = [
-        (scene, look)
-        for scene in SCENES
-        for look in LOOKS
-        if not options.names or {scene.name, f"{scene.name}-{look}"} & {*options.names}
-    ]
+    names = {*options.names}
+
+    def is_wanted(scene: str, look: str) -> bool:
+        return not names or bool({scene, f"{scene}-{look}"} & names)
+
+    wanted = [(scene, look) for scene in SCENES for look in LOOKS if is_wanted(scene.name, look)]
+    of_class = [look for look in LOOKS if is_wanted("class", look)]
     PICTURES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
         cluster = PageCluster(Path(directory), options.files)
-        cluster.start()
         browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
         try:
-            furnish(cluster)
+            if wanted:
+                cluster.start()
+                furnish(cluster)
             for scene, look in wanted:
-                path = take(browser, cluster, scene, look)
-                size = path.stat().st_size
-                print(f"{path.relative_to(ROOT)}: {size / 1024:.0f} KB{' (too large)' if size > MAX_BYTES else ''}")
+                report(take(browser, cluster, scene, look))
+            if of_class:
+                for path in take_class(browser, of_class):
+                    report(path)
         finally:
             browser.close()
             cluster.stop()
+
+
+def report(path: Path) -> None:
+    size = path.stat().st_size
+    print(f"{path.relative_to(ROOT)}: {size / 1024:.0f} KB{' (too large)' if size > MAX_BYTES else ''}")
 
 
 if __name__ == "__main__":
