@@ -84,10 +84,9 @@ def test_what_lesson_test_finds() -> None:
 
 
 def test_lesson_new_and_lesson_test(tmp_path: Path) -> None:
-    folder = tmp_path / "course"
-    folder.mkdir()
+    folder = tmp_path / "courses" / "mine"
     made = typed_offline(f"lesson new first-one --lessons {folder}", tmp_path)
-    assert (made.code, made.err) == (0, "")
+    assert (made.code, made.err) == (0, ""), "also the folder is made"
     assert typed_offline(f"lesson new first-one --lessons {folder}", tmp_path).code == 1
     assert typed_offline("lesson new Bad_Name", tmp_path).code == 1
     assert "First one" in (folder / "first-one.md").read_text()

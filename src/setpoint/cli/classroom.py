@@ -62,7 +62,7 @@ def run(invocation: Invocation) -> int | None:
 
 def _page(invocation: Invocation) -> PageConfig:
     """Return address, names and certificate of the class's page. Raises Failed."""
-    from setpoint.cluster.page import PageConfig
+    from setpoint.cluster.page import PageConfig, PageTerms
 
     flags = invocation.flags
     host, _, port = flags.listen.rpartition(":")
@@ -86,6 +86,9 @@ def _page(invocation: Invocation) -> PageConfig:
         hosts=flags.host,
         tls_cert_file=certificate,
         tls_private_key_file=key,
+        terms=PageTerms(
+            "the class", "--tls-cert-file", "--tls-private-key-file", f"--listen {flags.listen.rpartition(':')[0]}:0"
+        ),
         files=Path(flags.page_files) if flags.page_files else None,
     )
 

@@ -187,6 +187,7 @@ async def new(invocation: Invocation) -> None:
     name = invocation.args[0]
     path = Path(invocation.flags.lessons or ".") / f"{name}.md"
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(new_lesson(name.replace("-", " ").capitalize()))
     except FileExistsError:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
@@ -68,6 +68,19 @@ def class_limits(seats: int) -> Limits:
     return LIMITS._replace(connections=LIMITS.connections + _TABS_OF_SEAT * seats)
 
 
+class PageTerms(NamedTuple):
+    """What messages about the settings of a page are about: the flags of a command."""
+
+    what: str = "the page"
+    certificate: str = "--page-tls-cert-file"
+    key: str = "--page-tls-private-key-file"
+    free_port: str = "--page-port 0"
+    """The flag that picks a free port."""
+
+
+_TERMS: Final = PageTerms()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageConfig:
     """The settings of the page."""
@@ -82,6 +95,7 @@ class PageConfig:
     """Further names, with or without a port, under which browsers reach the page."""
     tls_cert_file: str = ""
     tls_private_key_file: str = ""
+    terms: PageTerms = _TERMS
     files: Path | None = None
     """The directory with the built page; None means that of the package."""
     user: PageUser = ADMINISTRATOR
@@ -97,8 +111,8 @@ class PageConfig:
         """Check the settings before anything starts. Raises ConfigError."""
         if self.address and not self.is_tls and not _is_loopback(self.address):
             raise ConfigError(
-                f"the page on {self.address} can be reached from other machines, so it needs TLS: set "
-                "--page-tls-cert-file and --page-tls-private-key-file"
+                f"{self.terms.what} on {self.address} can be reached from other machines, so it needs TLS: set "
+                f"{self.terms.certificate} and {self.terms.key}"
             )
 
 
@@ -262,7 +276,10 @@ def page_tls(config: PageConfig) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(config.tls_cert_file, config.tls_private_key_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"cannot use --page-tls-cert-file {config.tls_cert_file}: {error}") from None
+        raise ConfigError(
+            f"cannot use {config.terms.certificate} {config.tls_cert_file} and {config.terms.key} "
+            f"{config.tls_private_key_file}: {error.strerror or error}"
+        ) from None
     return context
 
 
@@ -288,10 +305,10 @@ async def listening(config: PageConfig) -> list[socket.socket]:
         where = f"{config.address or '127.0.0.1'}:{config.port}"
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
-                f"the page cannot use port {config.port}, because another program does; choose another one: "
-                "--page-port 0 picks a free one"
+                f"{config.terms.what} cannot use port {config.port}, because another program does; choose another one: "
+                f"{config.terms.free_port} picks a free one"
             ) from None
-        raise ConfigError(f"the page cannot listen on {where}: {error.strerror or error}") from None
+        raise ConfigError(f"{config.terms.what} cannot listen on {where}: {error.strerror or error}") from None
 
 
 def page_hosts(config: PageConfig, port: int) -> list[str]:
