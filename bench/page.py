@@ -2,7 +2,8 @@
 
     python bench/page.py [--files DIRECTORY] [--rounds 5] [--writes 100]
 
-It also takes the time until the first chain is drawn, the memory of the tab, and the size of the wheel.
+It also takes the time until the first chain is drawn, the memory of the tab, the size of the wheel, and how long a
+learner needs until a Pod of theirs runs in the first lesson.
 
 `--files` names a built page other than that of the package. It needs Debian's chromium and the package playwright.
 """
@@ -24,8 +25,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
+from browser import GuardedContext
 from page_client import enter
 from page_cluster import STATIC, PageCluster
+from page_learner import Learner
 from playwright.sync_api import Browser, Page, sync_playwright
 
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
@@ -52,6 +55,22 @@ const look = () => {
 };
 new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
 """
+
+
+_FIRST_TASK = """
+() => {
+  const task = document.querySelector("[data-check=pod-runs]");
+  const parts = [...task.parentElement.children];
+  const before = parts.slice(0, parts.indexOf(task)).map((each) => each.innerText).join(" ");
+  const commands = [...document.querySelectorAll("[data-run='0'] pre, [data-run='1'] pre")];
+  return [before.split(/\\s+/).length, commands.map((each) => each.innerText.length + 1).reduce((a, b) => a + b)];
+}
+"""
+"""The number of words before the first task of a lesson, and of the characters of its commands."""
+_READ_A_MINUTE, _TYPED_A_MINUTE = 200, 30
+"""Words that a novice reads, and types."""
+_CHARACTERS = 5
+"""Characters of a typed word."""
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -140,6 +159,7 @@ def main() -> None:
             measure_visits(browser, cluster, options.rounds)
             measure_chain(browser, cluster, options.rounds)
             measure_writes(browser, cluster, options.writes)
+            measure_learner(browser, cluster)
 
 
 @contextmanager
@@ -213,6 +233,26 @@ def measure_writes(browser: Browser, cluster: PageCluster, writes: int) -> None:
     print(
         f"write to screen, {writes} writes: median {statistics.median(latencies):.0f} ms, "
         f"p95 {percentile(latencies, 0.95):.0f} ms"
+    )
+
+
+def measure_learner(browser: Browser, cluster: PageCluster) -> None:
+    """Take the first lesson until its first task is done, by its buttons."""
+    page = GuardedContext(browser.new_context(viewport={"width": 1280, "height": 800})).begin(cluster).new_page()
+    learner = Learner(page.enter())
+    learner.to_lessons()
+    page.locator(".learn-card").first.wait_for()
+    began = time.monotonic()
+    learner.open("manifest")
+    ready = time.monotonic()
+    learner.type(0)
+    learner.until_met("pod-runs")
+    done = time.monotonic()
+    words, characters = page.evaluate(_FIRST_TASK)
+    novice = words / _READ_A_MINUTE + characters / _CHARACTERS / _TYPED_A_MINUTE + (done - began) / 60
+    print(
+        f"first lesson, until a Pod of the learner runs: {done - began:.1f} s by its buttons, of which its cluster "
+        f"takes {ready - began:.1f} s; {novice:.1f} minutes with {words} words read and {characters} characters typed"
     )
 
 
