@@ -23,7 +23,7 @@ export const learn = {
   goThere: "Show the lesson's cluster",
   reset: "Start over",
   resetTitle: "Start this lesson over?",
-  resetText: "Its cluster begins again as it was, and the progress of this lesson is forgotten.",
+  resetText: "Its cluster and its files begin again as they were, and the progress of this lesson is forgotten.",
   resetDone: "The lesson begins again, in a new cluster.",
   next: "Next lesson",
   finished: "Everything in this lesson is done.",
