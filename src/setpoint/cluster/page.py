@@ -69,7 +69,7 @@ def class_limits(seats: int) -> Limits:
 
 
 class PageTerms(NamedTuple):
-    """What messages about the settings of a page are about: the flags of a command."""
+    """The terms of messages about the settings of a page: what is served, and the flags of the command."""
 
     what: str = "the page"
     certificate: str = "--page-tls-cert-file"
