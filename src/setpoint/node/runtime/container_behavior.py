@@ -11,9 +11,14 @@ from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import NANO, QuantityError, parse
 from setpoint.node.runtime.containers import KILLED, TERMINATED
 from setpoint.node.runtime.interface import Usage
-from setpoint.node.runtime.shell.interpreter import exists, is_shell
-from setpoint.node.runtime.shell.programs import COMPLETING_PROGRAMS, NOT_SIMULATED, PROGRAMS, SERVERS
-from setpoint.node.runtime.shell.test_image_programs import PROGRAM_COMMANDS, load_of
+from setpoint.node.runtime.shell.program_names import (
+    AGNHOST_PROGRAMS,
+    COMPLETING_PROGRAMS,
+    NOT_SIMULATED,
+    SERVERS,
+    is_shell,
+)
+from setpoint.node.runtime.shell.stress_options import load_of
 from setpoint.node.simulation_annotations import PREFIX
 
 if TYPE_CHECKING:
@@ -42,8 +47,8 @@ def runs_forever(argv: Sequence[str]) -> bool:
             return _SILENT_LOOP.fullmatch(text) is not None or _ENDLESS_SLEEP.fullmatch(text) is not None
         return False
     if name in ("agnhost", "agnhost-2"):
-        return len(argv) < 2 or argv[1] not in PROGRAM_COMMANDS
-    known = exists(name) or name in COMPLETING_PROGRAMS or name in NOT_SIMULATED or name == "hello-world"
+        return len(argv) < 2 or argv[1] not in AGNHOST_PROGRAMS
+    known = is_known(name) or name in COMPLETING_PROGRAMS or name in NOT_SIMULATED
     return not known and "/" not in argv[0].lstrip("/")
 
 
@@ -75,6 +80,9 @@ def startup_output(argv: Sequence[str]) -> str:
 
 def is_known(program: str) -> bool:
     """Return whether a program of this name is simulated."""
+    # Imported here because containers that run servers need no interpreter: a cluster without others starts sooner.
+    from setpoint.node.runtime.shell.interpreter import exists
+
     return exists(program) or program == "hello-world"
 
 
@@ -98,10 +106,19 @@ def sigterm_reaction(
     if match is not None:
         return float(match[1]), int(match[2] or 0)
     first = [*(container.get("command") or []), *(container.get("args") or [])]
-    ignores_sigterm = interpreted or (bool(first) and (is_shell(first[0]) or first[0].rpartition("/")[2] in PROGRAMS))
-    if not ignores_sigterm:
+    if not interpreted and not (first and _is_program(first[0])):
         return 0.0, 0
     return (0.0, TERMINATED) if spec.get("shareProcessNamespace") or spec.get("hostPID") else (None, KILLED)
+
+
+def _is_program(program: str) -> bool:
+    """Return whether the program is a shell, or one that the shell runs."""
+    if is_shell(program):
+        return True
+    # Imported here for the reason in `is_known`.
+    from setpoint.node.runtime.shell.programs import PROGRAMS
+
+    return program.rpartition("/")[2] in PROGRAMS
 
 
 def _annotated_usage(pod: Pod, container: str, resource: str) -> int | None:

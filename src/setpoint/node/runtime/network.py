@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -50,6 +52,16 @@ class PodResponse(NamedTuple):
     content_type: str = TEXT
     delay: float = 0.0
     """Seconds until the response is sent."""
+
+
+def response_head(found: PodResponse, now: float) -> str:
+    """Return the status line and the headers of a response."""
+    phrase = HTTPStatus(found.status).phrase if found.status in HTTPStatus._value2member_map_ else ""
+    size = len(found.body.encode("utf-8", "surrogateescape"))
+    return (
+        f"HTTP/1.1 {found.status} {phrase}\r\nDate: {datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S GMT}\r\n"
+        f"Content-Type: {found.content_type}\r\nContent-Length: {size}\r\n\r\n"
+    )
 
 
 Exchange = Generator[float, None, "PodResponse | ConnectionFailure"]

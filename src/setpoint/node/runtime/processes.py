@@ -14,7 +14,6 @@ from setpoint.node.runtime.interface import STDERR, STDOUT, ContainerConfig, Con
 from setpoint.node.runtime.managed_files import container_user, hostname_of, managed_files
 from setpoint.node.runtime.network import ClusterNetwork, ContainerNetwork, Network, NoNetwork
 from setpoint.node.runtime.servers import SimulatedServers
-from setpoint.node.runtime.shell.interpreter import run_argv
 from setpoint.node.runtime.shell.session import ProgramRun, Session, StdinBuffer, Streams
 
 
@@ -110,6 +109,9 @@ class SimulatedProcesses:
         stdin_buffer: StdinBuffer | None = None,
         unknown_programs_run: bool = True,
     ) -> Process:
+        # Imported here because containers that run servers need no interpreter: a cluster without others starts sooner.
+        from setpoint.node.runtime.shell.interpreter import run_argv
+
         config, files = run.config, self.files(run)
 
         def begin(process: Process) -> tuple[Session, ProgramRun]:

@@ -28,9 +28,9 @@ from setpoint.node.runtime.network import (
     Network,
     PodRequest,
     PodResponse,
+    response_head,
 )
-from setpoint.node.runtime.shell.http_programs import response_head
-from setpoint.node.runtime.shell.test_image_programs import flags_of
+from setpoint.node.runtime.shell.session import flags_of
 
 _BAD_REQUEST = (
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from datetime import UTC, datetime
 from http import HTTPStatus
 from itertools import pairwise
 from typing import NamedTuple
 
-from setpoint.node.runtime.network import ConnectionFailure, PodRequest, PodResponse
+from setpoint.node.runtime.network import ConnectionFailure, PodRequest, PodResponse, response_head
 from setpoint.node.runtime.shell.session import Program, ProgramRun, Session, Streams, parse_options
 
 _MAX_POLLS, _POLL_INTERVAL = 50, 0.1
@@ -264,16 +263,6 @@ def _format_write_out(form: str, found: PodResponse, url: Url, address: str) -> 
     for name, value in values.items():
         form = form.replace(f"%{{{name}}}", value)
     return form.replace("\\n", "\n").replace("\\t", "\t")
-
-
-def response_head(found: PodResponse, now: float) -> str:
-    """Return the status line and the headers of a response."""
-    phrase = HTTPStatus(found.status).phrase if found.status in HTTPStatus._value2member_map_ else ""
-    size = len(found.body.encode("utf-8", "surrogateescape"))
-    return (
-        f"HTTP/1.1 {found.status} {phrase}\r\nDate: {datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S GMT}\r\n"
-        f"Content-Type: {found.content_type}\r\nContent-Length: {size}\r\n\r\n"
-    )
 
 
 def wget(session: Session, arguments: list[str], streams: Streams) -> ProgramRun:

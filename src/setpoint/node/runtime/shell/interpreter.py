@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from setpoint.node.runtime.shell import builtins
 from setpoint.node.runtime.shell.expansion import expand, expand_with_paths, redirected
 from setpoint.node.runtime.shell.pipes import Stage, run_concurrently
-from setpoint.node.runtime.shell.programs import COMPLETING_PROGRAMS, NOT_SIMULATED, PROGRAMS, SERVERS
+from setpoint.node.runtime.shell.program_names import COMPLETING_PROGRAMS, NOT_SIMULATED, SERVERS, is_shell
+from setpoint.node.runtime.shell.programs import PROGRAMS
 from setpoint.node.runtime.shell.session import (
     FOREVER,
     MAX_ARGUMENTS,
@@ -43,7 +44,6 @@ from setpoint.node.runtime.shell.syntax_tree import (
     Word,
 )
 
-_SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")
 _NO_DELAY = 0.0
 """The pause after each iteration of a loop, by which the caller counts iterations and slows down busy loops."""
 _INTERPRETER_BUILTINS = ("exec", "eval", "trap", "wait", ".", "source")
@@ -60,10 +60,6 @@ def _redirected(
     session: Session, redirections: tuple[Redirection, ...], streams: Streams
 ) -> Generator[float, None, Streams | None]:
     return redirected(_run_script, session, redirections, streams)
-
-
-def is_shell(program: str) -> bool:
-    return program in _SHELLS
 
 
 def run_argv(session: Session, argv: list[str], streams: Streams) -> ProgramRun:

@@ -212,6 +212,18 @@ def parse_options(arguments: list[str], with_value: frozenset[str]) -> tuple[dic
     return found, words
 
 
+def flags_of(arguments: list[str]) -> dict[str, str]:
+    """Parse flags in the forms `--name=value`, `--name value` and `--name`."""
+    found: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        name, equals, value = rest.pop(0).lstrip("-").partition("=")
+        if not equals and rest and not rest[0].startswith("-"):
+            value = rest.pop(0)
+        found[name] = value
+    return found
+
+
 def stdin_arrives(session: Session, arguments: list[str], streams: Streams, max_operands: int = 0) -> bool:
     """Return whether a program reads input that may not have arrived yet. It reads files instead if it has more than
     `max_operands` operands."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from stat import S_IFREG, filemode
-from typing import Any, NamedTuple
 
 from setpoint.meta.goformat import quote
-from setpoint.meta.quantity import QuantityError, parse
 from setpoint.meta.times import parse_duration
 from setpoint.node.runtime.files import SET_GROUP, STICKY, FileStatus
 from setpoint.node.runtime.network import TCP, ConnectionFailure
@@ -20,28 +17,16 @@ from setpoint.node.runtime.shell.session import (
     ProgramRun,
     Session,
     Streams,
+    flags_of,
     parse_options,
 )
-
-PROGRAM_COMMANDS = frozenset(
-    (
-        "connect",
-        "dns-server-list",
-        "dns-suffix",
-        "entrypoint-tester",
-        "etc-hosts",
-        "logs-generator",
-        "mounttest",
-        "nonewprivs",
-    )
-)
+from setpoint.node.runtime.shell.stress_options import STRESS_NAMES, STRESS_OPTIONS, count_of
 
 _NEW = "mount-tester new file\n"
 _RETRY_INTERVAL = 2.0
 _NOT_FOUND = "no such file or directory"
 _FILE_SYSTEMS = {"ext4": "61267", "overlay": "2035054128"}
 """File systems that are shown by their magic number."""
-_STRESS_NAMES = ("stress", "stress-ng")
 _STRESS_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -73,18 +58,6 @@ def agnhost(name: str, *, setuid: bool = False) -> Program:
         return 0
 
     return run
-
-
-def flags_of(arguments: list[str]) -> dict[str, str]:
-    """Parse flags in the forms `--name=value`, `--name value` and `--name`."""
-    found: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        name, equals, value = rest.pop(0).lstrip("-").partition("=")
-        if not equals and rest and not rest[0].startswith("-"):
-            value = rest.pop(0)
-        found[name] = value
-    return found
 
 
 def _resolver(session: Session, key: str) -> list[str]:
@@ -209,68 +182,10 @@ def _mode(status: FileStatus) -> str:
     return ("".join(letter for letter, has in kinds if has) or "-") + filemode(S_IFREG | status.mode & 0o777)[1:]
 
 
-_STRESS_OPTIONS_WITH_VALUE = frozenset(
-    (
-        "c",
-        "i",
-        "m",
-        "d",
-        "t",
-        "cpu",
-        "io",
-        "vm",
-        "hdd",
-        "timeout",
-        "vm-bytes",
-        "vm-keep",
-        "vm-hang",
-        "vm-stride",
-        "hdd-bytes",
-        "backoff",
-        "cpu-load",
-        "cpu-method",
-    )
-)
-
-
-class Load(NamedTuple):
-    """The usage of all workers together."""
-
-    cores: int
-    memory_bytes: int
-
-
-def load_of(container: Mapping[str, Any]) -> Load | None:
-    """Return the usage of a container whose command is `stress`; None if it is another one."""
-    argv = [*(container.get("command") or ()), *(container.get("args") or ())]
-    if not argv or argv[0].rpartition("/")[2] not in _STRESS_NAMES:
-        return None
-    return _load(argv[1:])
-
-
-def _load(arguments: Sequence[str]) -> Load:
-    options, _ = parse_options([*arguments], _STRESS_OPTIONS_WITH_VALUE)
-    cores, workers = _count(options, "c", "cpu"), _count(options, "m", "vm")
-    return Load(cores + workers, workers * _bytes(options.get("vm-bytes", "256M")))
-
-
-def _count(options: Mapping[str, str], *names: str) -> int:
-    return next((min(int(options[name]), 4096) for name in names if options.get(name, "").isdigit()), 0)
-
-
-def _bytes(text: str) -> int:
-    """Parse a size as stress does: K, M and G are powers of 1024."""
-    size = text.removesuffix("B").removesuffix("b")
-    try:
-        return parse(f"{size[:-1]}{size[-1].upper()}i" if size[-1:].upper() in ("K", "M", "G") else size).value()
-    except QuantityError:
-        return 0
-
-
 def _stress(session: Session, arguments: list[str], streams: Streams) -> ProgramRun:
-    options, _ = parse_options(arguments, _STRESS_OPTIONS_WITH_VALUE)
+    options, _ = parse_options(arguments, STRESS_OPTIONS)
     workers = [
-        (_count(options, letter, name), name) for letter, name in zip("cimd", ("cpu", "io", "vm", "hdd"), strict=True)
+        (count_of(options, letter, name), name) for letter, name in zip("cimd", ("cpu", "io", "vm", "hdd"), strict=True)
     ]
     streams.out("stress: info: [1] dispatching hogs: " + ", ".join(f"{count} {name}" for count, name in workers) + "\n")
     text = options.get("t") or options.get("timeout") or ""
@@ -287,5 +202,5 @@ TEST_IMAGE_PROGRAMS: dict[str, Program] = {
     "agnhost": agnhost("/agnhost"),
     "agnhost-2": agnhost("/agnhost-2"),
     "nnp": lambda session, arguments, streams: agnhost("nnp", setuid=True)(session, ["nonewprivs"], streams),
-    **dict.fromkeys(_STRESS_NAMES, _stress),
+    **dict.fromkeys(STRESS_NAMES, _stress),
 }

@@ -1,0 +1,152 @@
+"""The names of programs of which simulated containers know what they do without running them."""
+
+from __future__ import annotations
+
+_SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")
+
+SERVERS = frozenset(("httpd", "crond", "cron", "syslogd", "telnetd", "ftpd", "udhcpd", "inetd", "sshd"))
+"""Programs of well-known images that run until they are stopped."""
+AGNHOST_PROGRAMS = frozenset(
+    (
+        "connect",
+        "dns-server-list",
+        "dns-suffix",
+        "entrypoint-tester",
+        "etc-hosts",
+        "logs-generator",
+        "mounttest",
+        "nonewprivs",
+    )
+)
+"""Subcommands of `agnhost` that end; all others are servers."""
+
+COMPLETING_PROGRAMS = frozenset(
+    (
+        "go",
+        "make",
+        "cmake",
+        "gcc",
+        "cc",
+        "cargo",
+        "mvn",
+        "gradle",
+        "yq",
+        "file",
+        "helm",
+    )
+)
+"""Programs that do some work and end. In images whose content is not known, they succeed."""
+
+NOT_SIMULATED = frozenset(
+    (
+        "ar",
+        "arping",
+        "at",
+        "base32",
+        "bc",
+        "blkid",
+        "cal",
+        "chattr",
+        "chroot",
+        "cksum",
+        "column",
+        "comm",
+        "cpio",
+        "crontab",
+        "csplit",
+        "dc",
+        "dmesg",
+        "dos2unix",
+        "dpkg",
+        "ed",
+        "expand",
+        "factor",
+        "fallocate",
+        "fdisk",
+        "flock",
+        "fmt",
+        "fold",
+        "fuser",
+        "getconf",
+        "getopt",
+        "getopts",
+        "install",
+        "iostat",
+        "ipcs",
+        "join",
+        "jq",
+        "let",
+        "less",
+        "locale",
+        "login",
+        "lsattr",
+        "lsblk",
+        "lscpu",
+        "lsmod",
+        "lsof",
+        "lspci",
+        "lsusb",
+        "lzma",
+        "man",
+        "mapfile",
+        "mkpasswd",
+        "modinfo",
+        "more",
+        "mountpoint",
+        "mpstat",
+        "netstat",
+        "nsenter",
+        "numfmt",
+        "od",
+        "openssl",
+        "passwd",
+        "paste",
+        "patch",
+        "pivot_root",
+        "pmap",
+        "popd",
+        "pstree",
+        "pushd",
+        "readarray",
+        "renice",
+        "rsync",
+        "run-parts",
+        "scp",
+        "script",
+        "sha3sum",
+        "shred",
+        "shuf",
+        "split",
+        "ss",
+        "ssh",
+        "strace",
+        "strings",
+        "sum",
+        "taskset",
+        "tcpdump",
+        "tftp",
+        "traceroute",
+        "tree",
+        "tsort",
+        "unexpand",
+        "unshare",
+        "unxz",
+        "unzip",
+        "uptime",
+        "uudecode",
+        "uuencode",
+        "vi",
+        "vmstat",
+        "watch",
+        "who",
+        "xxd",
+        "xz",
+        "yes",
+        "zip",
+    )
+)
+"""Programs of well-known images that are not simulated; they fail with a message that says so."""
+
+
+def is_shell(program: str) -> bool:
+    return program in _SHELLS
