@@ -5,8 +5,10 @@ API server, and the resource usage of Pods.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from setpoint.apiserver.metrics_api import PodSample, ResourceUsage, Sample
@@ -17,13 +19,10 @@ from setpoint.apiserver.node_connection import (
     kubelet_address,
 )
 from setpoint.cluster.kubelet_usage import KubeletUsage
-from setpoint.cluster.node_messages import http_answer, node_request
 from setpoint.meta.clock import Clock
 from setpoint.meta.objects import Obj
 from setpoint.meta.quantity import NANO
 from setpoint.node.fleet import Fleet
-from setpoint.node.kubelet_api.api import KubeletApi
-from setpoint.node.kubelet_api.fleet_host import FleetHost
 from setpoint.node.kubelet_api.simulated_usage import SYSTEM_USAGE
 from setpoint.node.runtime.interface import Usage
 from setpoint.node.runtime.network import TEXT, ConnectionFailure, PendingResponse, PodRequest, PodResponse
@@ -36,6 +35,9 @@ from setpoint.wire.message import (
     Request,
     Response,
 )
+
+if TYPE_CHECKING:
+    from setpoint.node.kubelet_api.fleet_host import FleetHost
 
 _RESOLUTION = 15.0
 """Seconds for which a sample is reused, as by a metrics server."""
@@ -145,8 +147,7 @@ def connecting_nodes(
 
     @asynccontextmanager
     async def serving(fleet: Fleet) -> AsyncIterator[None]:
-        host = FleetHost(fleet, clock)
-        nodes = InProcessNodes(host, KubeletApi(host, clock))
+        nodes = InProcessNodes(fleet, clock)
         disconnect = routes.connect(nodes.serves, nodes)
         usage.connect(fleet)
         api = PodApiAccess(handle)
@@ -164,12 +165,33 @@ def connecting_nodes(
 class InProcessNodes:
     """A NodeConnection to the fleet of this process."""
 
-    def __init__(self, host: FleetHost, api: KubeletApi) -> None:
-        self._host = host
-        self._api = api
+    def __init__(self, fleet: Fleet, clock: Clock) -> None:
+        self._fleet = fleet
+        self._clock = clock
 
     def serves(self, node: str) -> bool:
-        return self._host.owns(node)
+        return node in self._fleet.nodes
+
+    @cached_property
+    def _host(self) -> FleetHost:
+        # Imported with the first request to a node or Pod, so that a cluster starts sooner.
+        from setpoint.node.kubelet_api.fleet_host import FleetHost
+
+        return FleetHost(self._fleet, self._clock)
+
+    @cached_property
+    def _handle(self) -> Callable[[str, Request], Awaitable[HttpAnswer]]:
+        """The handler of requests to nodes, by the name of the node."""
+        # Imported with the first request to a node, so that a cluster starts sooner.
+        from setpoint.cluster.node_messages import http_answer, node_request
+        from setpoint.node.kubelet_api.api import KubeletApi
+
+        api = KubeletApi(self._host, self._clock)
+
+        async def handle(node: str, request: Request) -> HttpAnswer:
+            return http_answer(await api.handle(node_request(node, request)))
+
+        return handle
 
     async def request_node(self, node: Obj, request: Request) -> HttpAnswer:
         name = node["metadata"]["name"]
@@ -177,7 +199,7 @@ class InProcessNodes:
             # The error of a connection attempt to a machine that is switched off or partitioned.
             why = f"dial tcp {kubelet_address(node)}: connect: no route to host"
             raise NodeUnreachable.for_request(node, request, why)
-        return http_answer(await self._api.handle(node_request(name, request)))
+        return await self._handle(name, request)
 
     def request_pod(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
         pod_request = PodRequest(port, unquote(request.path), request.query, request.method, tls, body=request.body)

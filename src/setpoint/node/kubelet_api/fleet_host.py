@@ -79,9 +79,6 @@ class FleetHost:
         found = self._fleet.nodes.get(node)
         return found is not None and found.state == RUNNING
 
-    def owns(self, node: str) -> bool:
-        return node in self._fleet.nodes
-
     def pod(self, namespace: str, name: str) -> Pod | None:
         worker = self._fleet.worker(namespace, name)
         if worker is not None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from setpoint.meta.objects import Obj
 from setpoint.meta.times import format_time
-from setpoint.node.kubelet_api.interface import NodeUsage
 from setpoint.node.runtime.interface import Usage
+
+if TYPE_CHECKING:
+    from setpoint.node.kubelet_api.interface import NodeUsage
 
 SYSTEM_USAGE = Usage(25_000_000, 128 << 20, 0.0)
 """The usage of a simulated node without its Pods."""
