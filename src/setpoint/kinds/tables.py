@@ -6,7 +6,7 @@ Type object, so what is compiled from it is compiled once.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,26 @@ _LIST_TYPES = {"": ListType.ATOMIC, "set": ListType.SET, "map": ListType.MAP}
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 _SCHEMA_UNIONS = {f"{_SCHEMA}OrBool", f"{_SCHEMA}OrArray", f"{_SCHEMA}OrStringArray"}
 
-_Types = dict[tuple[Any, ...], Type]
+_types: dict[tuple[Any, ...], Type] = {}
+"""Types by everything that distinguishes them, so that equal fields share one. Entries are added with `setdefault` when
+they are complete, because two threads may look one up at once."""
 
-_types: _Types = {}
-"""Types by everything that distinguishes them, so that equal fields share one.
 
-A Type is added when it is complete with everything that it refers to, because two threads may look it up at once."""
+class _Struct(Type):
+    """A STRUCT that reads its fields from the tables when they are first asked for: a server needs a fraction of the
+    definitions that its kinds refer to."""
+
+    __slots__ = ()
+
+    def __init__(self, definition: str, atomic: bool, nullable: bool) -> None:
+        super().__init__(Shape.STRUCT, definition, _go_name(definition), atomic=atomic, nullable=nullable)
+        del self.fields
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "fields":
+            raise AttributeError(name)
+        self.fields = _fields(self.name)
+        return self.fields
 
 
 @lru_cache(maxsize=1)
@@ -61,34 +75,25 @@ def kinds() -> dict[str, str]:
 
 def type_of(definition: str) -> Type:
     """Return the STRUCT of a definition; KeyError if there is none."""
-    known = _types.get((definition, False, False, False))
-    if known is not None:
-        return known
-    made: _Types = {}
-    _struct(made, definition, atomic=False, nullable=False)
-    for key, type_ in made.items():
-        _types.setdefault(key, type_)
-    return _types[(definition, False, False, False)]
+    return _struct(definition, atomic=False, nullable=False)
 
 
-def _struct(made: _Types, definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
-    """Build a struct; `made` holds incomplete types.
-
-    A field may override its type: `atomic` and `nullable` add to the definition, `granular` removes its atomicity."""
+def _struct(definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
+    """Return a struct. A field may override its type: `atomic` and `nullable` add to the definition, `granular` removes
+    its atomicity."""
     key = (definition, atomic, nullable, granular)
-    known = _types.get(key) or made.get(key)
+    known = _types.get(key)
     if known is not None:
         return known
-    if atomic or nullable or granular:
-        plain = _struct(made, definition, False, False)
-        whole = not granular and (atomic or plain.atomic)
-        variant = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=whole, nullable=nullable)
-        return made.setdefault(key, variant)
-    _, rows, *flags = decode_json(_data()[1][definition])
-    struct = made[key] = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))
-    for name, text, presence, *rest in rows:
-        struct.fields[name] = _field(made, name, text, presence, rest[0] if rest else {})
-    return struct
+    atomic_itself = not _data()[1][definition].endswith(b"]]")  # a flag follows the fields
+    return _types.setdefault(key, _Struct(definition, not granular and (atomic or atomic_itself), nullable))
+
+
+@cache
+def _fields(definition: str) -> dict[str, Field]:
+    """Return the fields of a definition, which all its variants share."""
+    _, rows, *_ = decode_json(_data()[1][definition])
+    return {name: _field(name, text, presence, rest[0] if rest else {}) for name, text, presence, *rest in rows}
 
 
 def _go_name(definition: str) -> str:
@@ -96,11 +101,11 @@ def _go_name(definition: str) -> str:
     return ".".join(definition.rsplit(".", 2)[1:])
 
 
-def _field(made: _Types, name: str, text: str, presence: str, more: dict[str, Any]) -> Field:
+def _field(name: str, text: str, presence: str, more: dict[str, Any]) -> Field:
     strategy = more.get("strategy", "")
     return Field(
         name,
-        _type(made, text, more.get("go", ""), more),
+        _type(text, more.get("go", ""), more),
         _PRESENCE[presence],
         more.get("required", False),
         frozenset(strategy.split(",")) if strategy else frozenset(),
@@ -110,29 +115,29 @@ def _field(made: _Types, name: str, text: str, presence: str, more: dict[str, An
     )
 
 
-def _type(made: _Types, text: str, go: str, more: dict[str, Any]) -> Type:
+def _type(text: str, go: str, more: dict[str, Any]) -> Type:
     """Return the Type of a field; `more` holds settings of the outermost layer."""
     atomic, nullable = more.get("atomic", False), more.get("null", False)
     list_type, keys = more.get("list", ""), tuple(more.get("keys", ()))
     if text[0] not in "[{" and text not in _SCALARS and text not in _SCHEMA_UNIONS:
-        return _struct(made, text, atomic, nullable, more.get("granular", False))
+        return _struct(text, atomic, nullable, more.get("granular", False))
     key = (text, go, atomic, nullable, list_type, keys)
-    known = _types.get(key) or made.get(key)
+    known = _types.get(key)
     if known is None:
-        known = _make(made, text, go, atomic, nullable)
-        known.list_type, known.list_keys = _LIST_TYPES[list_type], keys
-        made[key] = known
+        made = _make(text, go, atomic, nullable)
+        made.list_type, made.list_keys = _LIST_TYPES[list_type], keys
+        known = _types.setdefault(key, made)
     return known
 
 
-def _make(made: _Types, text: str, go: str, atomic: bool, nullable: bool) -> Type:
+def _make(text: str, go: str, atomic: bool, nullable: bool) -> Type:
     if text.startswith("[]"):
-        item = _type(made, text[2:], go[2:].lstrip("*") if go.startswith("[]") else "", {})
+        item = _type(text[2:], go[2:].lstrip("*") if go.startswith("[]") else "", {})
         return Type(Shape.LIST, go=go or f"[]{item.go}", item=item, nullable=nullable)
     if text.startswith("{}"):
-        item = _type(made, text[2:], go.partition("]")[2].lstrip("*") if go.startswith("map[") else "", {})
+        item = _type(text[2:], go.partition("]")[2].lstrip("*") if go.startswith("map[") else "", {})
         return Type(Shape.MAP, go=go or f"map[string]{item.go}", item=item, atomic=atomic, nullable=nullable)
     if text in _SCHEMA_UNIONS:
-        return Type(Shape.ANY, text, _go_name(text), item=_struct(made, _SCHEMA, False, False), nullable=nullable)
+        return Type(Shape.ANY, text, _go_name(text), item=_struct(_SCHEMA, False, False), nullable=nullable)
     shape, plain = _SCALARS[text]
     return Type(shape, go=go or plain, nullable=nullable)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +104,15 @@ def test_recursive_types_refer_to_themselves() -> None:
     properties = schema.fields["properties"].type
     assert isinstance(properties.item, Type)
     assert properties.item is schema
+
+
+def test_fields_are_read_when_they_are_asked_for() -> None:
+    script = """
+from setpoint.kinds.tables import _fields, type_of
+deployment = type_of("io.k8s.api.apps.v1.Deployment")
+print(_fields.cache_info().currsize, deployment.name)
+spec = deployment.fields["spec"].type
+print(_fields.cache_info().currsize, spec.go)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["0 io.k8s.api.apps.v1.Deployment", "1 v1.DeploymentSpec"], done.stderr
