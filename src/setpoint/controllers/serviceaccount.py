@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,7 +18,7 @@ from setpoint.kinds.core.references import secret_names
 from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, NotFound
 from setpoint.meta.jose import TokenKey
 from setpoint.meta.objects import Obj
-from setpoint.meta.times import parse_time
+from setpoint.meta.times import parse_day, parse_time
 from setpoint.reconcile import Controller, Informer, Manager, key_of, split_key
 from setpoint.reconcile.run import current_run, periodic_run
 
@@ -220,13 +220,6 @@ def unused_tokens_controller(manager: Manager, options: ControllerOptions) -> Un
     return UnusedTokens(manager, timedelta(seconds=options.legacy_service_account_token_clean_up_period))
 
 
-def _day(text: str | None) -> datetime | None:
-    try:
-        return datetime.strptime(text or "", _DAY)
-    except ValueError:
-        return None
-
-
 class UnusedTokens:
     """Cleans up auto-generated token Secrets of older clusters: those unused for a year are marked as invalid, and
     deleted after another year."""
@@ -256,7 +249,7 @@ class UnusedTokens:
 
     async def _is_tracked_long_enough(self) -> bool:
         tracking = await self._client.get(_MAPS, _TRACKING, _NAMESPACE)
-        since = _day((tracking.get("data") or {}).get("since"))
+        since = parse_day((tracking.get("data") or {}).get("since") or "")
         # Start with the day after: on the first day tracking may have started late.
         return since is not None and since + timedelta(days=1) + self._period <= self._clock.now().replace(tzinfo=None)
 
@@ -267,12 +260,12 @@ class UnusedTokens:
         last_used = labels.get(_LAST_USED)
         if "deletionTimestamp" in meta or parse_time(meta["creationTimestamp"]) >= now - self._period:
             return
-        if last_used is not None and (_day(last_used) is None or last_used >= kept_from):
+        if last_used is not None and (parse_day(last_used) is None or last_used >= kept_from):
             return
         if not self._is_auto_generated(secret) or self._is_mounted(meta["namespace"], meta["name"]):
             return
         invalid_since = labels.get(_INVALID_SINCE)
-        if _day(invalid_since) is None:
+        if parse_day(invalid_since or "") is None:
             change = {"metadata": {"uid": meta["uid"], "labels": {_INVALID_SINCE: now.strftime(_DAY)}}}
             await self._client.patch(_SECRETS, meta["name"], change, meta["namespace"])
         elif str(invalid_since) < kept_from:

@@ -13,8 +13,13 @@ SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 _ZERO = "0001-01-01T00:00:00Z"
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class TimeError(ValueError):
@@ -53,6 +58,12 @@ def format_micro(when: datetime) -> str:
     return f"{format_time(when)[:-1]}.{when.microsecond:06d}Z"
 
 
+def http_date(when: datetime) -> str:
+    """Format a time for a header of HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`."""
+    at = when.astimezone(UTC)
+    return f"{_DAYS[at.weekday()]}, {at.day:02d} {_MONTHS[at.month - 1]} {at:%Y %H:%M:%S} GMT"
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -65,6 +76,14 @@ def unix_milliseconds(when: datetime) -> int:
 def parse_time(text: str) -> datetime:
     """Parse any RFC 3339 time, with or without a fraction; in UTC. For texts that went through the decoder."""
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def parse_day(text: str) -> datetime | None:
+    """Parse a day such as `2026-11-19` to its begin, without a time zone; None if the text is not one."""
+    try:
+        return datetime.fromisoformat(text) if _DAY.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 @memoized(maxsize=4096)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Final
 
 from setpoint.meta.clock import Clock
+from setpoint.meta.times import http_date
 from setpoint.wire.message import Request, Response
 
 GZIP_THRESHOLD: Final = 128 * 1024
@@ -41,7 +41,7 @@ class DateHeader:
     def line(self, monotonic: float) -> str:
         if monotonic >= self._until:
             now = self._clock.now()
-            self._line = f"Date: {format_datetime(now, usegmt=True)}\r\n"
+            self._line = f"Date: {http_date(now)}\r\n"
             self._until = monotonic + 1.0 - now.microsecond / 1e6
         return self._line
 

@@ -129,3 +129,14 @@ def test_invalid_durations(text: str, message: str) -> None:
     with pytest.raises(TimeError) as caught:
         times.parse_duration(text)
     assert str(caught.value) == message
+
+
+def test_dates_of_http_and_days() -> None:
+    assert times.http_date(datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)) == "Sun, 06 Nov 1994 08:49:37 GMT"
+    assert (
+        times.http_date(datetime(2026, 1, 1, 0, 30, tzinfo=timezone(timedelta(hours=1))))
+        == "Wed, 31 Dec 2025 23:30:00 GMT"
+    )
+    assert times.parse_day("2026-11-19") == datetime(2026, 11, 19)
+    for text in ("", "today", "2026-11-31", "2026-W47-4", "20261119", "2026-11-19T00:00:00Z", "2026-1-9"):
+        assert times.parse_day(text) is None, text

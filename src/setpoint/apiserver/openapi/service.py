@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from email.utils import format_datetime
 from hashlib import sha512
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +31,7 @@ from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.tables import definition_for
 from setpoint.meta.schema import Type
+from setpoint.meta.times import http_date
 from setpoint.wire.message import Answer, Response
 
 _JSON = "application/json"
@@ -151,7 +151,7 @@ class OpenApi:
             if wanted != etag:
                 return Response(301, b"", [*headers, ("Location", _url(path, etag))])
             # A URL with the hash of its content is immutable.
-            expires = format_datetime(ctx.now + timedelta(days=365), usegmt=True)
+            expires = http_date(ctx.now + timedelta(days=365))
             headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
         if _matches(ctx.request.headers.get("if-none-match", ""), etag):
             return Response(304, b"", headers)
@@ -162,7 +162,7 @@ class OpenApi:
             )
             if changes != self._changes:
                 return await self._serve(ctx, path, dialect)  # the hash may be outdated
-            built = self._built[(path, form)] = body, format_datetime(ctx.now, usegmt=True)
+            built = self._built[(path, form)] = body, http_date(ctx.now)
         body, since = built
         media_type = _JSON if form == "json" else _PROTOBUF.format(dialect)
         return Response(200, body, [*headers, ("Content-Type", media_type), ("Last-Modified", since)])

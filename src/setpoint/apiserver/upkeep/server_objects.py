@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from ipaddress import ip_network
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from setpoint.apiserver.upkeep.loop import KeyedLoop
 from setpoint.kinds.bootstrap.initial_objects import SYSTEM_NAMESPACES
 from setpoint.meta.conditions import condition_of
 from setpoint.meta.objects import Obj
-from setpoint.meta.times import format_time
+from setpoint.meta.times import format_time, parse_day
 
 OWN_ADDRESS_INTERVAL = 10.0
 _KUBERNETES = "kubernetes"
@@ -211,7 +210,7 @@ async def ensure_token_tracking(api: ApiResources) -> None:
     today = api.clock.now().strftime("%Y-%m-%d")
     wanted: Obj = {"metadata": {"name": _TRACKING_NAME, "namespace": _TRACKING_NAMESPACE}, "data": {"since": today}}
     entry = await ensure(api, "", "configmaps", wanted)
-    if not _is_date((entry.obj.get("data") or {}).get("since", "")):
+    if parse_day((entry.obj.get("data") or {}).get("since", "")) is None:
         await update(
             api,
             "",
@@ -235,11 +234,3 @@ def token_usage(api: ApiResources) -> KeyedLoop:
         await update(api, "", "secrets", namespace, name, used)
 
     return KeyedLoop("token use", api.clock, mark)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        datetime.strptime(text, "%Y-%m-%d")
-    except ValueError:
-        return False
-    return True
