@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable
 from functools import lru_cache
@@ -96,8 +95,11 @@ def as_json(value: Any) -> orjson.Fragment:
 
 def internal_diff(type_name: str, left: ObjView, right: ObjView) -> str:
     """Return a unified diff of the two, printed as indented JSON."""
+    # Imported here because only the message about an invalid update needs it.
+    from difflib import unified_diff
+
     before, after = _lines(type_name, left), _lines(type_name, right)
-    return "".join(list(difflib.unified_diff(before, after))[2:])
+    return "".join(list(unified_diff(before, after))[2:])
 
 
 def _lines(type_name: str, value: ObjView) -> list[str]:

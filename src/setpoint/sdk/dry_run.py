@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from difflib import unified_diff
 from urllib.parse import parse_qsl, urlencode
 
 import orjson
@@ -115,7 +114,10 @@ def _name(obj: Obj) -> str:
 
 
 def _diff(before: Obj, after: Obj) -> str:
-    from setpoint.meta.yaml_write import write  # slow to import, and only needed here
+    # Slow to import, and only needed here.
+    from difflib import unified_diff
+
+    from setpoint.meta.yaml_write import write
 
     def lines(obj: Obj) -> list[str]:
         meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key not in _IGNORED_METADATA}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 
 from setpoint.kinds.bootstrap.cluster_roles import CLUSTER_ROLES
 from setpoint.kinds.bootstrap.controller_roles import CONTROLLER_ROLES
@@ -115,6 +114,11 @@ def _object(kind: str, name: str, namespace: str = "") -> Obj:
     return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
 
 
+def _copies(rules: Iterable[Obj]) -> list[Obj]:
+    """Copy rules, whose values are lists of strings."""
+    return [{name: [*values] for name, values in rule.items()} for rule in rules]
+
+
 def _cluster_role(name: str, rules: Iterable[Obj]) -> Obj:
     role = _object("ClusterRole", name)
     if name in _AGGREGATED_INTO:
@@ -123,14 +127,14 @@ def _cluster_role(name: str, rules: Iterable[Obj]) -> Obj:
         role["rules"] = None
         role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {_AGGREGATE + name: "true"}}]}
     else:
-        role["rules"] = deepcopy(list(rules))
+        role["rules"] = _copies(rules)
     return role
 
 
 def _binding(kind: str, name: str, role: Obj, subjects: Iterable[Obj], namespace: str = "") -> Obj:
     binding = _object(kind, name, namespace)
     if subjects:
-        binding["subjects"] = deepcopy(list(subjects))
+        binding["subjects"] = [{**each} for each in subjects]
     binding["roleRef"] = {"apiGroup": GROUP, **role}
     return binding
 
@@ -153,7 +157,7 @@ def cluster_role_bindings() -> list[Obj]:
 
 
 def roles() -> list[Obj]:
-    return [{**_object("Role", name, namespace), "rules": deepcopy(list(rules))} for namespace, name, rules in _ROLES]
+    return [{**_object("Role", name, namespace), "rules": _copies(rules)} for namespace, name, rules in _ROLES]
 
 
 def role_bindings() -> list[Obj]:
