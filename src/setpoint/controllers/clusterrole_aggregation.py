@@ -11,6 +11,8 @@ from setpoint.meta.selectors import from_label_selector
 from setpoint.reconcile import Controller, Manager
 
 _CLUSTER_ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
+_AGGREGATED = "aggregated"
+"""The index of the roles that have an aggregation rule."""
 _WORKERS = 5
 
 
@@ -32,10 +34,10 @@ def clusterrole_aggregation_controller(manager: Manager, _: ControllerOptions) -
 
     def changed(old: Obj | None, new: Obj | None) -> None:
         # Reconcile every aggregated role: there are few of them.
-        for key, role in roles.items.items():
-            if role.get("aggregationRule") is not None:
-                controller.enqueue(key)
+        for role in roles.by_index(_AGGREGATED, ""):
+            controller.enqueue(role["metadata"]["name"])
 
+    roles.add_index(_AGGREGATED, lambda role: () if role.get("aggregationRule") is None else ("",))
     roles.add_handler(changed)
     return controller
 
