@@ -17,7 +17,6 @@ from setpoint.node.network import FleetNetwork, ServiceDirectory
 from setpoint.node.node_state import NODE_NETWORK, POD_NETWORK, AddressPool, NodeState
 from setpoint.node.options import FleetOptions
 from setpoint.node.pod_sync import PodSync
-from setpoint.node.pod_worker import PodWorker
 from setpoint.node.registration import CopiedNodeReporter, allocatable_outdated
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.simulation_annotations import PARTITIONED, RUNNING, STATE, STATES, STOPPED, is_adopted
@@ -28,6 +27,7 @@ from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Node, PersistentVolumeClaim, Pod
+    from setpoint.node.pod_worker import PodWorker
 
 log = logging.getLogger("setpoint.node")
 

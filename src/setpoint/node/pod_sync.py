@@ -15,13 +15,13 @@ from setpoint.node.dependencies import PodWorkerDependencies
 from setpoint.node.node_state import NodeState
 from setpoint.node.observations import observation
 from setpoint.node.pod_status import runs_init_again, status_changes, with_changes
-from setpoint.node.pod_worker import PodWorker
 from setpoint.node.simulation_annotations import RUNNING
 from setpoint.reconcile import Controller, Informer, Result, key_of
 from setpoint.reconcile.run import because, current_run
 
 if TYPE_CHECKING:
     from setpoint.kinds.typed import Pod
+    from setpoint.node.pod_worker import PodWorker
 
 log = logging.getLogger("setpoint.node")
 
@@ -91,14 +91,20 @@ class PodSync:
             self.controller.enqueue(f"{_STATIC if self.is_static(worker) else ''}{key_of(worker.pod)}")
 
     def start_worker(self, pod: Pod, node: NodeState) -> None:
-        self.workers[pod["metadata"]["uid"]] = PodWorker(pod, node, self._dependencies, self.now())
+        self.workers[pod["metadata"]["uid"]] = self._new_worker(pod, node)
         self.controller.enqueue(key_of(pod))
 
     def start_static_worker(self, pod: Pod, node: NodeState) -> None:
         """Run a static Pod. Its status is not written to the API, but announced by `on_static_change`."""
-        worker = PodWorker(pod, node, self._dependencies, self.now())
+        worker = self._new_worker(pod, node)
         self.workers[worker.uid] = self.static[key_of(pod)] = worker
         self.enqueue(worker.uid)
+
+    def _new_worker(self, pod: Pod, node: NodeState) -> PodWorker:
+        # Imported here because nodes start without Pods, and sooner so.
+        from setpoint.node.pod_worker import PodWorker
+
+        return PodWorker(pod, node, self._dependencies, self.now())
 
     def update_worker(self, worker: PodWorker, pod: Pod) -> None:
         """Pass a new version of the Pod to its worker."""

@@ -9,11 +9,16 @@ SCRIPT = """
 import sys
 from setpoint.testing import run_virtual, virtual_cluster
 
-def loaded():
-    return [name for name in ("numpy", "tarfile", "html.entities") if name in sys.modules]
+SLOW = (
+    *("numpy", "re2", "tarfile", "html.entities", "email.utils", "difflib", "_strptime"),
+    *("setpoint.node.runtime.shell.interpreter", "setpoint.node.kubelet_api.interface"),
+)
 
-def pod(name, **meta):
-    spec = {"containers": [{"name": "c", "image": "nginx"}]}
+def loaded():
+    return [name for name in SLOW if name in sys.modules]
+
+def pod(name, *command, **meta):
+    spec = {"containers": [{"name": "c", "image": "nginx", "command": command}]}
     if meta:
         spec["nodeName"] = "node-1"
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", **meta}, "spec": spec}
@@ -32,11 +37,26 @@ async def main():
             await restarted.settle()
             print("bound", bool((await restarted.client.get(("v1", "Pod"), "first", "default"))["spec"]["nodeName"]))
             print("with a Pod", loaded())
+            await restarted.client.create(pod("shell", "sh", "-c", "echo this; sleep 60"))
+            await restarted.settle()
+            print("with a shell", loaded())
+            log = "/api/v1/namespaces/default/pods/shell/log"
+            print((await restarted.client.sender.request("GET", log)).body.decode().strip())
+            print("with a log", loaded())
 
 run_virtual(main)
 """
 
 
-def test_a_cluster_without_pods_to_schedule_does_not_load_numpy() -> None:
+def test_a_cluster_loads_what_it_needs_when_it_does() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines() == ["idle []", "restarted []", "bound True", "with a Pod ['numpy']"], done.stderr
+    with_shell = ["numpy", "re2", "difflib", "setpoint.node.runtime.shell.interpreter"]
+    assert done.stdout.splitlines() == [
+        "idle []",
+        "restarted []",
+        "bound True",
+        "with a Pod ['numpy']",
+        f"with a shell {with_shell}",
+        "this",
+        f"with a log {[*with_shell, 'setpoint.node.kubelet_api.interface']}",
+    ], done.stderr

@@ -29,11 +29,11 @@ Hello from Docker!
 This message shows that your installation appears to be working correctly.
 """
 
-_SILENT_LOOP = re.compile(
+_SILENT_LOOP = (
     r"\s*(?:while\s+(?:true|:|\[\s*1\s*\])|while\s+sleep\s+[0-9.]+[smhd]?)\s*;?\s*do\s+"
     r"(?:(?:sleep\s+[0-9.]+[smhd]?|:|true)\s*;?\s*)*done\s*;?\s*"
 )
-_ENDLESS_SLEEP = re.compile(r"\s*(?:exec\s+)?(?:sleep\s+inf(?:inity)?|tail\s+-[fF]\s+/dev/null)\s*;?\s*")
+_ENDLESS_SLEEP = r"\s*(?:exec\s+)?(?:sleep\s+inf(?:inity)?|tail\s+-[fF]\s+/dev/null)\s*;?\s*"
 _CPU_SHARE, _MEMORY_SHARE = 0.5, 0.6
 _MIN_CPU, _MIN_MEMORY = 2_000_000, 16 << 20
 
@@ -44,7 +44,7 @@ def runs_forever(argv: Sequence[str]) -> bool:
     if is_shell(argv[0]):
         if len(argv) >= 3 and re.fullmatch("-[a-z]*c", argv[1]):
             text = argv[2]
-            return _SILENT_LOOP.fullmatch(text) is not None or _ENDLESS_SLEEP.fullmatch(text) is not None
+            return any(re.fullmatch(pattern, text) for pattern in (_SILENT_LOOP, _ENDLESS_SLEEP))
         return False
     if name in ("agnhost", "agnhost-2"):
         return len(argv) < 2 or argv[1] not in AGNHOST_PROGRAMS

@@ -275,7 +275,7 @@ class SimulatedImageService:
         """Create the service. `rules` precede the built-in ones; `pull_seconds` applies to images without a rule for
         it. With `reject_misspelled`, names that look like misspelled well-known names do not exist."""
         self.faults = ImageFaults()
-        self._rules = [(re.compile(rule.pattern), rule) for rule in (*rules, *_DEFAULT_RULES)]
+        self._rules = (*rules, *_DEFAULT_RULES)
         self._pull_seconds = pull_seconds
         self._reject_misspelled = reject_misspelled
         self._known: dict[str, ImageInfo | None] = {}
@@ -302,7 +302,7 @@ class SimulatedImageService:
             return None
         pull_seconds = self._pull_seconds.sample(full.name)
         info = ImageInfo(full.name, f"{full.repository}@{full.digest}", _DEFAULT_SIZE, pull_seconds)
-        rules = [rule for pattern, rule in self._rules if pattern.search(full.name) is not None]
+        rules = [rule for rule in self._rules if re.search(rule.pattern, full.name) is not None]
         host, _, path = full.repository.partition("/")
         tag = full.name.removeprefix(full.repository).lstrip(":@")
         error = next((rule.error for rule in rules if rule.error is not None), None)
