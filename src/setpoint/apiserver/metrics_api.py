@@ -6,9 +6,9 @@ It has the form of the metrics server of other clusters, and is served only wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from setpoint.apiserver.api_resources import ApiResources, CacheReader
@@ -50,14 +50,13 @@ class PodSample(NamedTuple):
     containers: Mapping[str, ResourceUsage]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """The usage of all nodes and Pods at one time."""
 
     at: datetime
     window: float
-    nodes: Mapping[str, ResourceUsage] = field(default_factory=dict)
-    pods: Mapping[str, PodSample] = field(default_factory=dict)
+    nodes: Mapping[str, ResourceUsage] = MappingProxyType({})
+    pods: Mapping[str, PodSample] = MappingProxyType({})
     """Usage by uid, of Pods that have run long enough to be measured."""
 
 

@@ -51,6 +51,8 @@ _INITIAL_BACKOFF, _MAX_BACKOFF = 1.0, 100.0
 
 @dataclass(slots=True)
 class Mirror:
+    """The content of the slices that mirror one Endpoints object."""
+
     groups: dict[_Key, tuple[list[Obj], dict[EndpointKey, Obj]]] = field(default_factory=dict)
     """Ports and endpoints by address family and ports."""
     invalid: int = 0

@@ -4,7 +4,8 @@ that name their path."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from setpoint.meta.objects import ObjView
 
@@ -47,6 +48,7 @@ FILTERS = (
     "InterPodAffinity",
 )
 SCORERS = tuple(name for name, weight in DEFAULT_PLUGINS.items() if weight)
+_DEFAULT_SCORES = tuple((name, DEFAULT_PLUGINS[name]) for name in SCORERS)
 _POINTS = (
     "preEnqueue",
     "queueSort",
@@ -92,24 +94,22 @@ class ConfigError(ValueError):
     """The configuration is invalid; the message begins with the path of the field."""
 
 
-@dataclass(frozen=True)
-class ProfileConfig:
+class ProfileConfig(NamedTuple):
     name: str = DEFAULT_NAME
     filters: tuple[str, ...] = FILTERS
     """Filter plugins in the order in which they run."""
-    scores: tuple[tuple[str, int], ...] = tuple((name, DEFAULT_PLUGINS[name]) for name in SCORERS)
+    scores: tuple[tuple[str, int], ...] = _DEFAULT_SCORES
     """Names and weights of score plugins."""
     preempts: bool = True
     gates: bool = True
-    arguments: Mapping[str, ObjView] = field(default_factory=dict)
+    arguments: Mapping[str, ObjView] = MappingProxyType({})
     """Arguments by plugin."""
 
     def args(self, plugin: str) -> ObjView:
         return self.arguments.get(plugin) or {}
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
     initial_backoff: float = 1.0
     max_backoff: float = 10.0

@@ -51,6 +51,8 @@ def _empty() -> Any:
 
 @dataclass(slots=True)
 class Listers:
+    """The listers that plugins use; each is empty until it is set."""
+
     namespaces: Lister[Obj] = field(default_factory=_empty)
     services: Lister[Service] = field(default_factory=_empty)
     replication_controllers: Lister[Obj] = field(default_factory=_empty)

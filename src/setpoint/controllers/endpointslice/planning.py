@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Plan:
+    """The changes that turn the slices of a Service into those it should have."""
+
     create: list[Obj] = field(default_factory=list)
     update: list[Obj] = field(default_factory=list)
     """Modified copies of existing slices."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from sys import intern
+from typing import NamedTuple
 
 from setpoint.client import Client, Resource, Unreachable
 from setpoint.controllers.garbagecollector.deleting import Deleting, Orphaning, ServerObjects
@@ -34,8 +34,7 @@ _COMPONENT = "garbage-collector-controller"
 _WORKERS = 20
 
 
-@dataclass(slots=True)
-class _Monitor:
+class _Monitor(NamedTuple):
     resource: Resource
     informer: Informer[Obj]
     task: asyncio.Task[None] | None

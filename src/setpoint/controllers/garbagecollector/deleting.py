@@ -169,6 +169,8 @@ class Orphaning:
 
 @dataclass(slots=True)
 class Owners:
+    """The owner references of an object, by the state of the owner."""
+
     existing: list[Obj] = field(default_factory=list)
     """References to owners that exist."""
     dangling: list[Obj] = field(default_factory=list)

@@ -120,6 +120,8 @@ class Limiter:
 
 @dataclass(slots=True)
 class Zone:
+    """The evictions of a zone: how fast they are, and why."""
+
     limiter: Limiter
     state: State = State.INITIAL
 
