@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -73,6 +74,11 @@ def test_other_problems_of_references() -> None:
 def test_invalid_references_are_no_images(image: str) -> None:
     assert parse_reference(image) is None
     assert SimulatedImageService().info(image) is None
+
+
+def test_a_rule_with_an_invalid_pattern_is_refused_at_once() -> None:
+    with pytest.raises(re.error):
+        SimulatedImageService([ImageRule("(")])
 
 
 def test_rules_of_the_user_precede_the_built_in_ones() -> None:

@@ -273,7 +273,10 @@ class SimulatedImageService:
         reject_misspelled: bool = False,
     ) -> None:
         """Create the service. `rules` precede the built-in ones; `pull_seconds` applies to images without a rule for
-        it. With `reject_misspelled`, names that look like misspelled well-known names do not exist."""
+        it. With `reject_misspelled`, names that look like misspelled well-known names do not exist. Raises re.error
+        for a rule with an invalid pattern."""
+        for rule in rules:
+            re.compile(rule.pattern)
         self.faults = ImageFaults()
         self._rules = (*rules, *_DEFAULT_RULES)
         self._pull_seconds = pull_seconds
