@@ -223,14 +223,13 @@ async def test_a5_two_field_owners_do_not_conflict(cluster: VirtualCluster) -> N
     changed = {"spec": {"containers": [{"name": "c", "image": "nginx:1.29"}]}, "status": {"message": "mine"}}
     written = await cluster.client.patch(PODS, "simple-pod", changed, "default", kind="strategic", subresource="status")
     assert written["spec"]["containers"][0]["image"] == "nginx", "nor the spec through the status"
-    await cluster.client.patch(
+    pod = await cluster.client.patch(
         PODS,
         "simple-pod",
         {"spec": {"containers": [{"name": "c", "image": "nginx:1.29"}]}},
         "default",
         kind="strategic",
     )
-    pod = await get(cluster, "simple-pod")
     assert (pod["metadata"]["generation"], pod["status"]["observedGeneration"]) == (2, 1)
     await cluster.sleep(1)
     pod = await get(cluster, "simple-pod")
