@@ -120,6 +120,7 @@ async def test_memory_of_a_deleted_pod_is_freed(cluster: VirtualCluster) -> None
 @virtual(nodes=1)
 async def test_memory_of_rejected_and_ended_requests_is_freed(cluster: VirtualCluster) -> None:
     await cluster.sleep(0.5)  # requests are counted between the whole seconds at which Leases are renewed
+
     async def rejected() -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "brief"}}
         await cluster.client.create(namespace)

@@ -137,10 +137,11 @@ async def test_the_address_of_a_client_is_that_of_its_connection(harness: Server
     assert (found.claim.triggers, found.address) == ((3,), "10.0.0.7")
     found = await from_address(harness, "traced", remote, traceparent=TRACE)
     assert (found.trace, found.address) == (TRACE, "10.0.0.7")
+    traced = harness.store.revision
     found = await from_address(harness, "local", Peer("127.0.0.1", 4711), **forwarded)
     assert not found.address
     # For readers of the endpoint, the address has a name.
-    (shown,) = (await harness.get(f"/setpoint/v1/causes?revisions={harness.store.revision - 1}")).json["causes"]
+    (shown,) = (await harness.get(f"/setpoint/v1/causes?revisions={traced}")).json["causes"]
     assert shown["address"] == "10.0.0.7"
 
 
