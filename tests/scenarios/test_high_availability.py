@@ -106,14 +106,17 @@ def test_a_machine_that_waits_for_a_quorum_can_be_stopped(plane: ControlPlane) -
     for number in (1, 2):
         plane[number].die()
     starting = plane[1].start()
-    deadline = time.monotonic() + 60
-    while "is starting" not in (shown := plane[1].status()):
-        assert time.monotonic() < deadline, shown
-    assert f"(process {starting.pid})" in shown
-    assert "is starting" in plane[1].fails("up", "--detach")
-    assert "is starting" in plane[1].fails("member", "recover", "--yes")
-    plane[1].setpoint("down")
-    assert starting.wait() == 0
+    try:
+        deadline = time.monotonic() + 60
+        while "is starting" not in (shown := plane[1].status()):
+            assert time.monotonic() < deadline, shown
+        assert f"(process {starting.pid})" in shown
+        assert "is starting" in plane[1].fails("up", "--detach")
+        assert "is starting" in plane[1].fails("member", "recover", "--yes")
+        plane[1].setpoint("down")
+        assert starting.wait() == 0
+    finally:
+        starting.kill()
     assert "No cluster is running" in plane[1].status()
     for block in blocks(PAGE, "After the loss of half of the machines"):
         plane.run(block)

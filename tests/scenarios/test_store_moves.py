@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,19 +105,29 @@ def test_a_cluster_moves_to_etcd_and_back(tmp_path: Path) -> None:
             assert min(after) > max(before) + 900_000_000
 
 
+@contextmanager
+def stopped_at_the_end(directory: Path) -> Iterator[None]:
+    """Stop the cluster in the background, also if the test fails."""
+    try:
+        yield
+    finally:
+        setpoint(directory, "down --data-dir data")
+
+
 @pytest.mark.slow
 def test_a_cluster_in_an_external_etcd_does_not_start_without_it(tmp_path: Path) -> None:
     """An empty database, or an old one, would look as if everything were lost."""
     up = "up --data-dir data --port 0 --nodes 0 --detach"
-    with etcd_process(tmp_path) as etcd:
+    with etcd_process(tmp_path) as etcd, stopped_at_the_end(tmp_path):
         in_etcd = f"are in etcd: give --etcd-servers {etcd.endpoint} and the other flags of etcd as before"
         assert "the same command goes on" in setpoint(tmp_path, f"{up} --etcd-servers {etcd.endpoint}")
         assert "with the same --etcd-servers" in setpoint(tmp_path, "down --data-dir data")
         for line in (up, "store check --data-dir data", "backup one.backup --data-dir data"):
             assert in_etcd in setpoint(tmp_path, line, code=1)
         setpoint(tmp_path, f"store copy {etcd.endpoint} data --force")
-    for line in (f"{up} --store sqlite", "down --data-dir data", up, "down --data-dir data"):
-        setpoint(tmp_path, line)
+    with stopped_at_the_end(tmp_path):
+        for line in (f"{up} --store sqlite", "down --data-dir data", up):
+            setpoint(tmp_path, line)
 
 
 SUCCEEDED = 'setpoint_backups_total{result="success"} 1'
