@@ -87,7 +87,7 @@ async def test_an_endless_loop_of_writes_is_found(cluster: VirtualCluster) -> No
 
     async with cluster.running(operator("tea", write)):
         await cluster.client.create(BROWN)
-        message = await report(cluster.settle(within=20))
+        message = await report(cluster.settle(quiet=1.5, within=20))
     first, second = message.splitlines()[:2]
     assert first == "the cluster did not settle within 20 s:"
     assert second.startswith("  operator tea writes teapots.example.com default/brown, 1")
