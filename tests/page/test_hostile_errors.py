@@ -1,4 +1,4 @@
-"""Messages of refusals, answers to "why" and plans of undo are text, whoever wrote what they contain."""
+"""Messages of refusals, answers to "why" and plans of undo are text, no matter who wrote what they contain."""
 
 from __future__ import annotations
 

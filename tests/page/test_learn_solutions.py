@@ -26,7 +26,7 @@ def test_every_lesson_is_solved_by_its_solution(page: GuardedPage, half: int) ->
 
 @pytest.mark.slow
 def test_the_first_lessons_are_solved_by_keyboard(page: GuardedPage) -> None:
-    """Whoever cannot use a pointer does every task: commands, tasks, predictions, and questions of each kind."""
+    """Users who cannot use a pointer do every task: commands, tasks, predictions, and questions of each kind."""
     learner, course = KeyboardLearner(page), read_folder(FOLDER)
     page.evaluate("addEventListener('pointerdown', () => { window.__pointer = true; }, true)")
     for lesson in course.lessons[:3]:

@@ -125,7 +125,7 @@ def test_cards_of_a_phone_have_room_for_their_lines(
 
 
 def test_names_of_authors_are_whole(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
-    """Whoever acts is named in the picture, not in a tooltip alone."""
+    """All actors are named in the picture, not in a tooltip alone."""
     cluster.create_deployment("authored", 1)
     cluster.pod_names("app=authored", at_least=1)
     service = {"metadata": {"name": "authored"}, "spec": {"selector": {"app": "authored"}, "ports": [{"port": 80}]}}

@@ -148,7 +148,7 @@ async def test_the_address_of_a_client_is_that_of_its_connection(harness: Server
 async def test_the_record_of_a_reconcile_of_a_component_has_no_address(harness: ServerHarness) -> None:
     claim = {CAUSE_HEADER: "r=web-controller/1f2e.7;k=default/web;t=3"}
     remote = Peer("10.0.0.7", 1, remote="10.0.0.7")
-    # Whoever is no component keeps the address, whatever is claimed.
+    # Users that are no components keep the address, whatever they claim.
     found = await from_address(harness, "person", remote, **claim)
     assert (found.claim.reconcile, found.address) == ("web-controller/1f2e.7", "10.0.0.7")
     acting = {"impersonate-user": "system:serviceaccount:ops:robot", "impersonate-group": "system:masters"}

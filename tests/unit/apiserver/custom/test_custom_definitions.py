@@ -230,7 +230,7 @@ async def test_groups_get_an_api_service(harness: CustomResourceHarness) -> None
 async def test_an_established_definition_is_in_the_discovery_documents(harness: CustomResourceHarness) -> None:
     made = await harness.define()
     registered = (await harness.get(f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{GROUP}")).json
-    # The condition was the last write: whoever sees it may ask for the documents at once.
+    # The condition was the last write: clients that see it may ask for the documents at once.
     assert int(registered["metadata"]["resourceVersion"]) < int(made["metadata"]["resourceVersion"])
 
 
