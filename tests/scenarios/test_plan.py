@@ -266,7 +266,7 @@ async def test_containers_that_cannot_run(cluster: VirtualCluster, tmp_path: Pat
         cluster, "plan --image deployment/nothing=nginx --scale deployment/web=1 -o markdown", tmp_path
     )
     assert "\nA part of the change would be refused.\n" in partly.out
-    assert "### Already so before the change" in partly.out and "<summary>Limits</summary>" in partly.out
+    assert "### Not as desired before the change either" in partly.out and "<summary>Limits</summary>" in partly.out
     same = await run_command(cluster, "plan --image deployment/web=nginx:1.27", tmp_path)
     assert (same.code, same.out.splitlines()[0]) == (0, "Nothing would change.")
     assert re.search(r"  pod/crash-\S+ container busybox waits: CrashLoopBackOff\n", same.out), same.out

@@ -133,7 +133,7 @@ class PlanResult:
     expected: list[Unfinished] = field(default_factory=list)
     """The objects that are not as desired because they are on a node that the change stops."""
     earlier: list[Unfinished] = field(default_factory=list)
-    """The objects that were not as desired before the change either."""
+    """The objects that are not as desired at the end, and were not before the change either, if perhaps otherwise."""
     first_look: list[PlannedEvent] = field(default_factory=list)
     """The writes of the loops before the change was made: the cluster was not at rest, or its loops differ."""
     dips: list[EndpointDip] = field(default_factory=list)
@@ -278,7 +278,7 @@ def _sections(result: PlanResult, namespace: str) -> list[tuple[str, list[str]]]
         ("In between:", [_interruption(each, namespace) for each in result.interruptions]),
         ("Not reached at the end:", problem_lines(result.problems, namespace)),
         ("On stopped nodes, as the change asks for:", problem_lines(result.expected, namespace)),
-        ("Already so before the change:", problem_lines(earlier, namespace)),
+        ("Not as desired before the change either:", problem_lines(earlier, namespace)),
         (
             "Changed by the loops before the change, because the cluster was not at rest:",
             [line for _, line in event_lines(result.first_look, namespace)[:_MAX_EVENTS]],
