@@ -18,11 +18,11 @@ import pytest
 from crashing import Crashing
 
 from setpoint.client.resources import builtin
+from setpoint.cluster.virtual.link import Proceed, Write
 from setpoint.meta.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from setpoint.meta.objects import Obj
 from setpoint.store.interface import Event
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
-from setpoint.testing.link import Proceed, Write
 
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
 CONTROLLERS = [

@@ -1,6 +1,6 @@
 """Faults of a controller do not change the end state of a cluster.
 
-Every scenario is what users do. It runs once in peace, and then again and again with something going wrong.
+Every scenario is what users do. It runs once without faults, and then again and again with something going wrong.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ import pytest
 from up_process import up_process
 
 from setpoint.client.resources import builtin
+from setpoint.cluster.virtual.link import Proceed, Write
 from setpoint.meta.times import parse_time
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Proceed, Write
 
 NODES, PODS, LEASES = builtin("nodes"), builtin("pods"), builtin("leases", "coordination.k8s.io")
 REPLICAS = 6

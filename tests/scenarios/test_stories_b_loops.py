@@ -6,10 +6,10 @@ from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import ComponentOptions, Components
+from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.meta.objects import Obj
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Link, LinkedClient
 
 PODS, NODES, QUOTAS = builtin("pods"), builtin("nodes"), builtin("resourcequotas")
 DEPLOYMENTS, SETS = builtin("deployments", "apps"), builtin("replicasets", "apps")

@@ -22,11 +22,11 @@ from why_scenarios import World, changed, job, plain, pod, workload
 from setpoint.client import Unreachable
 from setpoint.client.interface import ResourceRef, WatchEvent
 from setpoint.cluster.components import MASTERS
+from setpoint.cluster.virtual.link import EventInterceptor, Proceed, Write
 from setpoint.meta.errors import ApiError
 from setpoint.meta.objects import Obj
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.testing import run_virtual, virtual_cluster
-from setpoint.testing.link import EventInterceptor, Proceed, Write
 from setpoint.wire.message import HttpAnswer, Request, Response
 
 TEXTS = Path(__file__).parent / "why_texts"

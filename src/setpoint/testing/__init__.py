@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from setpoint.testing.cluster import VirtualCluster, virtual, virtual_cluster
     from setpoint.testing.exploring import Diverged, Exploration, explore
     from setpoint.testing.live import LiveCluster, live_cluster
-    from setpoint.testing.plan import Plan
     from setpoint.testing.snapshot import Snapshot, prepared
     from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
+    from setpoint.view.fault_plan import Plan
 
 _MODULES = {
-    "Diverged": "exploring",
-    "Exploration": "exploring",
-    "LiveCluster": "live",
-    "Plan": "plan",
-    "Snapshot": "snapshot",
-    "VirtualClock": "virtual_time",
-    "VirtualCluster": "cluster",
-    "VirtualLoop": "virtual_time",
-    "explore": "exploring",
-    "live_cluster": "live",
-    "prepared": "snapshot",
-    "run_virtual": "virtual_time",
-    "virtual": "cluster",
-    "virtual_cluster": "cluster",
+    "Diverged": "testing.exploring",
+    "Exploration": "testing.exploring",
+    "LiveCluster": "testing.live",
+    "Plan": "view.fault_plan",
+    "Snapshot": "testing.snapshot",
+    "VirtualClock": "testing.virtual_time",
+    "VirtualCluster": "testing.cluster",
+    "VirtualLoop": "testing.virtual_time",
+    "explore": "testing.exploring",
+    "live_cluster": "testing.live",
+    "prepared": "testing.snapshot",
+    "run_virtual": "testing.virtual_time",
+    "virtual": "testing.cluster",
+    "virtual_cluster": "testing.cluster",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"setpoint.{_MODULES[name]}"), name)
 
 
 __all__ = [

@@ -26,6 +26,9 @@ from setpoint.cluster.component import Component
 from setpoint.cluster.component_logs import component_logs
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, SecondServer, State, embedded_cluster
+from setpoint.cluster.virtual.error_unwrapping import ErrorUnwrapper, unwrapping_task_group
+from setpoint.cluster.virtual.fault_injection import FaultInjection
+from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.objects import Obj
@@ -34,13 +37,10 @@ from setpoint.node.options import FleetOptions
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator, ReachedAt
 from setpoint.system import RandomIds
-from setpoint.testing.error_unwrapping import ErrorUnwrapper, unwrapping_task_group
-from setpoint.testing.fault_injection import FaultInjection
-from setpoint.testing.link import Link, LinkedClient
-from setpoint.testing.plan import Plan
 from setpoint.testing.quiescence import QuiescenceMonitor
 from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot, first_state, settled_state
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
+from setpoint.view.fault_plan import Plan
 
 _POLL_INTERVAL = 0.05
 _INSTANT = 1e-6

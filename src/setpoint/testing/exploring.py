@@ -25,8 +25,8 @@ from setpoint.meta.times import human_duration
 from setpoint.sdk import Operator
 from setpoint.system import SystemClock
 from setpoint.testing.end_state import differences
-from setpoint.testing.plan import KINDS, Fault, Plan
 from setpoint.testing.trial import RunResult, Scenario, Trial
+from setpoint.view.fault_plan import KINDS, Fault, Plan
 
 log = logging.getLogger("setpoint.testing")
 

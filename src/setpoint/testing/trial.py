@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Unpack
 
+from setpoint.cluster.virtual.fault_injection import FaultInjection, Step
 from setpoint.meta.errors import AlreadyExists, InternalError, NotFound
 from setpoint.meta.times import parse_duration
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator
 from setpoint.testing.cluster import VirtualCluster, virtual_cluster
 from setpoint.testing.end_state import EndState, end_state
-from setpoint.testing.fault_injection import FaultInjection, Step
-from setpoint.testing.plan import Plan
 from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot
 from setpoint.testing.virtual_time import run_virtual
+from setpoint.view.fault_plan import Plan
 
 Scenario = Callable[..., Awaitable[None]]
 """The actions of users: a function of (cluster) or (cluster, outside)."""

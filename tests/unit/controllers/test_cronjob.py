@@ -7,9 +7,9 @@ from typing import Any
 from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
+from setpoint.cluster.virtual.link import Proceed, Write
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Proceed, Write
 
 CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
 OWN = ("cronjob-controller", "job-controller", "serviceaccount-controller", "garbage-collector-controller")

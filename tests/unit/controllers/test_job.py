@@ -8,9 +8,9 @@ from kubelet_by_hand import Kubelet
 
 from setpoint.client import Unreachable
 from setpoint.client.resources import builtin
+from setpoint.cluster.virtual.link import Proceed, Write
 from setpoint.meta.objects import Obj
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Proceed, Write
 
 STORES = ("memory", "lagging", "two-views")
 JOBS, PODS = builtin("jobs", "batch"), builtin("pods")

@@ -6,9 +6,9 @@ from typing import Any
 
 from scheduler_objects import PODS, a_node, a_pod, add_node, alone, condition, node_of
 
+from setpoint.cluster.virtual.link import Proceed, Write
 from setpoint.meta.errors import InternalError
 from setpoint.testing import VirtualCluster
-from setpoint.testing.link import Proceed, Write
 
 STORES = ("memory", "lagging")
 

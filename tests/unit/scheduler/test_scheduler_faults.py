@@ -9,11 +9,11 @@ from kubelet_by_hand import Kubelet
 from scheduler_objects import PODS, a_node, a_pod, add_node, alone, condition, node_of
 
 from setpoint.client import Unreachable
+from setpoint.cluster.virtual.link import Proceed, Write
 from setpoint.meta.errors import InternalError
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
 from setpoint.testing.exploring import Exploration
-from setpoint.testing.link import Proceed, Write
-from setpoint.testing.plan import Plan
+from setpoint.view.fault_plan import Plan
 
 STORES = ("memory", "lagging", "two-views")
 

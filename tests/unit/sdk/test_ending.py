@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Link, LinkedClient
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from setpoint.client.kubeconfig import Access
+from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.exposition import text
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Validate, run
@@ -17,7 +18,6 @@ from setpoint.sdk.options import RunOptions
 from setpoint.sdk.process import OperatorProcess
 from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Link, LinkedClient
 
 LEASE = ("coordination.k8s.io/v1", "Lease")
 

@@ -13,6 +13,7 @@ import pytest
 
 from setpoint.client import Client
 from setpoint.client.kubeconfig import Access
+from setpoint.cluster.virtual.link import Link, LinkedClient, Proceed, Write
 from setpoint.sdk import Kind, Operator, ReachedAt, Validate
 from setpoint.sdk.certificates import (
     CertificateProblem,
@@ -26,7 +27,6 @@ from setpoint.sdk.certificates import (
 from setpoint.sdk.options import Address, RunOptions, Service
 from setpoint.sdk.webhook_server import NotReachable, WebhookServer
 from setpoint.testing import VirtualClock, VirtualCluster, virtual
-from setpoint.testing.link import Link, LinkedClient, Proceed, Write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("tea.default.svc", "127.0.0.1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from setpoint.testing.exploring import Exploration, Progress
-from setpoint.testing.plan import Plan
+from setpoint.view.fault_plan import Plan
 
 
 class RecordedProgress:

@@ -69,7 +69,7 @@ async def under(cluster: VirtualCluster, plan: str) -> Scribe:
     ("plan", "seen", "starts"),
     [
         # Without faults it reconciles again when its own copy arrives.
-        ("peace", [(0, "a"), (0, "a"), (2, "b"), (2, "b")], 1),
+        ("none", [(0, "a"), (0, "a"), (2, "b"), (2, "b")], 1),
         ("error:1", [(0, "a"), (0.005, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
         ("too-many:1", [(0, "a"), (0.005, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
         ("timeout:1/1s", [(0, "a"), (1.005, "a"), (1.005, "a"), (2, "b"), (2, "b")], 1),
@@ -183,9 +183,9 @@ async def test_a_fault_that_is_never_injected_is_an_error(cluster: VirtualCluste
         with pytest.raises(ZeroDivisionError):
             async with cluster.faults("error:1"):
                 raise ZeroDivisionError  # neither an exception group nor the error about the missing fault
-        async with cluster.faults("peace"):
+        async with cluster.faults("none"):
             with pytest.raises(RuntimeError, match="only one at a time"):
-                async with cluster.faults("peace"):
+                async with cluster.faults("none"):
                     pass
 
 

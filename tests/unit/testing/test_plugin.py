@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.testing import plan
-from setpoint.testing.plan import KINDS
+from setpoint.testing import exploring
+from setpoint.view.fault_plan import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "test-your-operator.md").read_text()
@@ -48,7 +48,7 @@ def test_examples_of_the_page_pass(tmp_path: Path) -> None:
 
 def test_assertions_of_the_package_are_not_rewritten() -> None:
     """Pytest would rewrite all modules of a distribution with a plugin, which is slow."""
-    assert isinstance(plan.__loader__, SourceFileLoader)
+    assert isinstance(exploring.__loader__, SourceFileLoader)
     assert not isinstance(sys.modules[__name__].__loader__, SourceFileLoader), "those of this file are rewritten"
 
 

@@ -1,17 +1,18 @@
-"""A fault plan: which faults to inject and when, as a value and as a short text that reproduces it.
+"""A fault plan: which faults to inject between a component and the API server, and when.
 
     Plan.parse("stale:2+crash-after:3")
 
-A fault is `kind:n`, where n counts the component's writes (without Leases and Events) or its watch events, depending on
-the kind. `/30s` sets the duration for kinds that have one, `@node-2` the node.
+It is a value, and a short text that reproduces it. A fault is `kind:n`, where n counts the component's writes or its
+watch events, depending on the kind; those of Leases and Events are not counted. `/30s` sets the duration for kinds that
+have one, `@node-2` the node.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from setpoint.meta.times import TimeError, format_duration, parse_duration
 
@@ -20,7 +21,11 @@ class BadPlan(ValueError):
     """A text that is not a valid plan."""
 
 
-class FaultKind(NamedTuple):
+class PlannedFaultKind(NamedTuple):
+    """A kind of fault that plans can have."""
+
+    title: str
+    """A short name for menus."""
     at: str
     """The unit of n: `write`, `event`, or `seed`."""
     description: str
@@ -31,43 +36,88 @@ class FaultKind(NamedTuple):
     """The default node; empty if the fault does not concern a node."""
     parts: int = 1
     """The number of separate failures that the fault combines."""
+    two_servers: bool = False
+    """Whether it needs a cluster with two API servers."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"title": self.title, "at": self.at, "seconds": self.lasting, "node": bool(self.node)}
 
 
-KINDS: dict[str, FaultKind] = {
-    "error": FaultKind("write", "write {n} is answered with 500 and not executed"),
-    "conflict": FaultKind("write", "another client changes the object before write {n}, which is answered with 409"),
-    "crash-before": FaultKind("write", "it crashes just before write {n} and restarts {time} later", 1.0),
-    "crash-after": FaultKind(
-        "write", "it crashes after write {n}, before it receives the answer, and restarts {time} later", 1.0
+KINDS: dict[str, PlannedFaultKind] = {
+    "error": PlannedFaultKind("Fail a write with 500", "write", "write {n} is answered with 500 and not executed"),
+    "conflict": PlannedFaultKind(
+        "Conflict with another client (409)",
+        "write",
+        "another client changes the object before write {n}, which is answered with 409",
     ),
-    "lost-answer": FaultKind("write", "write {n} is executed, and the connection is lost before the answer"),
-    "timeout": FaultKind("write", "write {n} is not executed, and fails only after {time}", 10.0),
-    "too-many": FaultKind("write", "write {n} is answered with 429 and not executed"),
-    "stale": FaultKind("write", "from write {n} on it sees no changes for {time}, while it can write", 10.0),
-    "rewind": FaultKind(
+    "crash-before": PlannedFaultKind(
+        "Crash before a write", "write", "it crashes just before write {n} and restarts {time} later", 1.0
+    ),
+    "crash-after": PlannedFaultKind(
+        "Crash after a write",
+        "write",
+        "it crashes after write {n}, before it receives the answer, and restarts {time} later",
+        1.0,
+    ),
+    "lost-answer": PlannedFaultKind(
+        "Lose the answer to a write", "write", "write {n} is executed, and the connection is lost before the answer"
+    ),
+    "timeout": PlannedFaultKind(
+        "Let a write time out", "write", "write {n} is not executed, and fails only after {time}", 10.0
+    ),
+    "too-many": PlannedFaultKind("Refuse a write with 429", "write", "write {n} is answered with 429 and not executed"),
+    "stale": PlannedFaultKind(
+        "Stale reads", "write", "from write {n} on it sees no changes for {time}, while it can write", 10.0
+    ),
+    "rewind": PlannedFaultKind(
+        "Crash, and restart with old state",
         "write",
         "it crashes after write {n}; restarted {time} later, it reads the state of the beginning, and receives the "
         "changes since then only 5s later",
         1.0,
         parts=2,
     ),
-    "lag": FaultKind(
-        "write", "from write {n} on the second API server sees no commits for {time}, and answers late", 5.0
+    "lag": PlannedFaultKind(
+        "Lag of the second API server",
+        "write",
+        "from write {n} on the second API server sees no commits for {time}, and answers late",
+        5.0,
+        two_servers=True,
     ),
-    "partition": FaultKind("write", "at write {n} the node {node} is partitioned for {time}", 120.0, "node-1"),
-    "duplicate": FaultKind("event", "event {n} is delivered twice"),
-    "drop-watch": FaultKind("event", "the watch is closed before event {n}, and resumes there"),
-    "expire-watch": FaultKind("event", "the watch expires before event {n}, which requires a new list"),
-    "delay-watch": FaultKind("event", "event {n} and the next events of the same watch are delayed by {time}", 5.0),
-    "down": FaultKind("event", "it crashes just before event {n} and restarts {time} later", 1.0),
-    "noise": FaultKind("seed", "for {time} faults of all kinds occur at random, with seed {n}", 60.0),
+    "partition": PlannedFaultKind(
+        "Cut a node off", "write", "at write {n} the node {node} is partitioned for {time}", 120.0, "node-1"
+    ),
+    "duplicate": PlannedFaultKind("Deliver a watch event twice", "event", "event {n} is delivered twice"),
+    "drop-watch": PlannedFaultKind("Drop a watch", "event", "the watch is closed before event {n}, and resumes there"),
+    "expire-watch": PlannedFaultKind(
+        "Expire a watch", "event", "the watch expires before event {n}, which requires a new list"
+    ),
+    "delay-watch": PlannedFaultKind(
+        "Delay a watch", "event", "event {n} and the next events of the same watch are delayed by {time}", 5.0
+    ),
+    "down": PlannedFaultKind(
+        "Crash before a watch event", "event", "it crashes just before event {n} and restarts {time} later", 1.0
+    ),
+    "noise": PlannedFaultKind(
+        "Random faults", "seed", "for {time} faults of all kinds occur at random, with seed {n}", 60.0
+    ),
 }
 """All kinds of faults by name, the simplest first."""
+COMPONENTS: Final = ("controllers", "scheduler", "nodes")
+"""The components of a copy that can have faults."""
+
+
+def possible_in_copies() -> list[dict[str, Any]]:
+    """Return the kinds of faults that components of a copy can have, as plain values."""
+    return [{"id": name, **kind.to_json()} for name, kind in KINDS.items() if not kind.two_servers]
+
 
 _FAULT = re.compile(
     r"(?P<kind>[a-z-]+)(?::(?P<nth>[0-9]{1,9}))?(?:@(?P<node>[a-z0-9.-]{1,253}))?(?:/(?P<time>[0-9a-z.]{1,20}))?"
 )
-_MAX_FAULTS = 20
+NO_FAULTS: Final = "none"
+"""The text of the empty plan."""
+_MAX_FAULTS, _MAX_TEXT = 20, 1000
 _MAX_DURATION = 24 * 3600.0
 
 
@@ -126,7 +176,7 @@ class Plan:
         faults = []
         for one, nth in _read(text):
             if nth is None:
-                raise BadPlan(f"{text!r}: {one.kind} says not when: {one.kind}:1")
+                raise BadPlan(f"{text!r}: {one.kind} needs a number, such as {one.kind}:1")
             faults.append(replace(one, nth=nth))
         return cls(tuple(faults))
 
@@ -155,11 +205,29 @@ class Plan:
         return len(self.faults)
 
     def __str__(self) -> str:
-        return "+".join(map(str, self.faults)) or "peace"
+        return "+".join(map(str, self.faults)) or NO_FAULTS
+
+
+def plans_of_components(found: Mapping[str, Any]) -> dict[str, Plan]:
+    """Return the plans for the components of a copy from their texts: `{"controllers": "drop-watch:1"}`. Raise BadPlan
+    if one is invalid, or if a copy cannot have its faults."""
+    plans = {}
+    for component, text in found.items():
+        if component not in COMPONENTS:
+            raise BadPlan(f"faults are those of {', '.join(COMPONENTS)}, not of {component[:63]!r}")
+        if not isinstance(text, str) or len(text) > _MAX_TEXT:
+            raise BadPlan(f"the faults of {component} must be a text of at most {_MAX_TEXT} characters")
+        plan = Plan.parse(text)
+        for fault in plan:
+            if KINDS[fault.kind].two_servers:
+                raise BadPlan(f"{fault.kind} needs a second API server, and the copy has one")
+        if plan:
+            plans[component] = plan
+    return plans
 
 
 def _read(text: str) -> list[tuple[Fault, int | None]]:
-    if text == "peace":
+    if text == NO_FAULTS:
         return []
     parts = text.split("+", _MAX_FAULTS)
     if len(parts) > _MAX_FAULTS:

@@ -17,6 +17,12 @@ T = TypeVar("T")
 _UNCOUNTED = frozenset(("Event", "events", "Lease", "leases"))
 
 
+def is_counted(resource: str) -> bool:
+    """Return whether faults count the writes and watch events of a resource, by its kind or plural: Leases and Events
+    change continuously and decide nothing."""
+    return resource not in _UNCOUNTED
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """A request that changes something."""
@@ -32,8 +38,7 @@ class Write:
 
     @property
     def is_counted(self) -> bool:
-        """Whether faults count this write: Leases and Events are written continuously and decide nothing."""
-        return self.resource not in _UNCOUNTED
+        return is_counted(self.resource)
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name

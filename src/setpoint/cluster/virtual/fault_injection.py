@@ -4,44 +4,68 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from setpoint.client import Unreachable
 from setpoint.client.interface import WatchEvent
+from setpoint.cluster.embedded import EmbeddedCluster
+from setpoint.cluster.virtual.error_unwrapping import unwrapping_task_group
+from setpoint.cluster.virtual.link import Link, Proceed, Write, is_counted
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, Expired, InternalError, TooManyRequests
-from setpoint.testing.error_unwrapping import unwrapping_task_group
-from setpoint.testing.link import Proceed, Write
-from setpoint.testing.plan import Fault, Plan
-
-if TYPE_CHECKING:
-    from setpoint.testing.cluster import VirtualCluster
+from setpoint.node.simulation_annotations import PARTITIONED, STATE
+from setpoint.view.fault_plan import Fault, Plan
 
 TOUCHED = "testing.setpoint.dev/touched"
 """Annotation that an injected conflict sets on the object, as another client's change."""
-_NODE_STATE = "simulate.setpoint.dev/state"
 _REWIND_SECONDS = 5.0
 """Seconds for which a `rewind` fault serves stale data after the restart."""
 _RESTART_TIMEOUT = 600.0
 _MAX_STEPS = 100_000
 
 
+class FaultyCluster(Protocol):
+    """A cluster in virtual time whose components have links."""
+
+    @property
+    def embedded(self) -> EmbeddedCluster: ...
+
+    @property
+    def links(self) -> Mapping[str, Link]:
+        """The link between each component and the server, by component name."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let `seconds` of virtual time pass."""
+
+    async def kill(self, name: str) -> None:
+        """Sever the link of a component, and end it as a process crash does."""
+
+    async def start(self, name: str) -> None:
+        """Start a component that was killed, and return when it is ready."""
+
+
 class Noise:
     """Fails writes, loses answers, and delays, duplicates, drops or expires watches, at random."""
 
-    def __init__(self, chance: random.Random, clock: Clock) -> None:
+    def __init__(self, chance: random.Random, clock: Clock, conflict: Callable[[Write], Awaitable[Any]]) -> None:
+        """`conflict` lets a write fail because of a conflict."""
         self._chance = chance
         self._clock = clock
+        self._conflict = conflict
 
     async def write(self, write: Write, proceed: Proceed) -> Any:
         drawn = self._chance.random()
         if drawn < 0.08:
-            raise Conflict.modified("", write.resource, write.name)
+            await self._conflict(write)
         if drawn < 0.14:
             raise InternalError.of("injected fault: internal error")
         if drawn < 0.2:
@@ -96,7 +120,7 @@ class FaultInjection:
     delivered.
     """
 
-    def __init__(self, cluster: VirtualCluster, components: Sequence[str], plan: Plan, *, strict: bool = True) -> None:
+    def __init__(self, cluster: FaultyCluster, components: Sequence[str], plan: Plan, *, strict: bool = True) -> None:
         """Prepare fault injection; `strict` makes it an error if a fault of the plan was never injected by the end.
 
         A test without faults would prove nothing.
@@ -179,6 +203,19 @@ class FaultInjection:
         while self._under_way:
             await asyncio.wait(self._under_way)
 
+    @property
+    def is_active(self) -> bool:
+        """Whether a fault that was injected lasts on."""
+        return bool(self._under_way)
+
+    async def abandon(self) -> None:
+        """Stop injecting faults, and stop waiting for the end of active ones: a killed component does not start again,
+        and delayed events are not delivered. Call it only before the cluster ends."""
+        self._armed = False
+        for task in tuple(self._under_way):
+            task.cancel()
+        await self.over()
+
     def _begin(self, what: Coroutine[Any, Any, None]) -> None:
         task = self._tasks.create_task(what)
         self._under_way.add(task)
@@ -226,12 +263,15 @@ class FaultInjection:
         raise TooManyRequests.of("too many requests, please try again later", 1)
 
     async def _conflict(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        await self._fail_with_conflict(str(fault.nth), write)
+
+    async def _fail_with_conflict(self, mark: str, write: Write) -> None:
         # A conflict always comes with a change, because a controller may rely on the watch event of that change to
         # reconcile again.
         if write.ref is not None and write.name:
-            change = {"metadata": {"annotations": {TOUCHED: str(fault.nth)}}}
+            change = {"metadata": {"annotations": {TOUCHED: mark}}}
             with suppress(ApiError, ValueError):  # the object may not exist yet: a quota can conflict all the same
-                await self._cluster.client.patch(write.ref, write.name, change, write.namespace)
+                await self._cluster.embedded.client.patch(write.ref, write.name, change, write.namespace)
         raise Conflict.modified("", write.resource, write.name)
 
     async def _timeout(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
@@ -271,20 +311,23 @@ class FaultInjection:
         self._begin(for_a_while())
 
     async def _lag(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
-        self._cluster.second.store.hold(fault.lasting)
+        second = self._cluster.embedded.second
+        if second is None:
+            raise ValueError("the cluster has one API server; the option replica_delay runs a second one")
+        second.store.hold(fault.lasting)
         self._begin(self._cluster.sleep(fault.lasting))
         return await proceed()
 
     async def _partition(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
         async def set_state(state: str | None) -> None:
-            change = {"metadata": {"annotations": {_NODE_STATE: state}}}
-            await self._cluster.client.patch(("v1", "Node"), fault.node, change)
+            change = {"metadata": {"annotations": {STATE: state}}}
+            await self._cluster.embedded.client.patch(("v1", "Node"), fault.node, change)
 
         async def for_a_while() -> None:
             await self._cluster.sleep(fault.lasting)
             await set_state(None)
 
-        await set_state("partitioned")
+        await set_state(PARTITIONED)
         self._begin(for_a_while())
         return await proceed()
 
@@ -318,7 +361,7 @@ class FaultInjection:
 
     async def _event(self, component: str, kind: str, event: WatchEvent) -> Sequence[WatchEvent]:
         given = [event]
-        if event.type != "BOOKMARK":
+        if event.type != "BOOKMARK" and is_counted(kind):
             given = await self._event_with_faults(component, kind, event)
         while (stale := self._stale.get(component)) is not None:
             if int(event.object["metadata"]["resourceVersion"]) <= stale.revision:
@@ -349,7 +392,12 @@ class FaultInjection:
     # -- noise --------------------------------------------------------------------------------------------------------
 
     async def _run_noise(self, fault: Fault) -> None:
-        self._noise = Noise(random.Random(fault.nth), self._cluster.clock)
+        conflicts = count(1)
+
+        async def conflict(write: Write) -> None:
+            await self._fail_with_conflict(f"noise {next(conflicts)}", write)
+
+        self._noise = Noise(random.Random(fault.nth), self._cluster.clock, conflict)
         await self._cluster.sleep(fault.lasting)
         self._noise = None
 
