@@ -7,9 +7,11 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from setpoint.cli.command import Command
+from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import UsageProblem, duration, switch, text
 from setpoint.cli.invocation import Invocation
+from setpoint.cli.simulating import FAULTS, fault_texts
 from setpoint.meta.errors import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ async def fork(invocation: Invocation) -> None:
     passing: dict[str, Any] = {"advance": flags.advance} if flags.advance else {}
     if flags.until:
         passing = {"until": flags.until}
+    if flags.faults:
+        if not passing:
+            raise UsageProblem("--faults needs --advance or --until: nothing runs while time stands still")
+        passing["faults"] = fault_texts(flags.faults)
     wanted = {"at": flags.at, "virtual": flags.virtual, "name": invocation.args[0] if invocation.args else ""}
     body = {**{key: value for key, value in wanted.items() if value}, **passing}
     send = invocation.client.sender.json
@@ -57,6 +63,8 @@ def _describe(invocation: Invocation, found: dict[str, Any], server: str) -> Non
         state = "has settled" if found["settled"] else "is still changing"
         activity = f"The loops made {found['writes']} writes"
         invocation.print(f"{activity}, and the fork {state}." if invocation.flags.until else f"{activity}.")
+    for fault in found["faults"]["faults"] if "faults" in found else ():
+        invocation.print(escaped(f"  {fault['text']}"))
     invocation.print(f"  kubectl --server {server} get pods -A")
     invocation.print(f"  setpoint fork {name} -o kubeconfig > {name}.kubeconfig")
     if found["virtual"]:
@@ -126,6 +134,7 @@ COMMAND = Command(
         switch("virtual", help="Time stands still in the fork, except when it is advanced."),
         duration("advance", help="Let this much virtual time pass in a new or existing fork: 1h30m."),
         text("until", help="Let virtual time pass until the loops are quiet: settled."),
+        FAULTS,
         text("output", "o", help="Print a kubeconfig instead of a description: kubeconfig."),
     ),
     usage="[NAME]",
@@ -139,6 +148,9 @@ the cluster; changes in one are not visible in the other. All its nodes are simu
 
     # What will the cluster be in a day?
     setpoint fork tomorrow --virtual --advance 24h
+
+    # What if the scheduler sees nothing for five minutes?
+    setpoint fork tomorrow --advance 1h --faults scheduler=stale:1/5m
     """,
 )
 FORKS = Command("List the forks of the running cluster", forks)

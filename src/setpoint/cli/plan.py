@@ -10,7 +10,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import UsageProblem, array, switch, text
 from setpoint.cli.invocation import Invocation
-from setpoint.cli.simulating import ONLY, SECRETS, SNAPSHOT, copy_of, in_virtual_time, run_commands
+from setpoint.cli.simulating import FAULTS, ONLY, SECRETS, SNAPSHOT, copy_of, fault_plans, in_virtual_time, run_commands
 from setpoint.meta.times import parse_duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def run(invocation: Invocation) -> int:
     commands, stopped = _commands(invocation)
     if not commands:
         invocation.usage("name a change: -f FILE, --delete, --drain, --stop, --scale or --image")
-    until = _until(flags.until)
+    until, faults = _until(flags.until), fault_plans(flags.faults)
     stdin = invocation.io.stdin.read() if "-" in flags.filename else b""
     namespace = flags.namespace or ("default" if flags.snapshot else invocation.namespace)
     copy = await copy_of(invocation)
@@ -52,7 +52,7 @@ async def run(invocation: Invocation) -> int:
         return await run_commands(simulation, commands, namespace, invocation.io.home, stdin)
 
     async def main(interrupted: Callable[[], bool]) -> PlanResult:
-        return await plan(copy, change, until=until, stopped=stopped, pace=pace, interrupted=interrupted)
+        return await plan(copy, change, until=until, stopped=stopped, pace=pace, interrupted=interrupted, faults=faults)
 
     result = await in_virtual_time(main)
     if flags.output == "json":
@@ -117,6 +117,7 @@ COMMAND = Command(
         array("stop", help="Let this node fail."),
         array("scale", help="Set the size: KIND/NAME=N."),
         array("image", help="Set the image of all containers, or of one: KIND/NAME=IMAGE, KIND/NAME=CONTAINER=IMAGE."),
+        FAULTS,
         text("until", default=_SETTLED, help="When to end: settled, or a duration of virtual time such as 10m."),
         text("output", "o", default="text", help="The form of the report: text, json or markdown."),
         switch("all", help="Show every event."),
@@ -131,8 +132,12 @@ controllers, scheduler and simulated nodes. The change is made to the copy. The 
 what happened in which order, and what is not reached. Nothing is written to the cluster. It works with any Kubernetes
 cluster.
 
-The exit code is 0 if nothing would change, 2 if something would, and 1 if the cluster would not converge or the change
-would be refused.""",
+With --faults, faults are injected between components of the copy and its API server, from the change on. `conflict:2`
+is the second write of the component, `drop-watch:1` the first change that it receives; the report says where each fault
+occurred, and whether the cluster ends as without faults. The faults are those of docs/test-your-operator.md.
+
+The exit code is 0 if nothing would change, 2 if something would, and 1 if the cluster would not converge, the change
+would be refused, or faults would change the end.""",
     examples="""
     # What would a new image do?
     setpoint plan --image deployment/web=nginx:1.28
@@ -140,6 +145,9 @@ would be refused.""",
     # Can this node be drained, and what if it fails?
     setpoint plan --drain node-2
     setpoint plan --stop node-2
+
+    # And if the controllers see a change late, and are killed after their third write?
+    setpoint plan --scale deployment/web=5 --faults controllers=delay-watch:1/30s+crash-after:3
 
     # The manifests of a pull request, as a comment
     setpoint plan -f deploy/ -o markdown

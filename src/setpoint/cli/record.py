@@ -158,7 +158,7 @@ async def _play(invocation: Invocation, reader: StateReader, copy: ClusterCopy) 
 
 def change_lines(change: StoredChange, current: dict[str, bytes]) -> list[str]:
     """Return a line for each written object, and bring `current` up to date."""
-    from setpoint.cluster.virtual.plan import kind_of
+    from setpoint.cluster.virtual.stored_state import kind_of
     from setpoint.meta.cause import decode
     from setpoint.view.actors import actor_of
     from setpoint.view.changes import changes, summary

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.flags import text, texts
+from setpoint.cli.flags import UsageProblem, array, text, texts
 from setpoint.cli.invocation import CommandIO, Invocation
 from setpoint.client.kubeconfig import Access
 from setpoint.meta.errors import ApiError
@@ -19,8 +19,12 @@ from setpoint.meta.errors import ApiError
 if TYPE_CHECKING:
     from setpoint.cluster.cluster_copy import ClusterCopy
     from setpoint.cluster.virtual.simulation import Simulation
+    from setpoint.view.fault_plan import Plan
 
 T = TypeVar("T")
+FAULTS = array(
+    "faults", help="Inject faults into controllers, scheduler or nodes: controllers=drop-watch:1+conflict:2."
+)
 SNAPSHOT = text("snapshot", help="Start from the state in this file instead of a cluster.")
 SECRETS = text(
     "secrets",
@@ -28,6 +32,28 @@ SECRETS = text(
     help="What is copied of Secrets: redact (names and keys without values), copy, or none.",
 )
 ONLY = texts("only", help="Copy only these namespaces, and what belongs to none.")
+
+
+def fault_plans(given: Sequence[str]) -> dict[str, Plan]:
+    """Return the fault plans of the flag --faults by component. Raise UsageProblem."""
+    # Imported here because `--help` does not need it.
+    from setpoint.view.fault_plan import BadPlan, plans_of_components
+
+    try:
+        return plans_of_components(fault_texts(given))
+    except BadPlan as error:
+        raise UsageProblem(f"--faults: {error}") from None
+
+
+def fault_texts(given: Sequence[str]) -> dict[str, str]:
+    """Return the texts of the flag --faults by component. Raise UsageProblem."""
+    found: dict[str, str] = {}
+    for each in given:
+        component, _, plan = each.partition("=")
+        if not component or not plan:
+            raise UsageProblem(f"--faults must be COMPONENT=FAULT, such as controllers=drop-watch:1, not {each!r}")
+        found[component] = f"{found[component]}+{plan}" if component in found else plan
+    return found
 
 
 def secrets_of(invocation: Invocation) -> str:

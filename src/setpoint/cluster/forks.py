@@ -10,7 +10,8 @@ give. `/setpoint/v1/forks` lists, creates and removes forks:
 
     POST   /setpoint/v1/forks         {"name": "try", "at": "-5m", "virtual": true, "advance": 3600}
     POST   /setpoint/v1/forks         {"name": "new", "empty": true, "nodes": 3, "pace": "learning", "apply": [...]}
-    POST   /setpoint/v1/forks/try     {"advance": 3600} or {"until": "settled"}
+    POST   /setpoint/v1/forks/try     {"advance": 3600} or {"until": "settled"}, with faults of components on request:
+                                      {"advance": 60, "faults": {"controllers": "drop-watch:1"}}
     POST   /setpoint/v1/forks/new     {"sleepAfter": 30}: it stops if it is not used, until the next request
     POST   /setpoint/v1/forks/new     {"reset": true}, {"component": "controllers", "running": false} or
                                       {"operator": "postgres", "running": true}
@@ -23,7 +24,7 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,14 +35,16 @@ from setpoint.apiserver.bodies import check_fields, json_object
 from setpoint.apiserver.error_responses import METHOD_NOT_ALLOWED
 from setpoint.apiserver.filters.authenticate import authenticated_peer
 from setpoint.apiserver.request_context import RequestContext
-from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
+from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.copy_source import CopySource
 from setpoint.cluster.embedded import EmbeddedCluster, State, embedded_cluster
 from setpoint.cluster.fork_controls import ForkControls
 from setpoint.cluster.fork_endpoints import MANAGEMENT, PREFIX
 from setpoint.cluster.fork_options import ForkLimits, without_loops
 from setpoint.cluster.fresh_start import FreshStart, FreshStarts, fresh_start
-from setpoint.cluster.virtual.simulation import Interrupted, Livelock, simulation
+from setpoint.cluster.virtual.advancing import Passed, advanced, state_of_cluster
+from setpoint.cluster.virtual.component_faults import check_nodes, requested_faults
+from setpoint.cluster.virtual.simulation import Interrupted, Livelock
 from setpoint.cluster.virtual.time import run_virtual
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import (
@@ -54,6 +57,7 @@ from setpoint.meta.errors import (
     ServiceUnavailable,
 )
 from setpoint.meta.times import format_time
+from setpoint.view.fault_plan import Plan
 from setpoint.wire.message import Answer, Request, Response
 
 log = logging.getLogger("setpoint.cluster")
@@ -61,7 +65,8 @@ log = logging.getLogger("setpoint.cluster")
 _MAX_OBJECTS = 200_000
 _MAX_ADVANCE = 366 * 24 * 3600.0
 _MAX_SLEEP_AFTER = 3600.0
-_SETTLE_WITHIN = 24 * 3600.0
+_PASSING: dict[str, type | tuple[type, ...]] = {"advance": (int, float), "until": str, "faults": dict}
+"""The fields of a request that let time pass."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NOT_PASSED_ON = ("authorization", "impersonate-user", "impersonate-group", "impersonate-uid")
 _JSON = [("Content-Type", "application/json")]
@@ -226,7 +231,7 @@ class Forks:
     async def create_as_asked(self, wanted: dict[str, Any], now: datetime) -> dict[str, Any]:
         """Create the fork that the body of a request describes. Raises ApiError."""
         known: dict[str, type | tuple[type, ...]]
-        known = {"name": str, "virtual": bool, "advance": (int, float), "until": str, "empty": bool}
+        known = {"name": str, "virtual": bool, **_PASSING, "empty": bool}
         is_empty = wanted.get("empty") is True
         more: dict[str, type] = {"nodes": int, "pace": str, "apply": list} if is_empty else {"at": str}
         check_fields(wanted, {**known, **more})
@@ -235,9 +240,8 @@ class Forks:
         name = wanted.get("name") or self._unused_name()
         fork = await self.create(name, at=wanted.get("at", ""), virtual=virtual, now=now, fresh=fresh)
         result = self.described(fork)
-        if "advance" in wanted or "until" in wanted:
-            wanted = {key: value for key, value in wanted.items() if key in ("advance", "until")}
-            result = await self._advance_as_asked(fork, wanted)
+        if passing := {key: value for key, value in wanted.items() if key in _PASSING}:
+            result = await self._advance_as_asked(fork, passing)
         return result
 
     async def change_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -328,7 +332,7 @@ class Forks:
             raise BadRequest(f"the time of fork {name} does not stand still")
         if fork.cluster is None or fork.clock is None:
             raise ServiceUnavailable(f"fork {name} is being started or advanced", details={"retryAfterSeconds": 1})
-        return _state_of(fork.cluster, fork.clock.now(), fork.copy)
+        return state_of_cluster(fork.cluster, fork.clock.now(), fork.copy)
 
     @property
     def is_ending(self) -> Callable[[], bool]:
@@ -360,7 +364,7 @@ class Forks:
                 if fork.sleeps:
                     fork.asleep, fork.copy = cluster.state(), replace(fork.copy, now=clock.now())
                 else:
-                    fork.copy = _state_of(cluster, clock.now(), fork.copy)
+                    fork.copy = state_of_cluster(cluster, clock.now(), fork.copy)
                 fork.cluster = None
         except Exception as error:
             fork.failure = str(error) or type(error).__name__
@@ -418,18 +422,20 @@ class Forks:
     # -- virtual time --------------------------------------------------------------------------------------------------
 
     async def _advance_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
-        check_fields(wanted, {"advance": (int, float), "until": str})
+        check_fields(wanted, _PASSING)
         seconds, until = wanted.get("advance"), wanted.get("until")
         if (seconds is None) == (until is None) or until not in (None, "settled"):
             raise BadRequest('say either "advance" with a number of seconds, or "until": "settled"')
         if seconds is not None and not 0 < seconds <= _MAX_ADVANCE:
             raise BadRequest(f"a fork can be advanced by up to {_MAX_ADVANCE:.0f} seconds")
-        writes, settled = await self.advance(fork, seconds)
-        return {**self.described(fork), "writes": writes, "settled": settled}
+        faults = requested_faults(wanted)
+        check_nodes(fork.copy, faults)
+        passed = await self.advance(fork, seconds, faults)
+        report = {"faults": passed.faults.to_json()} if passed.faults is not None else {}
+        return {**self.described(fork), "writes": passed.writes, "settled": passed.settled, **report}
 
-    async def advance(self, fork: Fork, seconds: float | None) -> tuple[int, bool]:
-        """Let virtual time pass in a fork, or let its loops settle if `seconds` is None. Return the number of writes,
-        and whether the loops settled.
+    async def advance(self, fork: Fork, seconds: float | None, faults: Mapping[str, Plan]) -> Passed:
+        """Let virtual time pass in a fork, or let its loops settle if `seconds` is None, with faults of components.
 
         The loops run in a thread meanwhile; afterwards the fork continues from there, standing still if it is virtual
         and in real time otherwise. Raises ApiError."""
@@ -438,31 +444,15 @@ class Forks:
             if fork.failure:
                 raise ServiceUnavailable(f"fork {fork.name} has ended: {fork.failure}")
             try:
-                fork.copy, writes, settled = await asyncio.to_thread(
-                    run_virtual, _advanced, fork.copy, seconds, self._ids.below(1 << 30), self._ending.is_set
+                passed = await asyncio.to_thread(
+                    run_virtual, advanced, fork.copy, seconds, faults, self._ids.below(1 << 30), self._ending.is_set
                 )
+                fork.copy = passed.copy
             except (Interrupted, Livelock) as error:
                 raise ServiceUnavailable(f"fork {fork.name} could not be advanced: {error or 'interrupted'}") from None
             finally:
                 await self._start(fork)
-            return writes, settled
-
-
-async def _advanced(
-    copy: ClusterCopy, seconds: float | None, seed: int, interrupted: Callable[[], bool]
-) -> tuple[ClusterCopy, int, bool]:
-    async with simulation(copy, seed=seed, max_writes=0, interrupted=interrupted) as running:
-        settled = True
-        if seconds is None:
-            settled = await running.settle(_SETTLE_WITHIN)
-        else:
-            await running.advance(seconds)
-        return _state_of(running.cluster, running.clock.now(), copy), len(running.writes) + running.dropped, settled
-
-
-def _state_of(cluster: EmbeddedCluster, now: datetime, before: ClusterCopy) -> ClusterCopy:
-    copy = copied_items(cluster.store.entries().values(), cluster.store.revision, now)
-    return replace(copy, left_out=before.left_out, secrets=before.secrets, toleration_seconds=before.toleration_seconds)
+            return passed
 
 
 def _take_state(fork: Fork) -> State:

@@ -1,12 +1,14 @@
 """`POST /setpoint/v1/plan`: predicts what a change would do, on a copy of the cluster in virtual time.
 
     {"changes": [{"type": "stop", "node": "node-2"}], "until": 360, "keep": "what-if"}
+    {"changes": [...], "until": "settled", "faults": {"controllers": "drop-watch:1+conflict:2"}}
 
 `until` is a number of seconds, or `settled`. The copy is of the state now, of a moment of the past (`at`), or of a
-virtual fork (`fork`). With `keep`, a virtual fork of this name shows the end, instead of one that had the name before.
-The answer has the prediction (`view/plan.py`), as values and in words, and the requests of which the change consists:
-a client sends them to make the change to the cluster itself. The copy has all objects and the change is made by an
-administrator, so the right to this path is an administrator's.
+virtual fork (`fork`). `faults` are injected between components of the copy and its API server (`view/fault_plan.py`);
+GET lists what is possible. With `keep`, a virtual fork of this name shows the end, instead of one that had the name
+before. The answer has the prediction (`view/plan.py`), as values and in words, and the requests of which the change
+consists: a client sends them to make the change to the cluster itself. The copy has all objects and the change is made
+by an administrator, so the right to this path is an administrator's.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from setpoint.apiserver.request_context import RequestContext
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.forks import Forks
 from setpoint.cluster.virtual.change import ChangeRequest, check_changes, make, requests_of, stopped_nodes
+from setpoint.cluster.virtual.component_faults import requested_faults
 from setpoint.cluster.virtual.plan import plan
 from setpoint.cluster.virtual.simulation import Interrupted, Simulation
 from setpoint.cluster.virtual.time import run_virtual
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, BadRequest, MethodNotAllowed, ServiceUnavailable
+from setpoint.view.fault_plan import COMPONENTS, Plan, possible_in_copies
 from setpoint.view.plan import PlanResult, as_json, report
 from setpoint.wire.message import Answer, Response
 
@@ -40,6 +44,7 @@ _FIELDS: Final[dict[str, type | tuple[type, ...]]] = {
     "fork": str,
     "keep": str,
     "namespace": str,
+    "faults": dict,
 }
 _MAX_SECONDS = 366 * 24 * 3600.0
 _MAX_VALUES = 2_000
@@ -59,11 +64,14 @@ class PlanEndpoint:
         self._clock = clock
 
     async def answer(self, ctx: RequestContext) -> Answer:
+        if ctx.request.method == "GET":
+            return _json({"components": [*COMPONENTS], "faults": possible_in_copies()})
         if ctx.request.method != "POST":
             raise MethodNotAllowed(METHOD_NOT_ALLOWED, details={})
         wanted = json_object(ctx)
         check_fields(wanted, _FIELDS)
         changes, until = check_changes(wanted.get("changes", [])), _until(wanted.get("until", "settled"))
+        faults = requested_faults(wanted)
         if wanted.get("at") and wanted.get("fork"):
             raise BadRequest("say at or fork, not both")
         began = self._clock.monotonic()
@@ -71,7 +79,7 @@ class PlanEndpoint:
             copy = self._forks.state_of(wanted["fork"])
         else:
             copy = await self._forks.copy(wanted.get("at", ""), ctx.now)
-        outcome = await self._simulated(copy, changes, until)
+        outcome = await self._simulated(copy, changes, until, faults)
         result, namespace = outcome.result, wanted.get("namespace") or "default"
         found = as_json(result)
         for name in ("changes", "events", "firstLook"):
@@ -88,10 +96,14 @@ class PlanEndpoint:
             "fork": fork,
             "took": round(self._clock.monotonic() - began, 3),
         }
-        return Response(200, orjson.dumps(answer), [("Content-Type", JSON)])
+        return _json(answer)
 
     async def _simulated(
-        self, copy: ClusterCopy, changes: Sequence[Mapping[str, Any]], until: float | None
+        self,
+        copy: ClusterCopy,
+        changes: Sequence[Mapping[str, Any]],
+        until: float | None,
+        faults: Mapping[str, Plan],
     ) -> _Outcome:
         ended = threading.Event()
         is_ending = self._forks.is_ending
@@ -101,7 +113,7 @@ class PlanEndpoint:
 
         async with self._forks.advancing:
             try:
-                return await asyncio.to_thread(run_virtual, _predicted, copy, changes, until, interrupted)
+                return await asyncio.to_thread(run_virtual, _predicted, copy, changes, until, faults, interrupted)
             except Interrupted:
                 raise ServiceUnavailable("the server is stopping") from None
             finally:
@@ -109,12 +121,17 @@ class PlanEndpoint:
 
 
 async def _predicted(
-    copy: ClusterCopy, changes: Sequence[Mapping[str, Any]], until: float | None, interrupted: Callable[[], bool]
+    copy: ClusterCopy,
+    changes: Sequence[Mapping[str, Any]],
+    until: float | None,
+    faults: Mapping[str, Plan],
+    interrupted: Callable[[], bool],
 ) -> _Outcome:
     kept: list[ClusterCopy] = []
     requests: list[ChangeRequest] = []
 
     async def change(simulation: Simulation) -> list[str]:
+        requests.clear()  # of an earlier run
         for each in changes:
             try:
                 requests.extend(await requests_of(simulation.client, each))
@@ -123,9 +140,19 @@ async def _predicted(
         return await make(simulation.client, simulation.clock, changes)
 
     result = await plan(
-        copy, change, until=until, stopped=stopped_nodes(changes), interrupted=interrupted, keep=kept.append
+        copy,
+        change,
+        until=until,
+        stopped=stopped_nodes(changes),
+        interrupted=interrupted,
+        keep=kept.append,
+        faults=faults,
     )
     return _Outcome(result, kept[0] if kept else None, requests)
+
+
+def _json(found: dict[str, Any]) -> Response:
+    return Response(200, orjson.dumps(found), [("Content-Type", JSON)])
 
 
 def _until(found: Any) -> float | None:

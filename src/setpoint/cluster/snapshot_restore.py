@@ -14,7 +14,7 @@ import orjson
 from setpoint.client.resources import BY_PLURAL
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.snapshot_file import INCLUDED
-from setpoint.cluster.virtual.plan import kind_of
+from setpoint.cluster.virtual.stored_state import kind_of
 from setpoint.meta.objects import Obj, ObjView
 from setpoint.view.made_anew import Taken
 from setpoint.view.undo import Planner

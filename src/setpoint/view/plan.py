@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from setpoint.view.changes import FieldChange, path_text, summary
+from setpoint.view.fault_report import FaultReport, time_text
 
 _MAX_EVENTS, _MAX_SHOWN_EVENTS = 60, 500
 _MERGED_SECONDS = 1.0
@@ -144,10 +145,17 @@ class PlanResult:
     """The virtual time from the change to the end of the simulation, in seconds."""
     left_out: list[str] = field(default_factory=list)
     """Descriptions of missing content of the copy, one sentence each."""
+    faults: FaultReport | None = None
+    """The effects of the faults that were injected; None if there were none."""
 
     @property
     def converges(self) -> bool:
-        return self.settled and not self.refused and not self.problems
+        return self.settled and not (self.refused or self.problems or self.diverges)
+
+    @property
+    def diverges(self) -> bool:
+        """Whether it ends otherwise than without the faults that were injected."""
+        return self.faults is not None and bool(self.faults.differences)
 
     @property
     def predicts(self) -> bool:
@@ -186,6 +194,7 @@ def as_json(result: PlanResult) -> dict[str, Any]:
         "compared": [each._asdict() for each in result.compared],
         "passed": round(result.passed, 3),
         "leftOut": result.left_out,
+        "faults": None if result.faults is None else result.faults.to_json(),
     }
 
 
@@ -254,6 +263,15 @@ def markdown_report(result: PlanResult, namespace: str, *, every_event: bool = F
 
 
 def _verdict(result: PlanResult) -> str:
+    found, faults = _outcome(result), result.faults
+    if faults is None or faults.differences is None:
+        return found
+    if faults.differences:
+        return f"{found} It would end otherwise than without the faults."
+    return f"{found} It would end as without the faults, which takes {time_text(faults.seconds_without)[1:]}."
+
+
+def _outcome(result: PlanResult) -> str:
     if result.refused:
         return "A part of the change would be refused." if result.predicts else "The change would be refused."
     if not result.changes and result.converges:
@@ -274,7 +292,10 @@ def _limits(result: PlanResult) -> list[str]:
 def _sections(result: PlanResult, namespace: str) -> list[tuple[str, list[str]]]:
     # What was so before is no answer to a change that was not made.
     earlier = result.earlier if result.predicts else []
+    faults = result.faults or FaultReport()
     found = [
+        ("Faults:", [each.text for each in faults.faults]),
+        ("At the end, compared with the same change without faults:", faults.differences or []),
         ("In between:", [_interruption(each, namespace) for each in result.interruptions]),
         ("Not reached at the end:", problem_lines(result.problems, namespace)),
         ("On stopped nodes, as the change asks for:", problem_lines(result.expected, namespace)),
@@ -368,11 +389,3 @@ def _interruption(each: Interruption, namespace: str) -> str:
 def _name(kind: str, namespace: str, name: str, own: str) -> str:
     shown = f"{kind.lower()}/{name}"
     return shown if not namespace or namespace == own else f"{shown} -n {namespace}"
-
-
-def time_text(seconds: float) -> str:
-    """Return a time after the change: `+1.5s`, `+5m02s`."""
-    if seconds < 60:
-        return f"+{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"+{minutes}m{rest:02d}s"

@@ -167,7 +167,7 @@ async def test_limits_and_errors(cluster: VirtualCluster) -> None:
         assert (await refused("POST", manage, {"name": "Bad_Name"}))[0] == 400
         assert await refused("POST", manage, {"nam": "x"}) == (
             400,
-            "unknown field nam; known are name, virtual, advance, until, empty, at",
+            "unknown field nam; known are name, virtual, advance, until, faults, empty, at",
         )
         assert await refused("POST", manage, {"virtual": 1}) == (400, "virtual has the wrong type")
         assert (await refused("POST", manage, {"at": "999999"}))[0] == 400
@@ -356,7 +356,7 @@ async def test_what_an_empty_fork_refuses(cluster: VirtualCluster) -> None:
         assert await refused({"empty": True, "nodes": 101}) == "nodes must be a number from 0 to 100"
         assert await refused({"empty": True, "pace": "warp"}) == "pace must be one of real, fast, instant, learning"
         assert await refused({"empty": True, "at": "-5m"}) == (
-            "unknown field at; known are name, virtual, advance, until, empty, nodes, pace, apply"
+            "unknown field at; known are name, virtual, advance, until, faults, empty, nodes, pace, apply"
         )
         assert await refused({"empty": True, "apply": [1]}) == "apply must be a list of at most 200 objects"
         assert await refused({"empty": True, "apply": [{}]}) == "apply: each object needs apiVersion and kind"

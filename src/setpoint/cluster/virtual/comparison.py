@@ -9,7 +9,8 @@ import orjson
 
 from setpoint.cluster.virtual.conditions import owner_of, ready_endpoints
 from setpoint.meta.objects import Obj, ObjView
-from setpoint.view.plan import ComparedRow, EndpointDip, MovedPod, time_text
+from setpoint.view.fault_report import time_text
+from setpoint.view.plan import ComparedRow, EndpointDip, MovedPod
 
 _PODS, _NODES, _SERVICES = "core/pods/", "core/nodes/", "core/services/"
 _GONE = "does not exist"

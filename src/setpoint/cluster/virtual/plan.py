@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import NamedTuple
 
 import orjson
 
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.virtual.comparison import compared, moved_pods
+from setpoint.cluster.virtual.component_faults import ComponentFaults, check_nodes
 from setpoint.cluster.virtual.conditions import is_retrying, owner_of, ready_endpoints, slice_endpoints
+from setpoint.cluster.virtual.fault_injection import TOUCHED
 from setpoint.cluster.virtual.simulation import FIRST_LOOK, Livelock, SimulatedWrite, Simulation, is_retry, simulation
-from setpoint.kinds.catalog import RESOURCES
+from setpoint.cluster.virtual.stored_state import kind_of, state_differences
 from setpoint.meta.objects import Obj
 from setpoint.node.pace import REAL, Pace
 from setpoint.view.actors import actor_of
 from setpoint.view.changes import FieldChange, changes, summary
+from setpoint.view.fault_plan import Plan
 from setpoint.view.plan import EndpointDip, Interruption, ObjectChange, PlannedEvent, PlanResult
 
 _SLICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "policy/poddisruptionbudgets/"
@@ -40,54 +43,94 @@ async def plan(
     pace: Pace = REAL,
     interrupted: Callable[[], bool] = lambda: False,
     keep: Callable[[ClusterCopy], None] | None = None,
+    faults: Mapping[str, Plan] = MappingProxyType({}),
 ) -> PlanResult:
     """Run the simulation; requires a virtual loop.
 
     `change` makes the change and returns the messages of what was refused. The simulation ends when the loops are
     quiet, or after `until` seconds. `stopped` names nodes that the change stops. `keep` is called with the state at
-    the end. Raises Interrupted."""
+    the end. `faults` are injected into components from the change on; a simulation that ends when the loops are quiet
+    then runs once more without them, to compare the ends. Raises Interrupted, BadRequest."""
     copy = copy.isolated()
-    result = PlanResult(left_out=[*copy.left_out])
-    async with simulation(copy, pace=pace, interrupted=interrupted) as running:
-        try:
-            await running.settle(FIRST_LOOK)
-        except Livelock as error:
-            result.settled = False
-            result.refused.append(f"the copy is not at rest: {error}")
-            return result
-        result.first_look = events_of(running.loop_writes(), 0.0)
-        running.writes.clear()
-        before, begin = running.state(), running.elapsed
-        known = {each[:3] for each in running.unfinished()}
-        try:
-            result.refused += await change(running)
-            if until is None:
-                result.settled = await running.settle(within)
-            else:
-                await running.advance(max(until - (running.elapsed - begin), 0.0))
-        except Livelock as error:
-            result.settled = False
-            result.refused.append(str(error))
-        after = running.state()
-        writes = [each for each in running.writes if not running.is_scheduled(each)]
-        result.seconds = max((each.at for each in writes if not is_retry(each)), default=begin) - begin
-        result.changes = differences(before, after, running.belongs_to_cron_job)
-        result.events = events_of(writes, begin)
-        result.interruptions = [*_service_gaps(before, writes, begin), *_budget_gaps(before, writes, begin)]
-        result.dips = _endpoint_dips(before, writes, begin)
-        result.moved = moved_pods(before, after)
-        result.compared = compared(before, after, result.moved, result.dips)
-        result.passed = running.elapsed - begin
-        if keep is not None:
-            keep(replace(running.copy(), toleration_seconds=copy.toleration_seconds))
-        for each in running.unfinished():
-            if each[:3] in known:
-                result.earlier.append(each)
-            elif each.node in stopped:
-                result.expected.append(each)
-            else:
-                result.problems.append(each)
+    check_nodes(copy, faults)
+    prediction = _Prediction(copy, change, until, within, stopped, pace, interrupted)
+    if not faults:
+        return (await prediction.run(keep=keep)).result
+    without = await prediction.run() if until is None else None
+    found = await prediction.run(faults, keep)
+    result, report = found.result, found.result.faults
+    if without is not None and report is not None and without.result.settled and result.settled:
+        report.differences = state_differences(without.end, found.end).splitlines()
+        report.seconds_without = without.result.seconds
     return result
+
+
+class _Run(NamedTuple):
+    result: PlanResult
+    end: dict[str, bytes]
+    """The objects at the end, by key; empty if the simulation did not get there."""
+
+
+class _Prediction(NamedTuple):
+    """A change to predict; the arguments are those of `plan`."""
+
+    copy: ClusterCopy
+    change: Callable[[Simulation], Awaitable[Sequence[str]]]
+    until: float | None
+    within: float
+    stopped: Collection[str]
+    pace: Pace
+    interrupted: Callable[[], bool]
+
+    async def run(
+        self, plans: Mapping[str, Plan] = MappingProxyType({}), keep: Callable[[ClusterCopy], None] | None = None
+    ) -> _Run:
+        """Run the simulation once, with the faults of these plans. Raises Interrupted."""
+        copy, result = self.copy, PlanResult(left_out=[*self.copy.left_out])
+        async with simulation(copy, pace=self.pace, interrupted=self.interrupted, linked=bool(plans)) as running:
+            try:
+                await running.settle(FIRST_LOOK)
+            except Livelock as error:
+                result.settled = False
+                result.refused.append(f"the copy is not at rest: {error}")
+                return _Run(result, {})
+            result.first_look = events_of(running.loop_writes(), 0.0)
+            running.writes.clear()
+            before, begin = running.state(), running.elapsed
+            known = {each[:3] for each in running.unfinished()}
+            faults = ComponentFaults(running, plans)
+            async with faults.injected():
+                try:
+                    result.refused += await self.change(running)
+                    if self.until is None:
+                        result.settled = await faults.settle(self.within)
+                    else:
+                        await running.advance(max(self.until - (running.elapsed - begin), 0.0))
+                except Livelock as error:
+                    result.settled = False
+                    result.refused.append(str(error))
+            if plans:
+                result.faults = faults.report()
+            after = running.state()
+            writes = [each for each in running.writes if not running.is_scheduled(each)]
+            result.seconds = max((each.at for each in writes if not is_retry(each)), default=begin) - begin
+            result.changes = differences(before, after, running.belongs_to_cron_job)
+            result.events = events_of(writes, begin)
+            result.interruptions = [*_service_gaps(before, writes, begin), *_budget_gaps(before, writes, begin)]
+            result.dips = _endpoint_dips(before, writes, begin)
+            result.moved = moved_pods(before, after)
+            result.compared = compared(before, after, result.moved, result.dips)
+            result.passed = running.elapsed - begin
+            if keep is not None:
+                keep(replace(running.copy(), toleration_seconds=copy.toleration_seconds))
+            for each in running.unfinished():
+                if each[:3] in known:
+                    result.earlier.append(each)
+                elif each.node in self.stopped:
+                    result.expected.append(each)
+                else:
+                    result.problems.append(each)
+            return _Run(result, after)
 
 
 # -- differences ------------------------------------------------------------------------------------------------------
@@ -142,17 +185,6 @@ def _is_routine(change: FieldChange) -> bool:
     )
 
 
-@cache
-def _built_in_kinds() -> dict[str, str]:
-    return {resource.storage_prefix: resource.kind for resource in RESOURCES}
-
-
-def kind_of(key: str, obj: Mapping[str, Any]) -> str:
-    """Return the kind of a stored object."""
-    prefix = key[: key.index("/", key.index("/") + 1) + 1]
-    return _built_in_kinds().get(prefix) or str(obj.get("kind") or prefix.split("/")[1])
-
-
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +228,7 @@ def _is_bookkeeping(change: FieldChange) -> bool:
         path[:2] == ("metadata", "annotations")
         and len(path) > 2
         and path[2].startswith(
-            ("deployment.kubernetes.io/", "endpoints.kubernetes.io/", "kubectl.kubernetes.io/last-applied")
+            ("deployment.kubernetes.io/", "endpoints.kubernetes.io/", "kubectl.kubernetes.io/last-applied", TOUCHED)
         )
     )
 

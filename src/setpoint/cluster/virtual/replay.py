@@ -7,23 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from setpoint.client import Client
 from setpoint.cluster.cluster_copy import ClusterCopy
 from setpoint.cluster.snapshot_file import Input, StoredChange
-from setpoint.cluster.virtual.conditions import is_retrying, owner_of
-from setpoint.cluster.virtual.end_state import differences, is_compared, normalized_state
-from setpoint.cluster.virtual.plan import kind_of
+from setpoint.cluster.virtual.conditions import owner_of
 from setpoint.cluster.virtual.simulation import Livelock, simulation
+from setpoint.cluster.virtual.stored_state import state_differences
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import ApiError, NotFound
-from setpoint.meta.objects import Obj
 
 _SETTLE_WITHIN = 3600.0
 _LAG = 15.0
 """Seconds without a write after which the copy has caught up with the end of a recording."""
-_DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 @dataclass(slots=True)
@@ -85,47 +80,15 @@ async def replay_inputs(
                     result.same, result.difference = _compared(final, running.state())
         except Livelock as error:
             result.settled, result.same, result.difference = False, False, str(error)
-        result.digest = running.cluster.write_log.digest().hexdigest()
+        result.digest = running.embedded.write_log.digest().hexdigest()
     return result
 
 
 def _compared(final: Mapping[str, bytes], state: Mapping[str, bytes]) -> tuple[bool | None, str]:
     if not final:
         return None, ""
-    wanted, found = _by_resource(final), _by_resource(state)
-    both = {*wanted} & {*found}
-    expected, actual = (_limited(each, both) for each in (wanted, found))
-    missing = sorted({*wanted} - both)
-    text = differences(normalized_state(expected), normalized_state(actual))
-    if missing:
-        text = "\n".join([*(f"missing: all {each}" for each in missing), *([text] if text else [])])
+    text = state_differences(final, state)
     return not text, text
-
-
-def _limited(found: Mapping[str, list[Obj]], names: set[str]) -> dict[str, list[Obj]]:
-    return {name: found[name] for name in sorted(names)}
-
-
-def _by_resource(state: Mapping[str, bytes]) -> dict[str, list[Obj]]:
-    found: dict[str, list[Obj]] = {}
-    for key in sorted(state):
-        group, plural, _ = key.split("/", 2)
-        if is_compared(plural):
-            obj = orjson.loads(state[key])
-            if plural == "pods":
-                _drop_default_tolerations(obj)
-                if is_retrying(state[key]):  # how often it was tried depends on the moment
-                    obj["status"].pop("containerStatuses")
-            found.setdefault(f"{group}/{plural}", []).append({"kind": kind_of(key, obj), **obj})
-    return found
-
-
-def _drop_default_tolerations(pod: Obj) -> None:
-    """Remove the tolerations that admission adds: their seconds depend on the pace of the recorded cluster."""
-    tolerations = (pod.get("spec") or {}).get("tolerations") or ()
-    kept = [each for each in tolerations if each.get("key") not in _DEFAULT_TOLERATIONS]
-    if tolerations:
-        pod["spec"]["tolerations"] = kept
 
 
 class _Repeater:

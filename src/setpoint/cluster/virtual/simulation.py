@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
 
 from setpoint.client import Client
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
+from setpoint.cluster.component import Component
 from setpoint.cluster.embedded import EmbeddedCluster, embedded_cluster
 from setpoint.cluster.virtual.conditions import is_retrying, unfinished
+from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.cluster.virtual.time import VirtualClock, VirtualLoop
 from setpoint.meta.cause import WriteCause, decode
 from setpoint.meta.objects import Obj
@@ -40,6 +43,8 @@ Pods on a lost node end after 300 s, the deadline of a rollout by default after 
 FIRST_LOOK = 1800.0
 """Seconds that the loops of a copy have to settle before anything is changed in it."""
 _MAX_LIVELOCK_CHECKS = 5_000
+_PARTS = {"controllers": "controllers", "scheduler": "scheduler", "nodes": "fleet"}
+"""The attributes of `Components` by the names of their links."""
 
 
 class Interrupted(Exception):
@@ -78,10 +83,13 @@ class Simulation:
         after: int,
         interrupted: Callable[[], bool],
         max_writes: int = MAX_WRITES,
+        links: Mapping[str, Link] | None = None,
     ) -> None:
         """Record the writes after the revision `after`, at most `max_writes`."""
         self._max_writes = max_writes
-        self.cluster = cluster
+        self.embedded = cluster
+        self.links: Mapping[str, Link] = links or {}
+        """The link between each component and the server, by component name; empty if components have none."""
         self.clock = clock
         self.client: Client = cluster.client
         """A client with an administrator's rights."""
@@ -104,12 +112,12 @@ class Simulation:
 
     def state(self) -> dict[str, bytes]:
         """Return all objects by key, without Events, Leases and the server's own records."""
-        items = self.cluster.store.entries()
+        items = self.embedded.store.entries()
         return {key: item.value for key, item in items.items() if not key.startswith(HEARTBEATS)}
 
     def copy(self) -> ClusterCopy:
         """Return a copy of the simulated cluster as it is now."""
-        store = self.cluster.store
+        store = self.embedded.store
         return copied_items(store.entries().values(), store.revision, self.clock.now())
 
     def unfinished(self) -> list[Unfinished]:
@@ -144,6 +152,15 @@ class Simulation:
                 return False
             await self._pass_time(_STEP)
 
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass in a task beside the one that calls `advance` or `settle`."""
+        await self.clock.sleep(seconds)
+
+    async def wait_while(self, check: Callable[[], bool]) -> None:
+        """Let time pass as long as `check` returns true. Raises Interrupted, Livelock."""
+        while check():
+            await self._pass_time(_STEP)
+
     async def _pass_time(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -174,10 +191,26 @@ class Simulation:
         if self._interrupted():
             raise Interrupted
 
+    # -- components ----------------------------------------------------------------------------------------------------
+
+    def _component(self, name: str) -> Component[Any]:
+        found: Component[Any] = getattr(self.embedded.components, _PARTS[name])
+        return found
+
+    async def kill(self, name: str) -> None:
+        """Sever the link of a component, and end it as a process crash does."""
+        self.links[name].severed = True
+        await self._component(name).kill()
+
+    async def start(self, name: str) -> None:
+        """Start a component that was killed, and return when it is ready."""
+        self.links[name].severed = False
+        await self.embedded.components.start(self._component(name))
+
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def _record(self, events: Sequence[Event], revision: int) -> None:
-        at, store = self.clock.monotonic(), self.cluster.store
+        at, store = self.clock.monotonic(), self.embedded.store
         for event in events:
             if event.key.startswith(HEARTBEATS):
                 continue
@@ -264,11 +297,21 @@ async def simulation(
     pace: Pace = REAL,
     max_writes: int = MAX_WRITES,
     interrupted: Callable[[], bool] = lambda: False,
+    linked: bool = False,
 ) -> AsyncIterator[Simulation]:
     """Run a copy of a cluster; requires a virtual loop (`run_virtual`). All nodes are simulated.
 
     The loops begin with a first look at everything; see `Simulation.settle`. `interrupted` is called now and then and
-    returns whether to stop, because the simulation may run in a thread."""
+    returns whether to stop, because the simulation may run in a thread. With `linked`, components have links, into
+    which faults can be injected."""
     copy, clock = copy.isolated(), VirtualClock.going_on(copy.now)
-    async with embedded_cluster(clock, RandomIds(seed), copy.embedded_options(pace), copy.state()) as cluster:
-        yield Simulation(cluster, clock, copy.revision, interrupted, max_writes)
+    options, links = copy.embedded_options(pace), {name: Link(name) for name in _PARTS if linked}
+    if links:
+        by_part = {_PARTS[name]: link for name, link in links.items()}
+
+        def wrap(part: str, client: Client) -> Client:
+            return LinkedClient(client, by_part[part])
+
+        options = replace(options, components=replace(options.components, wrap=wrap))
+    async with embedded_cluster(clock, RandomIds(seed), options, copy.state()) as cluster:
+        yield Simulation(cluster, clock, copy.revision, interrupted, max_writes, links)
