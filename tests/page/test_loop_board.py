@@ -284,6 +284,47 @@ def test_what_if_and_then_for_real(cluster: PageCluster, page: GuardedPage) -> N
     expect(page.get_by_role("heading", name="The change would be refused.")).to_be_visible(timeout=60_000)
 
 
+def test_what_if_with_faults_on_the_way(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create_deployment("late", 1)
+    eventually(lambda: len(cluster.ready_pods("app=late")) == 1)
+    before = settled_objects(cluster)
+    page.go("#/objects")
+    page.press("x")
+    page.get_by_role("link", name="a prediction").click()
+    page.press("Escape")
+    page.go("#/what-if/apps.deployments/default/late")
+    page.get_by_label("Change", exact=True).select_option("scale")
+    page.get_by_label("Object", exact=True).select_option("deployments/default/late")
+    page.get_by_label("Replicas").fill("3")
+    page.get_by_role("button", name="Add a fault").click()
+    first = page.get_by_role("group", name="Fault 1")
+    first.get_by_label("Fault", exact=True).select_option("Delay a watch")
+    first.get_by_label("Seconds").fill("30")
+    page.get_by_role("button", name="Add a fault").click()
+    second = page.get_by_role("group", name="Fault 2")
+    second.get_by_label("Fault", exact=True).select_option("Conflict with another client (409)")
+    expect(second.get_by_label("Seconds")).to_have_count(0)
+    # A mistake is named where one would send it.
+    second.get_by_label("At write").fill("0")
+    button = page.get_by_role("button", name="Predict")
+    expect(button).to_have_attribute("title", re.compile("Every fault needs a number from 1 on"))
+    second.get_by_label("At write").fill("2")
+    assert findings(page) == []
+    button.click()
+    verdict = page.get_by_role("heading", name="It would end as without the faults, which takes")
+    expect(verdict).to_be_visible(timeout=60_000)
+    page.until_text("delay-watch:1/30s of the controllers: event 1 and the next events of the same watch are delayed")
+    page.until_text("conflict:2 of the controllers: another client changes the object before write 2")
+    page.get_by_text("What the components with faults received and wrote").click()
+    expect(page.get_by_role("listitem").filter(has_text="controllers, event 1: MODIFIED Deployment")).to_contain_text(
+        "← delay-watch"
+    )
+    assert findings(page) == []
+    assert settled_objects(cluster) == before
+    second.get_by_role("button", name="Remove fault 2").click()
+    expect(page.get_by_role("group", name="Fault 2")).to_have_count(0)
+
+
 def test_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
     page = new_context(viewport={"width": 390, "height": 844}, has_touch=True).new_page().enter(then="#/loops")
     row(page, "kube-scheduler").wait_for()

@@ -2,6 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { ask, useFeed } from "../../link/hooks";
 import { logical } from "../../state/place";
+import { linkTo } from "../../router";
 import { Button } from "../../ui/button";
 import { Icon } from "../../ui/icon";
 import { Failure, Loading } from "../../ui/notice";
@@ -94,6 +95,14 @@ function Possible({ found }: { found: Faults }) {
             </div>
           </div>
         ))}
+        {logical.value ? null : (
+          <div class="faults-group">
+            <h4>{words.links}</h4>
+            <p class="soft">
+              {words.linksAbout} <a href={linkTo({ view: "what-if" })}>{words.linksPlace}</a>.
+            </p>
+          </div>
+        )}
       </div>
       {open ? <FaultForm fault={open} state={found.state} close={() => setOpen(null)} /> : null}
     </section>

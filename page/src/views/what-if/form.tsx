@@ -9,14 +9,17 @@ import { Button } from "../../ui/button";
 import { visible } from "../../ui/text";
 import { toastError } from "../../ui/toast";
 import { whatIf as words } from "../../words/what-if";
-import { KINDS, changeOf, choice } from "./model";
-import type { ChangeType, Wanted } from "./model";
+import { FaultFields } from "./faults";
+import { KINDS, changeOf, choice, faultPlans } from "./model";
+import type { ChangeType, Wanted, WantedFault } from "./model";
 
 export interface Question {
   changes: Record<string, unknown>[];
   until: number | "settled";
   at: string;
   fork: string;
+  /** Fault plans by component. */
+  faults: Record<string, string>;
 }
 
 const MOST = 200;
@@ -78,20 +81,23 @@ export function ChangeForm(props: { busy: boolean; fork: string; ask(question: Q
   const [until, setUntil] = useState("settled");
   const [minutes, setMinutes] = useState("6");
   const [from, setFrom] = useState("");
+  const [faults, setFaults] = useState<WantedFault[]>([]);
   const set = (change: Partial<Wanted>) => setWanted((before) => ({ ...before, ...change }));
   const target = selected.value;
   const refs = target && !choices.refs.some((one) => choice(one) === choice(target)) ? [target, ...choices.refs] : choices.refs;
   const changes = changeOf(wanted, refs);
   const start = from === "fork" && !props.fork ? "" : from;
   const time = until === "settled" ? "settled" : until === "minutes" ? secondsOf(minutes) : Number(until);
-  const lacking = changes ? (time === null ? words.missingTime : null) : words.missing;
+  const plans = faultPlans(faults);
+  const lacking = !changes ? words.missing : time === null ? words.missingTime : plans ? null : words.missingFault;
   const submit = () => {
-    if (!changes || time === null || props.busy) return;
+    if (!changes || time === null || !plans || props.busy) return;
     props.ask({
       changes,
       until: time,
       at: start === "" && at.peek() !== null ? String(at.peek()) : "",
       fork: start === "fork" ? props.fork : "",
+      faults: plans,
     });
   };
   return (
@@ -136,6 +142,7 @@ export function ChangeForm(props: { busy: boolean; fork: string; ask(question: Q
           {props.fork ? <option value="fork">{words.fromFork(props.fork)}</option> : null}
         </select>
       </div>
+      <FaultFields faults={faults} set={setFaults} nodes={choices.nodes} />
       <Button type="submit" look="primary" disabled={lacking ?? (props.busy ? words.running : null)} onClick={() => undefined}>
         {props.busy ? words.running : words.run}
       </Button>

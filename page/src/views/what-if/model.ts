@@ -13,6 +13,60 @@ export interface Wanted {
   yaml: string;
 }
 
+/** The server's bound of a day for faults, and of 20 for the faults of a component. */
+export const MOST_FAULTS = 20;
+const MOST_FAULT_SECONDS = 86_400;
+
+/** A kind of fault that a component of the copy can have. */
+export interface FaultChoice {
+  id: string;
+  title: string;
+  /** What its number counts: write, event, or seed. */
+  at: string;
+  /** How long it lasts unless something else is said; 0 if it has no duration. */
+  seconds: number;
+  /** Whether it is about a node. */
+  node: boolean;
+}
+
+export interface FaultChoices {
+  components: string[];
+  faults: FaultChoice[];
+}
+
+/** A fault as it is typed. */
+export interface WantedFault {
+  component: string;
+  fault: string;
+  nth: string;
+  /** Empty for the usual time. */
+  seconds: string;
+  node: string;
+}
+
+/** The fault plans of a request by component; null if a number is missing or impossible. */
+export function faultPlans(faults: readonly WantedFault[]): Record<string, string> | null {
+  const plans: Record<string, string[]> = {};
+  for (const { component, fault, nth, seconds, node } of faults) {
+    if (!/^[1-9]\d{0,8}$/.test(nth)) return null;
+    const lasting = Math.round(Number(seconds) * 1_000);
+    if (seconds.trim() && !(lasting >= 1 && lasting <= MOST_FAULT_SECONDS * 1_000)) return null;
+    const where = fault === "partition" && node ? `@${node}` : "";
+    (plans[component] ??= []).push(`${fault}:${nth}${where}${seconds.trim() ? `/${lasting}ms` : ""}`);
+  }
+  return Object.fromEntries(Object.entries(plans).map(([component, parts]) => [component, parts.join("+")]));
+}
+
+export interface FaultStep {
+  component: string;
+  at: string;
+  nth: number;
+  when: number;
+  what: string;
+  fault: string;
+  answer: string;
+}
+
 export interface PlanRequest {
   method: string;
   path: string;
@@ -50,6 +104,7 @@ export interface Plan {
     sections: { title: string; lines: string[] }[];
     limits: string[];
   };
+  faults: { steps: FaultStep[]; moreSteps: number; differences: string[] | null } | null;
   requests: PlanRequest[];
   fork: { name: string; path: string } | null;
 }

@@ -42,6 +42,7 @@ export function Result({ plan, removed }: { plan: Plan; removed(): void }) {
       {report.sections.filter(isShown).map((one) => (
         <Lines key={one.title} title={one.title} lines={one.lines} />
       ))}
+      <Steps plan={plan} />
       <Fold title={words.differs}>
         <Plain lines={report.changes} />
       </Fold>
@@ -60,6 +61,30 @@ function isShown(section: { title: string }): boolean {
 function interruption(one: Plan["interruptions"][number]): string {
   const lasting = one.seconds === null ? words.toTheEnd : words.lasting(spoken(one.seconds));
   return (one.kind === "Service" ? words.noEndpoints : words.budget)(one.name, spoken(one.since), lasting);
+}
+
+/** What the components with faults received and wrote: the numbers that faults have. */
+function Steps({ plan }: { plan: Plan }) {
+  const faults = plan.faults;
+  if (!faults || faults.steps.length === 0) return null;
+  return (
+    <Fold title={words.steps}>
+      <p class="soft">{words.stepsAbout}</p>
+      <ol class="whatif-events">
+        {faults.steps.map((one, index) => (
+          <li key={index} class={one.fault ? "faulty" : ""}>
+            <span class="number faint">{spoken(one.when)}</span>
+            <span>
+              {words.step(words.components[one.component] ?? one.component, words.stepNumber(one.at, one.nth), visible(one.what))}
+              {one.fault ? <strong> {words.stepFault(one.fault)}</strong> : null}
+              {one.answer ? <span class="soft"> {visible(one.answer)}</span> : null}
+            </span>
+          </li>
+        ))}
+        {faults.moreSteps > 0 ? <li class="soft">{words.moreEvents(faults.moreSteps)}</li> : null}
+      </ol>
+    </Fold>
+  );
 }
 
 function Compared({ rows }: { rows: readonly ComparedRow[] }) {

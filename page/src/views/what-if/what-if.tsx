@@ -41,8 +41,8 @@ export default function WhatIf() {
   const predict = async (question: Question) => {
     setBusy(true);
     setError(null);
-    const { changes, until, at: moment, fork } = question;
-    const body = { changes, until, keep: words.forkName, namespace: namespace.peek() || "default", ...(moment ? { at: moment } : {}), ...(fork ? { fork } : {}) };
+    const { changes, until, at: moment, fork, faults } = question;
+    const body = { changes, until, keep: words.forkName, namespace: namespace.peek() || "default", ...(moment ? { at: moment } : {}), ...(fork ? { fork } : {}), faults };
     try {
       const found = await ask<Plan>("POST", "/setpoint/v1/plan", { body, prefix: "" });
       latest.value = found;
