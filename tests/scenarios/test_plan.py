@@ -198,6 +198,10 @@ DOCUMENTED = {
     "setpoint plan --scale deployment/web=40": (1, "Pods of replicaset/web-"),
     "setpoint plan --delete deployment/web": (1, "  service/web has no ready endpoints\n"),
     "setpoint plan --drain node-2 --scale deployment/web=5": (2, "deployment/web  spec.replicas 3 -> 5\n"),
+    "setpoint plan --scale deployment/web=5 --faults controllers=delay-watch:1/30s+crash-after:3": (
+        2,
+        " It would end as without the faults, which takes ",
+    ),
     "setpoint plan --image deployment/web=nginx:1.28 -o markdown": (2, "## Plan\n\nThe cluster would converge"),
     "setpoint plan --image deployment/web=nginx:1.28 -o json": (2, '"converges": true'),
     "setpoint snapshot save night.setpoint": (0, "night.setpoint holds "),
@@ -248,6 +252,20 @@ async def test_reports(cluster: VirtualCluster, tmp_path: Path) -> None:
     gap = await run_command(cluster, "plan --delete pod/db-0", tmp_path)
     assert "  ± pod/db-0  replaced by another one\n" in gap.out
     assert re.search(r"service/db had no ready endpoints for \d\.\ds, from \+0\.0s on", gap.out)
+
+
+@virtual(start=shop)
+async def test_mistakes_in_faults(cluster: VirtualCluster, tmp_path: Path) -> None:
+    for flag, complaint in (
+        ("controllers", "error: --faults must be COMPONENT=FAULT, such as controllers=drop-watch:1, not 'controllers'"),
+        ("kubelet=error:1", "error: --faults: faults are those of controllers, scheduler, nodes, not of 'kubelet'"),
+        ("nodes=broken:1", "error: --faults: unknown fault 'broken'; the kinds are error, conflict, crash-before, "),
+        ("nodes=partition:1@node-9", "Error from server (BadRequest): partition:1@node-9: there is no node node-9"),
+    ):
+        result = await run_command(cluster, f"plan --scale deployment/web=5 --faults {flag}", tmp_path)
+        assert result.code == 1 and complaint in result.err, result.err
+    still = await run_command(cluster, "fork later --virtual --faults nodes=error:1", tmp_path)
+    assert "--faults needs --advance or --until" in still.err
 
 
 @virtual(start=shop)

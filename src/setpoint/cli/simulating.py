@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -102,8 +103,11 @@ async def in_virtual_time(main: Callable[[Callable[[], bool]], Awaitable[T]]) ->
     """Run `main` on a virtual event loop, in a thread of its own.
 
     It is called with a function that says whether the command was interrupted."""
+    from setpoint.cluster.klog import is_about_cluster
     from setpoint.cluster.virtual.time import run_virtual
 
+    if logging.lastResort is not None:
+        logging.lastResort.addFilter(is_about_cluster)
     stop = threading.Event()
     try:
         return await asyncio.to_thread(run_virtual, main, stop.is_set)

@@ -51,7 +51,7 @@ from setpoint.node.image_faults import ImageFaults
 from setpoint.node.simulation_annotations import is_adopted
 from setpoint.reconcile import Controller, Manager
 from setpoint.reconcile.cpu_limit import CpuLimit
-from setpoint.reconcile.gate import Gates
+from setpoint.reconcile.gate import Gates, Mode
 from setpoint.reconcile.loop_board import ComponentState, LoopBoard, Times
 from setpoint.reconcile.loop_state import LoopStates
 from setpoint.reconcile.run import RecentRuns
@@ -221,6 +221,8 @@ class ComponentOptions:
     """Properties of the nodes, whose number is then also in `nodes`; None means defaults."""
     cpu_limit: CpuLimit | None = None
     """The limit of the CPU time of the control loops, which clusters can share; None means no limit."""
+    paused: bool = False
+    """Whether the control loops are paused at first."""
 
 
 class Components:
@@ -261,6 +263,8 @@ class Components:
         api.resources.metrics.sources.append(self._families)
         self.gates = Gates(clock, options.cpu_limit)
         """They hold back the control loops if a user asks for it, or if they have used their CPU time."""
+        if options.paused:
+            self.gates.set_mode(Mode.PAUSED)
         self.board = LoopBoard(clock, self.gates, self._component_states, self._scheduler_rows)
         loops = LoopEndpoints(self.board, clock, self._run_gates, options.controllers)
         api.serve_path(LOOPS_PATH, loops.answer)

@@ -7,8 +7,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import datetime
 
+concerns_copy: ContextVar[bool] = ContextVar("concerns_copy", default=False)
+"""Whether the current task works on a copy of a cluster. Its warnings would be read as those of the cluster."""
 _LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _WINDOW = 60.0
 """Seconds in which repetitions of a line are counted."""
@@ -43,6 +46,8 @@ class KlogFormatter:
 class LogFilter(logging.Filter):
     """A filter for one handler; handlers cannot share it.
 
+    Warnings about copies of clusters are dropped.
+
     Exceptions without a message (`TimeoutError()`, a cancellation) are shown as the name of their type. Of identical
     lines five are written in a minute; the next one after that minute says how many were dropped."""
 
@@ -53,6 +58,8 @@ class LogFilter(logging.Filter):
         """The end of the window and the number of lines in it, by logger, level and message."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if not is_about_cluster(record):
+            return False
         if isinstance(record.args, tuple):
             record.args = tuple(map(_shown, record.args))
         return record.exc_info is not None or self._is_new(record)
@@ -73,6 +80,11 @@ class LogFilter(logging.Filter):
             del self._lines[next(iter(self._lines))]
         self._lines[key] = [now + _WINDOW, 1]
         return True
+
+
+def is_about_cluster(record: logging.LogRecord) -> bool:
+    """Return whether a record is to be written: errors, and all other records that do not concern a copy."""
+    return record.levelno >= logging.ERROR or not concerns_copy.get()
 
 
 def _shown(value: object) -> object:

@@ -8,7 +8,7 @@ import logging
 import pytest
 from stopped_clock import StoppedClock
 
-from setpoint.cluster.klog import LogFilter
+from setpoint.cluster.klog import LogFilter, concerns_copy
 
 
 class Clock(StoppedClock):
@@ -86,3 +86,12 @@ def test_the_number_of_tracked_lines_is_bounded(log: logging.Logger, lines: Line
     (found,) = lines.filters
     assert isinstance(found, LogFilter)
     assert len(found._lines) == 1_000
+
+
+def test_warnings_about_a_copy_are_dropped(log: logging.Logger, lines: Lines) -> None:
+    token = concerns_copy.set(True)
+    log.warning("cannot list or watch pods")
+    log.error("a defect")
+    concerns_copy.reset(token)
+    log.warning("cannot list or watch nodes")
+    assert lines.found == ["a defect", "cannot list or watch nodes"]

@@ -106,10 +106,15 @@ async def test_the_faults_of_a_fork_that_is_advanced(cluster: VirtualCluster) ->
             content_type="application/merge-patch+json",
         )
         passed = await json(
-            "POST", "/setpoint/v1/forks/late", body={"until": "settled", "faults": {"controllers": "crash-after:1"}}
+            "POST",
+            "/setpoint/v1/forks/late",
+            body={"until": "settled", "faults": {"controllers": "crash-after:1", "scheduler": "conflict:2"}},
         )
         assert passed["settled"] and passed["writes"] > 10
-        (crash,) = passed["faults"]["faults"]
+        crash, conflict = passed["faults"]["faults"]
+        assert conflict["what"].startswith("create Pod default/web-") and conflict["what"].endswith(" binding"), (
+            conflict
+        )
         assert crash["at"] is not None and crash["text"].startswith(
             "+0.0s crash-after:1 of the controllers: it crashes"
         )

@@ -35,9 +35,12 @@ async def advanced(
 ) -> Passed:
     """Let time pass, or the loops settle if `seconds` is None, with the faults of these plans; requires a virtual
     loop. Raises Interrupted, Livelock."""
-    async with simulation(copy, seed=seed, max_writes=0, interrupted=interrupted, linked=bool(plans)) as running:
+    # The loops act as soon as they start: faults have to be in effect before.
+    begin = simulation(copy, seed=seed, max_writes=0, interrupted=interrupted, linked=bool(plans), paused=bool(plans))
+    async with begin as running:
         faults, settled = ComponentFaults(running, plans), True
         async with faults.injected():
+            running.resume()
             if seconds is None:
                 settled = await faults.settle(_SETTLE_WITHIN)
             else:

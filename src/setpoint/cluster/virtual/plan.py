@@ -60,15 +60,16 @@ async def plan(
     found = await prediction.run(faults, keep)
     result, report = found.result, found.result.faults
     if without is not None and report is not None and without.result.settled and result.settled:
-        report.differences = state_differences(without.end, found.end).splitlines()
+        report.differences = state_differences(without.end(), found.end()).splitlines()
         report.seconds_without = without.result.seconds
     return result
 
 
 class _Run(NamedTuple):
     result: PlanResult
-    end: dict[str, bytes]
-    """The objects at the end, by key; empty if the simulation did not get there."""
+    end: Callable[[], dict[str, bytes]] = dict
+    """Function that returns the objects at the end by key, without CronJobs and what they start, which depend on the
+    time; none if the simulation did not get there."""
 
 
 class _Prediction(NamedTuple):
@@ -93,7 +94,7 @@ class _Prediction(NamedTuple):
             except Livelock as error:
                 result.settled = False
                 result.refused.append(f"the copy is not at rest: {error}")
-                return _Run(result, {})
+                return _Run(result)
             result.first_look = events_of(running.loop_writes(), 0.0)
             running.writes.clear()
             before, begin = running.state(), running.elapsed
@@ -130,7 +131,15 @@ class _Prediction(NamedTuple):
                     result.expected.append(each)
                 else:
                     result.problems.append(each)
-            return _Run(result, after)
+
+            def end() -> dict[str, bytes]:
+                return {
+                    key: value
+                    for key, value in after.items()
+                    if not (key.startswith(_CRON_JOBS) or running.belongs_to_cron_job(key, orjson.loads(value)))
+                }
+
+            return _Run(result, end)
 
 
 # -- differences ------------------------------------------------------------------------------------------------------

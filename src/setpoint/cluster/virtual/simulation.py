@@ -14,12 +14,14 @@ from setpoint.client import Client
 from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
 from setpoint.cluster.component import Component
 from setpoint.cluster.embedded import EmbeddedCluster, embedded_cluster
+from setpoint.cluster.klog import concerns_copy
 from setpoint.cluster.virtual.conditions import is_retrying, unfinished
 from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.cluster.virtual.time import VirtualClock, VirtualLoop
 from setpoint.meta.cause import WriteCause, decode
 from setpoint.meta.objects import Obj
 from setpoint.node.pace import REAL, Pace
+from setpoint.reconcile.gate import Mode
 from setpoint.store.interface import Event
 from setpoint.system import RandomIds
 from setpoint.view.changes import changes
@@ -191,6 +193,10 @@ class Simulation:
         if self._interrupted():
             raise Interrupted
 
+    def resume(self) -> None:
+        """Let the loops run after a start in which they were paused."""
+        self.embedded.components.gates.set_mode(Mode.RUN)
+
     # -- components ----------------------------------------------------------------------------------------------------
 
     def _component(self, name: str) -> Component[Any]:
@@ -298,12 +304,13 @@ async def simulation(
     max_writes: int = MAX_WRITES,
     interrupted: Callable[[], bool] = lambda: False,
     linked: bool = False,
+    paused: bool = False,
 ) -> AsyncIterator[Simulation]:
     """Run a copy of a cluster; requires a virtual loop (`run_virtual`). All nodes are simulated.
 
     The loops begin with a first look at everything; see `Simulation.settle`. `interrupted` is called now and then and
     returns whether to stop, because the simulation may run in a thread. With `linked`, components have links, into
-    which faults can be injected."""
+    which faults can be injected; with `paused`, the loops do nothing until `Simulation.resume` is called."""
     copy, clock = copy.isolated(), VirtualClock.going_on(copy.now)
     options, links = copy.embedded_options(pace), {name: Link(name) for name in _PARTS if linked}
     if links:
@@ -313,5 +320,11 @@ async def simulation(
             return LinkedClient(client, by_part[part])
 
         options = replace(options, components=replace(options.components, wrap=wrap))
-    async with embedded_cluster(clock, RandomIds(seed), options, copy.state()) as cluster:
-        yield Simulation(cluster, clock, copy.revision, interrupted, max_writes, links)
+    if paused:
+        options = replace(options, components=replace(options.components, paused=True))
+    token = concerns_copy.set(True)
+    try:
+        async with embedded_cluster(clock, RandomIds(seed), options, copy.state()) as cluster:
+            yield Simulation(cluster, clock, copy.revision, interrupted, max_writes, links)
+    finally:
+        concerns_copy.reset(token)
