@@ -282,7 +282,8 @@ def _outcome(result: PlanResult) -> str:
         return f"The cluster would not settle within {time_text(result.seconds)[1:]}: {what} so far."
     if result.problems:
         return f"The cluster would not converge: {what}, and {len(result.problems)} not as desired at the end."
-    return f"The cluster would converge in {time_text(result.seconds)[1:]}: {what}."
+    ends = "settle" if result.diverges else "converge"
+    return f"The cluster would {ends} in {time_text(result.seconds)[1:]}: {what}."
 
 
 def _limits(result: PlanResult) -> list[str]:
