@@ -4,6 +4,7 @@ objects."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -20,7 +21,7 @@ def moved_pods(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[
     """Return the Pods that others of the same owner have replaced, in the order of their keys."""
     gone: dict[tuple[str, str], list[Obj]] = {}
     for key in sorted(before):
-        if not key.startswith(_PODS) or (key in after and not _is_leaving(orjson.loads(after[key]))):
+        if not key.startswith(_PODS) or (key in after and not _is_stored_leaving(after[key])):
             continue
         pod = orjson.loads(before[key])
         if owner_of(pod) and not _is_leaving(pod):
@@ -43,7 +44,8 @@ def compared(
 ) -> list[ComparedRow]:
     """Return a line about all Pods, and one for each node, workload and Service that differs or was interrupted."""
     remark = f"{len(moved)} replaced" if moved else ""
-    rows = [ComparedRow("Pod", "", "", _pods(before), _pods(after), remark)]
+    states: dict[bytes, _PodState] = {}
+    rows = [ComparedRow("Pod", "", "", _pods(before, states), _pods(after, states), remark)]
     for prefix, (kind, describe) in _KINDS.items():
         rows += _differing(before, after, prefix, kind, describe)
     rows += _services(before, after, dips)
@@ -67,18 +69,35 @@ def _differing(
             yield ComparedRow(kind, meta.get("namespace", ""), meta["name"], now, then, "")
 
 
-def _pods(state: Mapping[str, bytes]) -> str:
+class _PodState(NamedTuple):
+    """The part of a Pod that is counted."""
+
+    leaves: bool
+    ended: bool
+    ready: bool
+
+
+def _pods(state: Mapping[str, bytes], known: dict[bytes, _PodState]) -> str:
+    """Return how many Pods there are. `known` has the Pods that were examined already, and gets the others."""
     total = ready = leaving = 0
     for key, value in state.items():
         if not key.startswith(_PODS):
             continue
-        pod = orjson.loads(value)
-        if _is_leaving(pod):
+        pod = known.get(value)
+        if pod is None:
+            obj = orjson.loads(value)
+            ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+            pod = known[value] = _PodState(_is_leaving(obj), ended, _condition(obj, "Ready") == "True")
+        if pod.leaves:
             leaving += 1
-        elif (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        elif not pod.ended:
             total += 1
-            ready += _condition(pod, "Ready") == "True"
+            ready += pod.ready
     return f"{ready} of {total} ready" + (f", {leaving} terminating" if leaving else "")
+
+
+def _is_stored_leaving(pod: bytes) -> bool:
+    return b'"deletionTimestamp"' in pod and _is_leaving(orjson.loads(pod))
 
 
 def _is_leaving(pod: ObjView) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import orjson
@@ -14,22 +14,36 @@ _SLICES, _SERVICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "core/service
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
-def unfinished(state: Mapping[str, bytes]) -> list[Unfinished]:
-    """Return the objects that are not as desired, in the order of their keys."""
+Checked = MutableMapping[bytes, Unfinished | None]
+"""Stored objects, each with its difference from what is desired; None if there is none."""
+
+
+def unfinished(state: Mapping[str, bytes], checked: Checked | None = None) -> list[Unfinished]:
+    """Return the objects that are not as desired, in the order of their keys.
+
+    With `checked`, objects that earlier calls with the same mapping have seen are not examined again."""
     found: list[Unfinished] = []
+    checked = {} if checked is None else checked
     for key in sorted(state):
         check = _CHECKS.get(key[: key.index("/", key.index("/") + 1) + 1])
         if check is None:
             continue
-        kind, problem_of = check
-        obj = orjson.loads(state[key])
-        problem = problem_of(obj)
-        if problem:
-            meta = obj["metadata"]
-            node = meta["name"] if kind == "Node" else (obj.get("spec") or {}).get("nodeName", "")
-            found.append(Unfinished(kind, meta.get("namespace", ""), meta["name"], problem, node, owner_of(obj)))
+        value = state[key]
+        if value not in checked:
+            checked[value] = _examined(orjson.loads(value), *check)
+        problem = checked[value]
+        if problem is not None:
+            found.append(problem)
     found += _unserved(state)
     return found
+
+
+def _examined(obj: ObjView, kind: str, problem_of: Callable[[ObjView], str]) -> Unfinished | None:
+    problem, meta = problem_of(obj), obj["metadata"]
+    if not problem:
+        return None
+    node = meta["name"] if kind == "Node" else (obj.get("spec") or {}).get("nodeName", "")
+    return Unfinished(kind, meta.get("namespace", ""), meta["name"], problem, node, owner_of(obj))
 
 
 def owner_of(obj: ObjView) -> str:

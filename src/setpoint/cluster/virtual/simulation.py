@@ -15,7 +15,7 @@ from setpoint.cluster.cluster_copy import ClusterCopy, copied_items
 from setpoint.cluster.component import Component
 from setpoint.cluster.embedded import EmbeddedCluster, embedded_cluster
 from setpoint.cluster.klog import concerns_copy
-from setpoint.cluster.virtual.conditions import is_retrying, unfinished
+from setpoint.cluster.virtual.conditions import Checked, is_retrying, unfinished
 from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.cluster.virtual.time import VirtualClock, VirtualLoop
 from setpoint.meta.cause import WriteCause, decode
@@ -101,6 +101,7 @@ class Simulation:
         self._start = clock.monotonic()
         self._interrupted = interrupted
         self._last_activity = self._start
+        self._checked: Checked = {}
         self._owners: dict[str, tuple[str, str]] = {}
         """The kind and uid of the controlling owner, by the uid of the object."""
         for key, value in self.state().items():
@@ -124,7 +125,7 @@ class Simulation:
 
     def unfinished(self) -> list[Unfinished]:
         """Return the objects that are not as desired."""
-        return unfinished(self.state())
+        return unfinished(self.state(), self._checked)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
