@@ -9,7 +9,7 @@ from plan_requests import PATH, WEB, plan, planning
 
 from setpoint.meta.errors import BadRequest
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.view.fault_plan import COMPONENTS, KINDS
+from setpoint.view.fault_plan import COMPONENTS, KINDS, Plan
 
 SCALED = {"type": "scale", **WEB, "replicas": 5}
 POD = ("v1", "Pod")
@@ -81,12 +81,27 @@ async def test_a_fixed_time_passes_whatever_the_faults_last(cluster: VirtualClus
         assert [pod["status"]["phase"] for pod in pods["items"]] == ["Running"] * 5
 
 
-@pytest.mark.parametrize("kind", [kind for kind, each in KINDS.items() if not each.two_servers])
-def test_every_fault_of_every_component_ends_as_without_it(kind: str) -> None:
+TOGETHER = (
+    "error:1+too-many:2+conflict:3+timeout:4+lost-answer:5",
+    "crash-before:1+crash-after:3",
+    "stale:1+rewind:4",
+    "duplicate:1+drop-watch:2+expire-watch:3+delay-watch:4",
+    "partition:1+down:5",
+    "noise:1",
+)
+
+
+def test_every_fault_that_copies_can_have_is_tried() -> None:
+    tried = {fault.kind for text in TOGETHER for fault in Plan.parse(text)}
+    assert tried == {kind for kind, each in KINDS.items() if not each.two_servers}
+
+
+@pytest.mark.parametrize("faults", TOGETHER)
+def test_a_cluster_ends_as_without_faults_of_all_components(faults: str) -> None:
     @virtual()
     async def run(cluster: VirtualCluster) -> None:
         async with planning(cluster):
-            found = await plan(cluster, SCALED, faults=dict.fromkeys(COMPONENTS, f"{kind}:1"))
+            found = await plan(cluster, {**SCALED, "replicas": 12}, faults=dict.fromkeys(COMPONENTS, faults))
             assert all(each["at"] is not None for each in found["faults"]["faults"]), sentences(found)
             assert found["faults"]["differences"] == [], found["faults"]["differences"]
             assert found["converges"], found["report"]
