@@ -179,6 +179,7 @@ class RequestContext:
     user: UserInfo
     """The user whose rights decide."""
     now: datetime
+    """The moment at which the request was received, or the moment of the past that it asks for."""
     resource: Resource | None = None
     """The resource of the request; None for non-resource URLs."""
     warnings: dict[str, None] = field(default_factory=dict)
@@ -200,6 +201,8 @@ class RequestContext:
     audit_id: str = ""
     audit: Record | None = None
     """The audit record of the request; None if it is not audited."""
+    is_past: bool = False
+    """Whether the request asks for a moment of the past, which `now` remains for as long as the answer is sent."""
     _timestamp: str = ""
     size: int = 0
     """Size in bytes of the input of this request: its body and query, or the stored object if that is larger."""

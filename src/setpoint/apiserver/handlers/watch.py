@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from setpoint.apiserver.cache_entry import Entry
@@ -76,7 +77,9 @@ async def watch(ctx: RequestContext, registry: Registry, form: Form) -> Answer:
         # Randomized, so that watches that started together do not end together.
         timeout = _MIN_TIMEOUT + registry.env.ids.below(_MIN_TIMEOUT)
 
-    start = _Start(registry, options, form, include, ctx.worker, ctx.target, float(timeout))
+    moment = ctx.now
+    now = (lambda: moment) if ctx.is_past else registry.env.clock.now
+    start = _Start(registry, options, form, include, now, ctx.worker, ctx.target, float(timeout))
     watchers = registry.env.watchers
     if watchers is not None:
         agent = product_of(ctx.request.headers.get("user-agent", ""))
@@ -93,6 +96,8 @@ class _Start:
     form: Form
     include: str
     """The part of an object that a row of a table contains; empty if the form is no table."""
+    now: Callable[[], datetime]
+    """Returns the time to which the ages in a table refer."""
     worker: Worker
     target: Target
     timeout: float
@@ -108,7 +113,7 @@ class _Start:
         if accepts_events(writer) and self.form.transform != "Table":
             sink: EventSink = ObjectSink(registry, self.form, writer)
         else:
-            sink = chunks = ChunkSink(registry, self.form, self.include, writer)
+            sink = chunks = ChunkSink(registry, self.form, self.include, self.now, writer)
             shared = chunks.encoder if chunks.encoder.form else None
         if registry.encoding.remote:
             return self._convert(_Stream(self, writer, sink), sink)

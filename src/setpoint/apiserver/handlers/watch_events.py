@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Protocol
 
 import orjson
@@ -31,10 +32,13 @@ class EventSink(Protocol):
 class ChunkSink:
     """Sends events as HTTP chunks, which all streams of one form share."""
 
-    def __init__(self, registry: Registry, form: Form, include: str, writer: StreamWriter) -> None:
+    def __init__(
+        self, registry: Registry, form: Form, include: str, now: Callable[[], datetime], writer: StreamWriter
+    ) -> None:
+        """`now` returns the time to which the ages in rows of a table refer."""
         self._writer = writer
         self._protobuf = form.media_type == PROTOBUF
-        made = _protobuf_encoder(registry, form) if self._protobuf else _encoder(registry, form, include)
+        made = _protobuf_encoder(registry, form) if self._protobuf else _encoder(registry, form, include, now)
         self.encoder = FrameEncoder(*made)
 
     def send(self, kind: str, entry: Entry, change: Change | None = None) -> None:
@@ -79,7 +83,9 @@ def _protobuf_encoder(registry: Registry, form: Form) -> tuple[Callable[[str, En
     return metadata_only, f"{encoding.form}#metadata#{form.meta_version}#protobuf"
 
 
-def _encoder(registry: Registry, form: Form, include: str) -> tuple[Callable[[str, Entry], bytes], str]:
+def _encoder(
+    registry: Registry, form: Form, include: str, now: Callable[[], datetime]
+) -> tuple[Callable[[str, Entry], bytes], str]:
     """Return a function that encodes one event, and the key under which streams share the bytes; empty: not shared."""
     encoding = registry.encoding
 
@@ -107,7 +113,7 @@ def _encoder(registry: Registry, form: Form, include: str) -> tuple[Callable[[st
             "apiVersion": form.meta_version,
             "metadata": {"resourceVersion": str(entry.revision)},
             "columnDefinitions": definitions,
-            "rows": [table_row(registry.env.clock.now(), form, registry, entry, include, columns)],
+            "rows": [table_row(now(), form, registry, entry, include, columns)],
         }
         return wrap(kind, orjson.dumps(body))
 

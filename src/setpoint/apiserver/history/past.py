@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from setpoint.apiserver.api_resources import ApiResources
@@ -24,7 +23,7 @@ from setpoint.apiserver.filters.authorize import Decision, Problem, access_of, f
 from setpoint.apiserver.handlers.scale import BuiltInScaling, ScaleHandlers
 from setpoint.apiserver.history.past_store import PastStore
 from setpoint.apiserver.history.reader import HistoryReader
-from setpoint.apiserver.history.when import Moment, Moments
+from setpoint.apiserver.history.when import Moments
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.remote_servers import RemoteServers
@@ -33,7 +32,6 @@ from setpoint.apiserver.routing import Handler, Routing
 from setpoint.apiserver.transactions import Transactions
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.catalog import RESOURCES
-from setpoint.meta.clock import Clock
 from setpoint.meta.errors import MethodNotAllowed
 from setpoint.store.key_order import KeyOrder
 from setpoint.wire.message import Answer
@@ -53,18 +51,6 @@ _BATCH = 1_000
 _DEFINITIONS = f"{definitions.GROUP}/{definitions.PLURAL}/"
 _DOCUMENTS = ("/api", "/apis", "/openapi")
 _SCALABLE = (("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"), ("", "replicationcontrollers"))
-
-
-class _StoppedClock:
-    """A clock whose wall-clock time is that of a moment: ages are those of then."""
-
-    def __init__(self, clock: Clock, moment: datetime) -> None:
-        self.moment = moment
-        self.monotonic = clock.monotonic
-        self.sleep = clock.sleep
-
-    def now(self) -> datetime:
-        return self.moment
 
 
 class _PastCache(ResourceCache):
@@ -119,24 +105,23 @@ class _PastDefinitions(Definitions):
 
 
 class PastServer:
-    """The API server of one moment."""
+    """The API server of one revision. Several moments may have the same one: the time is that of each request."""
 
-    def __init__(self, live: ApiResources, parts: ServerParts, servers: RemoteServers, store: PastStore, at: datetime):
-        self.clock = clock = _StoppedClock(live.clock, at)
+    def __init__(self, live: ApiResources, parts: ServerParts, servers: RemoteServers, store: PastStore) -> None:
         self._caches: dict[str, _PastCache] = {}
         """The caches of the built-in resources by prefix."""
-        self.api = api = ApiResources(store, clock, live.ids, live.worker)
+        self.api = api = ApiResources(store, live.clock, live.ids, live.worker)
         api.address = live.address
         env = Environment(
             store=store,
-            clock=clock,
+            clock=live.clock,
             slicer=live.slicer,
             ids=live.ids,
             admission=parts.admission,
             authorizer=parts.authorizer,
             hooks={},
             needs_rewrite=None,
-            transactions=Transactions(store, clock),
+            transactions=Transactions(store, live.clock),
             timers=live.timers,
         )
         scale: Mapping[str, Handler] = {"get": ScaleHandlers(BuiltInScaling()).by_verb["get"]}
@@ -210,7 +195,7 @@ class Past:
             ctx.audit.annotations[AUDIT_ANNOTATION] = moment.header
         target = parse_path(f"/{rest}")
         now = moment.at or ctx.now
-        inner = replace(ctx, target=target, verb=verb_of(ctx.request.method, target, ctx.query), now=now)
+        inner = replace(ctx, target=target, verb=verb_of(ctx.request.method, target, ctx.query), now=now, is_past=True)
         access = access_of(inner)
         decision, reason = await parts.authorizer.decide(access)
         if decision is not Decision.ALLOW:
@@ -221,7 +206,7 @@ class Past:
             raise MethodNotAllowed("the past cannot be changed", details={})
         if target.subresource and not self._is_kept(inner):
             raise MethodNotAllowed(f"{target.resource}/{target.subresource} of the past is not kept", details={})
-        answer = await self._server_of(moment, now).answer(inner)
+        answer = await self._server_of(moment.revision).answer(inner)
         answer.headers.append((_HEADER, moment.header))
         return answer
 
@@ -229,14 +214,13 @@ class Past:
         """Return whether a subresource shows stored objects: the others are streams and actions."""
         return ctx.target.subresource in ("status", "scale", "approval", "resize", "ephemeralcontainers")
 
-    def _server_of(self, moment: Moment, at: datetime) -> PastServer:
-        """Return the server of a moment, and drop those of others if there are too many."""
+    def _server_of(self, revision: int) -> PastServer:
+        """Return the server of a revision, and drop those of others if there are too many."""
         assert self._parts is not None
-        revision, past = moment.revision, self._past
+        past = self._past
         server = past.pop(revision, None)
         if server is None:
-            server = PastServer(self._live, self._parts, self._servers, PastStore(self._reader, revision), at)
-        server.clock.moment = at  # several moments may have the same revision
+            server = PastServer(self._live, self._parts, self._servers, PastStore(self._reader, revision))
         past[revision] = server
         while len(past) > 1 and (
             len(past) > _MAX_SERVERS or sum(each.api.count() for each in past.values()) > _MAX_OBJECTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 from collections.abc import AsyncIterator
@@ -251,6 +252,20 @@ async def test_ages_are_those_of_the_moment(custom: CustomResourceHarness) -> No
         watcher = await custom.watch(path, headers=TABLE)
         (event,) = watcher.events
         assert row["cells"] == event["object"]["rows"][0]["cells"] == ["a", 0, f"{60 - minutes}m"]
+
+
+async def test_requests_of_one_revision_have_times_of_their_own(custom: CustomResourceHarness) -> None:
+    """A watch shows the ages of its own moment, also if another request of the same revision comes before its rows."""
+    await custom.make(CONFIGMAPS, {"metadata": {"name": "a"}})
+    await custom.clock.advance(3600)
+
+    async def watched(minutes: int) -> str:
+        watcher = await custom.watch(f"/at/-{minutes}m{CONFIGMAPS}", headers=TABLE)
+        (event,) = watcher.events
+        return str(event["object"]["rows"][0]["cells"][-1])
+
+    moments = (50, 20, 40)
+    assert await asyncio.gather(*map(watched, moments)) == [f"{60 - minutes}m" for minutes in moments]
 
 
 async def test_who_may_read_the_past(custom: CustomResourceHarness) -> None:
