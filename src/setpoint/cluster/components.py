@@ -33,7 +33,7 @@ from setpoint.cluster.component_factory import (
 )
 from setpoint.cluster.component_logs import ComponentLogs, control_plane_pods
 from setpoint.cluster.inprocess import InProcess
-from setpoint.cluster.loop_endpoints import LOOPS_PATH, LoopEndpoints
+from setpoint.cluster.loop_endpoints import LoopEndpoints
 from setpoint.cluster.supervisor import Restarts, Supervisor
 from setpoint.controllers.local_provisioner import PROVISIONER
 from setpoint.controllers.options import ControllerOptions
@@ -56,7 +56,7 @@ from setpoint.reconcile.loop_board import ComponentState, LoopBoard, Times
 from setpoint.reconcile.loop_state import LoopStates
 from setpoint.reconcile.run import RecentRuns
 from setpoint.system import hostname
-from setpoint.view.loops import LoopRow
+from setpoint.view.loops import LOOPS_PATH, LoopRow
 from setpoint.view.why.facts import SchedulingAttempt
 from setpoint.wire.message import Answer, Handler
 

@@ -30,7 +30,6 @@ from setpoint.reconcile.loop_board import LoopBoard
 from setpoint.tasks import first_completed
 from setpoint.wire.message import Answer, Response, StreamResponse, StreamWriter
 
-LOOPS_PATH = "/setpoint/v1/loops"
 _PERIOD = 0.25
 """Seconds between two messages of a stream."""
 _MAX_BUFFERED = 1 << 20

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _WORK_SECONDS = exponential(1e-8, 10, 12)
 _THROTTLE_FACTOR = 3.0
 _THROTTLE_THRESHOLD, _MAX_THROTTLE = 0.001, 1.0
-_MAX_ERRORS, _MAX_ERROR_LENGTH = 1000, 1000
+_MAX_FAILURES, _MAX_ERROR_LENGTH = 1000, 1000
 
 
 class LoopTimer(Generic[T]):
@@ -95,6 +95,15 @@ class Counts:
     """Total duration of all reconciles, summed over all workers."""
 
 
+class Failure(NamedTuple):
+    """The failures of a key since its last successful reconcile."""
+
+    error: str
+    """The error of the last one."""
+    since: float
+    """When the first one ended, on the monotonic clock."""
+
+
 class Controller:
     """Reconciles the keys of its queue with a limited number of workers.
 
@@ -119,8 +128,8 @@ class Controller:
         """Durations of reconciles in seconds, including the time they were suspended."""
         self.recent = RecentRuns()
         """The latest reconciles, including those that run."""
-        self.errors: dict[str, str] = {}
-        """The last error of keys whose last reconcile failed; bounded."""
+        self.failures: dict[str, Failure] = {}
+        """The failures of keys whose last reconcile failed; bounded."""
         self.gates: Gates | None = None
         """The gates that hold back its keys; None means that there are none. The manager sets them."""
         self._charge: Callable[[float], None] | None = None
@@ -201,8 +210,8 @@ class Controller:
             log.exception("%s: reconcile of %s failed; requeueing with backoff", self.name, key)
             self._failed(run, error)
         else:
-            if self.errors:
-                self.errors.pop(key, None)
+            if self.failures:
+                self.failures.pop(key, None)
             if result is not None and result.retry:
                 self.counts.retried += 1
                 self.queue.add_rate_limited(key)
@@ -219,7 +228,8 @@ class Controller:
         self.counts.failed += 1
         self.counts.retried += 1
         run.error = (str(error) or type(error).__name__)[:_MAX_ERROR_LENGTH]
-        if len(self.errors) >= _MAX_ERRORS:
-            self.errors.pop(next(iter(self.errors)))
-        self.errors[run.key] = run.error
+        before = self.failures.pop(run.key, None)
+        if len(self.failures) >= _MAX_FAILURES:
+            self.failures.pop(next(iter(self.failures)))
+        self.failures[run.key] = Failure(run.error, self._clock.monotonic() if before is None else before.since)
         self.queue.add_rate_limited(run.key)

@@ -134,7 +134,12 @@ class LoopBoard:
             queued=[QueuedKey(key, changes, times.at(since)) for key, changes, since in queue.queued(MAX_KEYS)],
             working=working,
             delayed=[
-                DelayedKey(key, times.at(times.monotonic + left), queue.failures(key), controller.errors.get(key, ""))
+                DelayedKey(
+                    key,
+                    times.at(times.monotonic + left),
+                    queue.failures(key),
+                    failed.error if (failed := controller.failures.get(key)) is not None else "",
+                )
                 for key, left in queue.delayed_keys(MAX_KEYS)
             ],
             delayed_count=queue.delayed,

@@ -50,7 +50,7 @@ class LoopStates:
     def state(self, controller: Controller, key: str) -> LoopKey:
         queue, now = controller.queue, self._clock.monotonic()
         position, due, last = queue.position(key), queue.due_in(key), controller.recent.last(key)
-        since = queue.waiting_since(key)
+        since, failed = queue.waiting_since(key), controller.failures.get(key)
         if queue.is_processing(key) and last is not None and last.ended is None:
             since = last.began
         return LoopKey(
@@ -59,10 +59,11 @@ class LoopStates:
             queue.is_processing(key),
             0 if due is None else self._milliseconds(due),
             queue.failures(key),
-            controller.errors.get(key, ""),
+            "" if failed is None else failed.error,
             0 if last is None or last.ended is None else self._milliseconds(last.ended - now),
             0 if since is None else self._milliseconds(since - now),
             [each for each in queue.processing(_MAX_OTHERS + 1) if each != key][:_MAX_OTHERS],
+            0 if failed is None else self._milliseconds(failed.since - now),
         )
 
     def hold(self, ref: Ref) -> Hold | None:

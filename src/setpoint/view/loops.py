@@ -10,6 +10,8 @@ from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.times import human_duration
 from setpoint.view.why.controllers import RECONCILED_KINDS
 
+LOOPS_PATH = "/setpoint/v1/loops"
+"""The path that shows all loops, with keys and errors of all namespaces."""
 _KEY_WIDTH = 60
 
 

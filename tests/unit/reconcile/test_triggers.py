@@ -150,7 +150,7 @@ def test_runs_know_what_triggered_them() -> None:
         assert ("default/a", (3,), "timer:60") in shown
         assert ("default/a", (), "timer:60") in shown, "a timer does not pass on the triggers of a timer's run"
         assert ("default/a", (), "resync") in shown
-        assert controller.errors == {} and controller.recent.last("default/b") is not None
+        assert controller.failures == {} and controller.recent.last("default/b") is not None
         failed = [run for run in controller.recent if run.error]
         assert [run.error for run in failed] == ["it changed"] * 2 and all(run.ended is not None for run in failed)
         assert len({run.id for run in runs}) == len(runs)

@@ -52,7 +52,9 @@ class State:
         log_ends: Sequence[bytes | LogEnd] = (),
         informers: Sequence[InformerState] = (),
         written: Sequence[Written] = (),
+        sees_loops: bool = True,
     ) -> None:
+        self._sees_loops = sees_loops
         self._informers, self._written = informers, written
         self.newest = max((each.revision for each in written), default=1)
         self._log_ends = log_ends
@@ -104,6 +106,9 @@ class State:
 
     def controllers(self) -> Collection[str] | None:
         return self._running
+
+    async def may_read_loops(self) -> bool:
+        return self._sees_loops
 
     def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:
         return self._loops
@@ -224,6 +229,20 @@ def test_what_informers_have_not_received(
 ) -> None:
     state = State(running=["deployment-controller"], informers=informers, written=written)
     assert done(loop_findings(state, kind("Deployment"), WEB)) == expected
+
+
+def test_the_error_of_a_loop_is_shown_to_users_who_may_read_the_loops() -> None:
+    fails = LoopKey("deployment-controller", 0, False, NOW + 4_000, 6, 'pod "x" is odd', 0, 0, (), NOW - 90_000)
+
+    def answered(sees_loops: bool) -> list[Finding]:
+        state = State(running=[fails.controller], loops=[fails], sees_loops=sees_loops)
+        return wait(loop_findings(state, kind("Deployment"), WEB))
+
+    until = "it tries again at 00:00:04 UTC"
+    text = "deployment-controller has failed 6 times with Deployment web, first 90s ago"
+    assert answered(True) == [Finding("back-off", f'{text}: pod "x" is odd.', until=until)]
+    missing = ["the right to get /setpoint/v1/loops, to see its error"]
+    assert answered(False) == [Finding("back-off", f"{text}.", until=until, help=missing)]
 
 
 def test_the_evidence_of_a_queue() -> None:

@@ -22,6 +22,7 @@ from setpoint.meta.cause import WriteCause
 from setpoint.meta.errors import Expired
 from setpoint.meta.objects import ObjView
 from setpoint.meta.times import unix_milliseconds
+from setpoint.view.loops import LOOPS_PATH
 from setpoint.view.secrets import SECRETS, SecretMask
 from setpoint.view.why.answer import ContainerLog
 from setpoint.view.why.facts import (
@@ -131,10 +132,15 @@ class ServerFacts:
             version = self._api.registry(group, plural).resource.version
         except KeyError:
             version = ""
-        access = Access(self._user, verb, group, version, plural, namespace=namespace, name=name)
+        return await self._is_allowed(Access(self._user, verb, group, version, plural, namespace=namespace, name=name))
+
+    async def _is_allowed(self, access: Access) -> bool:
         ruling = self._sources.authorizer.authorize(access)
         decision, _ = ruling if isinstance(ruling, tuple) else await ruling
         return decision is Decision.ALLOW
+
+    async def may_read_loops(self) -> bool:
+        return await self._is_allowed(Access(self._user, "get", path=LOOPS_PATH))
 
     # -- history -------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,13 @@ from setpoint.view.why.answer import Answer, Finding
 from setpoint.view.why.container_logs import read_logs
 from setpoint.view.why.facts import Facts, Ref
 from setpoint.view.why.question import NoHistory, Question, conflicts, why
-from setpoint.view.why.rules_loops import informer_findings, loop_findings, refusal_findings, unattended
+from setpoint.view.why.rules_loops import (
+    backoff_findings,
+    informer_findings,
+    loop_findings,
+    refusal_findings,
+    unattended,
+)
 from setpoint.view.why.rules_objects import no_reason, object_findings
 from setpoint.view.why.rules_pods import eviction, pod_findings
 from setpoint.view.why.rules_selectors import orphan
@@ -64,7 +70,11 @@ async def answered(facts: Facts, question: Question, mode: Mode) -> Answer:
             if mode is not Mode.WHY_NOT:
                 found = [each for each in found if each.rule not in _ONLY_IF_ASKED]
             elif not found:
-                found = [*await informer_findings(facts, ref), *unattended(facts, ref)]
+                found = [
+                    *await informer_findings(facts, ref),
+                    *await backoff_findings(facts, ref),
+                    *unattended(facts, ref),
+                ]
             await read_logs(facts, found)
             if found or mode is Mode.WHY_NOT:
                 return await _why_not(facts, question, ref, obj, found)

@@ -134,6 +134,9 @@ class LoopKey(NamedTuple):
     """Since when it is queued or reconciled, in milliseconds since the epoch; 0 if it is neither, or not known."""
     others: Sequence[str] = ()
     """Some other keys that are reconciled right now."""
+    failing_since: int = 0
+    """When the first of its latest failures happened, in milliseconds since the epoch; 0 if the last reconcile did not
+    fail, or this is not known."""
 
 
 class Hold(NamedTuple):
@@ -227,6 +230,10 @@ class Facts(History, Protocol):
 
     def controllers(self) -> Collection[str] | None:
         """Return the names of the controllers that run in this process; None if they run elsewhere."""
+        ...
+
+    async def may_read_loops(self) -> bool:
+        """Return whether the asker may read the errors of all control loops, which may name any object."""
         ...
 
     def loops(self, ref: Ref, controller: str = "") -> Sequence[LoopKey]:

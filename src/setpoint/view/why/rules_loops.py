@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from setpoint.meta.objects import ObjView
 from setpoint.view.actors import INTERACTIVE, actor_name
+from setpoint.view.loops import LOOPS_PATH
 from setpoint.view.why.answer import Finding
 from setpoint.view.why.controllers import CONTROLLERS, READ_RESOURCES
 from setpoint.view.why.facts import Facts, Hold, InformerState, LoopKey, Ref, Refusal, Watcher, Written
@@ -45,10 +46,8 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
         found.append(_held(hold))
     found += [] if explained else await refusal_findings(facts, ref)
     for loop in facts.loops(ref):
-        if loop.failures and loop.due:
-            when = f"{loop.controller} has failed {_times(loop.failures)} with {name}"
-            error = f": {loop.error.rstrip('.')}." if loop.error and not (found or explained) else "."
-            found.append(Finding("back-off", when + error, until=f"it tries again at {clock_time(loop.due)}"))
+        if _is_backing_off(loop):
+            found.append(await _backs_off(facts, name, loop, explained=bool(found) or explained))
         elif loop.working and loop.since and facts.now - loop.since > _LAG:
             text = f"{loop.controller} has been reconciling {name} for {age(facts, loop.since)}."
             found.append(Finding("reconciling", text))
@@ -62,6 +61,30 @@ async def loop_findings(facts: Facts, ref: Ref, obj: ObjView, *, explained: bool
         text = f"{who} has not observed generation {meta['generation']} of {name}; it has observed {observed}."
         found.append(Finding("not-observed", text))
     return found or _unwatched_here(facts, ref)
+
+
+async def backoff_findings(facts: Facts, ref: Ref) -> list[Finding]:
+    """Return which loops fail with the object and wait before they try again."""
+    name = f"{ref.kind} {ref.name}"
+    return [await _backs_off(facts, name, loop, explained=False) for loop in facts.loops(ref) if _is_backing_off(loop)]
+
+
+def _is_backing_off(loop: LoopKey) -> bool:
+    return bool(loop.failures and loop.due)
+
+
+async def _backs_off(facts: Facts, name: str, loop: LoopKey, *, explained: bool) -> Finding:
+    """Return the finding that the reconciles of the object fail. The error, which may name any other object, is shown
+    to users who may read those of all loops, unless the failure is `explained` already."""
+    first = f", first {age(facts, loop.failing_since)} ago" if loop.failing_since else ""
+    error, help_text = "", []
+    if loop.error and not explained:
+        if await facts.may_read_loops():
+            error = f": {loop.error.rstrip('.')}"
+        else:
+            help_text = [f"the right to get {LOOPS_PATH}, to see its error"]
+    sentence = f"{loop.controller} has failed {_times(loop.failures)} with {name}{first}{error}."
+    return Finding("back-off", sentence, until=f"it tries again at {clock_time(loop.due)}", help=help_text)
 
 
 def _not_synced(facts: Facts, ref: Ref) -> Finding | None:
