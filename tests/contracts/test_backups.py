@@ -12,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -464,6 +465,54 @@ async def test_an_interrupted_restore_into_etcd_is_refused_and_repeated(
     await store.close()
     written = await restore(tmp_path / "backup", location, CLOCK, replace=False)
     assert written.revision > revision
+    async with opened(location) as store:
+        assert without_revisions(await contents(store)) == without_revisions(await contents(memory))
+
+
+class Ended(Exception):
+    """The end of a process."""
+
+
+async def test_a_restore_that_ends_at_any_request_leaves_a_whole_cluster_or_a_refused_one(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing between the old and the new content looks like a cluster without objects, in which a server would begin
+    a new one."""
+    from setpoint.store.etcd.client import EtcdClient
+
+    location, memory = new_location(request, tmp_path, "etcd"), MemoryStore()
+    await fill(memory, 300)
+    await save(memory, tmp_path / "backup")
+    async with opened(location) as store:
+        await store.txn([put("core/things/old", "one")])
+    real, left, refused = EtcdClient.call, 0, 0
+
+    async def call(client: EtcdClient, *args: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Ended
+        return await real(client, *args, **options)
+
+    for requests in count():
+        left = requests
+        monkeypatch.setattr(EtcdClient, "call", call)
+        try:
+            await restore(tmp_path / "backup", location, CLOCK, replace=True)
+        except Ended:
+            monkeypatch.setattr(EtcdClient, "call", real)
+        else:
+            break
+        try:
+            store = await open_store(location.config(), CLOCK)
+        except ConfigError as error:
+            assert "a part of a cluster only: repeat" in str(error)
+            refused += 1
+        else:
+            assert not refused and await store.get("core/things/old") is not None, f"ended before request {requests}"
+            await store.close()
+    monkeypatch.setattr(EtcdClient, "call", real)
+    assert refused > 3 and requests > 6
     async with opened(location) as store:
         assert without_revisions(await contents(store)) == without_revisions(await contents(memory))
 

@@ -88,10 +88,13 @@ async def open_etcd_with_offset(folder: Path) -> Store:
 
 
 async def open_etcd_pair(first_revision: int | None = None) -> tuple[Store, Store]:
+    from setpoint.store.etcd.replacement import replace_content
     from setpoint.store.etcd.store import EtcdStore
 
     prefix, number = f"/test-{next(_prefixes)}/", partial(urandom, 16)
-    one = await EtcdStore.open([_etcd_endpoint[0]], prefix=prefix, number=number, first_revision=first_revision)
+    if first_revision is not None:
+        await replace_content([_etcd_endpoint[0]], prefix, None, first_revision)
+    one = await EtcdStore.open([_etcd_endpoint[0]], prefix=prefix, number=number)
     return one, await EtcdStore.open([_etcd_endpoint[0]], prefix=prefix, number=number)
 
 

@@ -32,6 +32,7 @@ from setpoint.store.etcd import client as etcd_client
 from setpoint.store.etcd import messages
 from setpoint.store.etcd import store as etcd_store
 from setpoint.store.etcd.client import EtcdClient
+from setpoint.store.etcd.replacement import replace_content
 from setpoint.store.etcd.store import EtcdStore
 
 
@@ -47,8 +48,9 @@ def shorten_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def opened(*endpoints: str, prefix: str = "/registry/", first_revision: int | None = None) -> EtcdStore:
-    number = partial(os.urandom, 16)
-    return await EtcdStore.open(endpoints, prefix=prefix, number=number, first_revision=first_revision)
+    if first_revision is not None:
+        await replace_content(endpoints, prefix, None, first_revision)
+    return await EtcdStore.open(endpoints, prefix=prefix, number=partial(os.urandom, 16))
 
 
 @pytest.fixture
@@ -365,16 +367,30 @@ async def test_revisions_continue_those_of_another_store(etcd: EtcdProcess) -> N
     await again.close()
 
 
-async def test_a_prefix_that_is_in_use_gets_no_offset(etcd: EtcdProcess) -> None:
-    store = await opened(etcd.endpoint)
-    await store.txn([Put("a", b"")])
-    for _ in range(2):
-        with pytest.raises(StoreError, match="the prefix /registry/ of etcd already holds objects; it must be empty"):
-            await opened(etcd.endpoint, first_revision=1_000)
-    other = await opened(etcd.endpoint, prefix="/other/", first_revision=1)
-    assert other.compacted == other.revision == await store.sync(), "etcd's own revisions are great enough"
-    await store.close()
-    await other.close()
+async def test_content_is_replaced_in_one_transaction(etcd: EtcdProcess) -> None:
+    neighbour = await opened(etcd.endpoint, prefix="/other/")
+    await neighbour.txn([Put("a", b"")])
+    keys = ["a", "b", "b/c", "\N{LATIN SMALL LETTER E WITH ACUTE}"]
+    for first_revision in (1_000, 1, 2_000):  # the second and third replace content that has an offset already
+        store = await opened(etcd.endpoint)
+        await store.txn([Put(key, b"old") for key in keys])
+        await store.txn([Delete("a")])
+        before = await store.sync()
+        await store.close()
+        await replace_content([etcd.endpoint], "/registry/", None, first_revision, [Put("b", b"at: ", stamp=4)])
+        store = await opened(etcd.endpoint)
+        (only,) = (await store.list("")).items
+        assert (only.key, only.value) == ("b", b"at: %d" % only.mod_revision)
+        assert only.create_revision <= only.mod_revision == store.revision == store.compacted
+        assert store.revision > first_revision and (store.revision > before or first_revision == 1)
+        with pytest.raises(CompareFailed):
+            await store.txn([Put("b", b"", before)])
+        await store.txn([Delete("b")])
+        await store.close()
+    assert await neighbour.get("a") is not None
+    await neighbour.close()
+    with pytest.raises(ValueError, match="begins with ~"):
+        await replace_content([etcd.endpoint], "/registry/", None, 1, [Put("~offset", b"7")])
 
 
 async def test_a_store_whose_content_is_replaced_fails(etcd: EtcdProcess) -> None:

@@ -122,16 +122,13 @@ async def _complete(store: Store) -> Store:
     raise ConfigError("etcd holds a part of a cluster only: repeat the `setpoint store copy` or `restore` that failed")
 
 
-async def open_etcd(config: ApiServerConfig, clock: Clock, first_revision: int | None = None) -> Store:
-    """Return the store on etcd. With `first_revision`, the prefix must be empty, and all revisions are greater than
-    that one. Raises ConfigError, StoreError."""
+async def open_etcd(config: ApiServerConfig, clock: Clock) -> Store:
+    """Return the store on etcd. Raises ConfigError, StoreError."""
     check_etcd_packages("--store etcd")
     from setpoint.store.etcd.store import EtcdStore  # an optional dependency
 
     tls, prefix, number = etcd_tls(config, clock), config.etcd_key_prefix, partial(os.urandom, 16)
-    return await EtcdStore.open(
-        config.etcd_servers, prefix=prefix, tls=tls, number=number, first_revision=first_revision
-    )
+    return await EtcdStore.open(config.etcd_servers, prefix=prefix, tls=tls, number=number)
 
 
 def etcd_tls(config: ApiServerConfig, clock: Clock) -> TlsClient | None:

@@ -144,11 +144,14 @@ async def _write_etcd(
     progress: Progress,
 ) -> Written:
     config = location.config()
-    revision = max(revision, await _prepare_etcd(location, clock, replaced_to)) + gap
-    store = await open_etcd(config, clock, first_revision=revision)
+    revision = max(revision, await _check_replaced(location, clock, replaced_to)) + gap
+    from setpoint.store.etcd.replacement import replace_content  # an optional dependency
+
+    servers, prefix, tls = config.etcd_servers, config.etcd_key_prefix, etcd_tls(config, clock)
+    await replace_content(servers, prefix, tls, revision, [Put(INCOMPLETE, b"")])
+    store = await open_etcd(config, clock)
     digest = ContentDigest()
     try:
-        await store.txn([Put(INCOMPLETE, b"")])
         async for items in pages:
             for ops in _transactions(items, store.limits):
                 await _commit(store, ops)
@@ -169,11 +172,10 @@ async def _write_etcd(
     return Written(digest.count, revision)
 
 
-async def _prepare_etcd(location: StoreLocation, clock: Clock, replaced_to: Path | None) -> int:
-    """Remove what an interrupted attempt has left under the prefix, or save the objects of another cluster in a backup
-    and remove them. Return the greatest revision that clients may have seen. Raises ConfigError, StoreError."""
-    config = location.config()
-    store = await open_etcd(config, clock)
+async def _check_replaced(location: StoreLocation, clock: Clock, replaced_to: Path | None) -> int:
+    """Save the objects of a whole cluster in a backup, or check that there are none. Return the greatest revision that
+    clients may have seen. Raises ConfigError, StoreError."""
+    store = await open_etcd(location.config(), clock)
     try:
         is_empty = not (await store.list("", limit=1)).items
         if not is_empty and await store.get(INCOMPLETE) is None:
@@ -183,13 +185,9 @@ async def _prepare_etcd(location: StoreLocation, clock: Clock, replaced_to: Path
             async with aclosing(encoded(store, format_time(clock.now()))) as stream:
                 await write_backup(replaced_to, stream)
             log.warning("the objects at %s are saved in %s and replaced", location, replaced_to)
-        revision = store.revision
+        return store.revision
     finally:
         await store.close()
-    from setpoint.store.etcd.clearing import clear_prefix
-
-    await clear_prefix(config.etcd_servers, config.etcd_key_prefix, etcd_tls(config, clock))
-    return revision
 
 
 def _transactions(items: Iterable[KeyValue], limits: Limits) -> Iterable[list[Put]]:

@@ -6,7 +6,7 @@ stored with the first value that the transaction writes. Two more keys are store
 
 - `~cause` holds the record of the latest transaction that writes no value (up to version 0.2, of every transaction).
 - `~offset` exists if the content was moved from another store. It holds a number that is added to every revision of
-  etcd, so that revisions never fall by the move. The history of the store begins with the revision that created it.
+  etcd, so that revisions never fall by the move. The history of the store begins with the revision that wrote it.
 
 One key is shared with all other users of the same etcd, among them API servers of Kubernetes: `compact_rev_key` holds
 the revision of etcd up to which they have compacted its history.
@@ -44,25 +44,13 @@ class Keyspace:
         """The revision at which the history begins; earlier ones belong to the store that was copied. 0 if none was."""
 
     @classmethod
-    async def open(cls, client: EtcdClient, prefix: str, first_revision: int | None) -> Keyspace:
-        """Read the offset, or with `first_revision` create it so that all revisions are greater than that one.
-
-        Raises StoreError if there is one to create and the prefix is in use."""
-        key = prefix.encode() + OFFSET.encode()
-        if first_revision is not None:
-            current = (await client.range(messages.RangeRequest(key=b"\0", keys_only=True))).header.revision
-            request = messages.TxnRequest()
-            compare = request.compare.add()  # the revision of an absent key is 0
-            compare.target, compare.key, compare.range_end = messages.MOD, prefix.encode(), after_all(prefix.encode())
-            put = request.success.add().request_put
-            put.key, put.value = key, b"%d" % max(0, first_revision - current)
-            if not (await client.txn(request)).succeeded:
-                raise StoreError(f"the prefix {prefix} of etcd already holds objects; it must be empty")
-        found = (await client.range(messages.RangeRequest(key=key))).kvs
+    async def open(cls, client: EtcdClient, prefix: str) -> Keyspace:
+        """Read the offset. Raises StoreError."""
+        found = (await client.range(messages.RangeRequest(key=prefix.encode() + OFFSET.encode()))).kvs
         if not found:
             return cls(client, prefix, 0, 0)
         offset = _offset_in(found[0].value)
-        return cls(client, prefix, offset, offset + found[0].create_revision)
+        return cls(client, prefix, offset, offset + found[0].mod_revision)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -98,7 +86,8 @@ class Keyspace:
             for each in page.kvs:
                 key = each.key[own:].decode()
                 if key == OFFSET:
-                    self.check_offset(each.value)
+                    if _offset_in(each.value) != self.offset:
+                        raise self.replaced()
                 elif key != CAUSE:
                     found.append(self.entry(each, key))
             if not page.more:
@@ -116,10 +105,9 @@ class Keyspace:
         value = without_stamp_prefix(data, revision)
         return KeyValue(key, value, found.create_revision + self.offset, revision), record
 
-    def check_offset(self, value: bytes | None) -> None:
-        """Raise OffsetChanged unless the value of the key `~offset` is still the one that was read at the start."""
-        if value is None or _offset_in(value) != self.offset:
-            raise OffsetChanged(f"the content of {self.prefix.decode()} at etcd was replaced; restart this server")
+    def replaced(self) -> OffsetChanged:
+        """Return the error of a store that was open when `~offset` was written: only a replacement writes it."""
+        return OffsetChanged(f"the content of {self.prefix.decode()} at etcd was replaced; restart this server")
 
     async def watch(
         self, after: int, on_response: Callable[[Any], None], on_end: Callable[[str], None]

@@ -245,8 +245,7 @@ class Replica(InMemoryReads):
                 elif stored.startswith(prefix):
                     key = stored[own:].decode()
                     if key == OFFSET:
-                        keyspace.check_offset(None if event.type == messages.DELETE else entry.value)
-                        continue
+                        raise keyspace.replaced()
                     before = history.state.get(key)
                     if event.type != messages.DELETE:
                         now, record = keyspace.entry_and_record(entry, key)

@@ -81,12 +81,9 @@ class EtcdStore(Replica):
         number: Callable[[], bytes],
         prefix: str = "/registry/",
         tls: TlsClient | None = None,
-        first_revision: int | None = None,
     ) -> EtcdStore:
-        """Connect and read the state. `number` returns 16 random bytes. Raises StoreError.
-
-        `prefix` must end with a slash. With `first_revision`, for content that is moved from another store, the prefix
-        must be empty, and every revision of this store, now and after it is opened again, is greater than that one."""
+        """Connect and read the state. `number` returns 16 random bytes, and `prefix` must end with a slash. Raises
+        StoreError."""
         client = EtcdClient(endpoints, tls)
         try:
             status = await client.status()
@@ -94,7 +91,7 @@ class EtcdStore(Replica):
             problem = alarm(status)
             if problem == CORRUPT:
                 raise StoreError(problem)
-            keyspace = await Keyspace.open(client, prefix, first_revision)
+            keyspace = await Keyspace.open(client, prefix)
             current = await keyspace.revision()
             start = max(keyspace.beginning, current - _REPLAYED)
             while True:
