@@ -76,6 +76,8 @@ def test_a_machine_whose_server_does_not_start_is_no_member(plane: ControlPlane)
     missing = "--token-auth-file=/nonexistent"
     assert plane[2].start_joining(*plane.join, missing).wait(60) == 1
     assert plane[1].setpoint("member", "list").count("voter") == 1
+    # No key of the cluster is left where another one may be started.
+    assert {path.name for path in plane[2].directory.iterdir()} == {"etcd.log", "state.db-lock"}
     plane[1].does("create configmap first")
     # The next attempt begins anew.
     plane.run(OTHERS[0])

@@ -23,7 +23,7 @@ from setpoint.cluster.certificates import CertificateFiles, ensure_etcd_certific
 from setpoint.cluster.config import MEMBER_RECORD, ApiServerConfig, ConfigError, flags_of
 from setpoint.cluster.etcd_joining import AddressInUse, Step, become_member, remove_member
 from setpoint.cluster.etcd_process import REMOVED, EtcdProcess, etcd_flags, find_etcd
-from setpoint.cluster.join_bundle import Bundle
+from setpoint.cluster.join_bundle import Bundle, remove_keys
 from setpoint.cluster.private_files import ETCD, write_private
 from setpoint.cluster.supervisor import Supervisor
 from setpoint.meta.clock import Clock, Ids
@@ -157,7 +157,7 @@ class EtcdMember:
                 self._joined_now = bool(self._config.join)
             except AddressInUse as error:
                 if self._config.join:  # the next attempt may choose another address
-                    (self._config.data_dir / MEMBER_RECORD).unlink()
+                    self.forget()
                 raise ConfigError(f"{error}; give the address of this one with --advertise-address") from None
             except StoreError as error:
                 raise ConfigError(f"this machine cannot become a member of etcd: {error}") from None
@@ -274,9 +274,11 @@ class EtcdMember:
         return True
 
     def forget(self) -> None:
-        """Delete the data of the member and its record, so that the next attempt to join begins anew."""
+        """Delete the data of the member, its record and the keys of the cluster, so that the next attempt to join
+        begins anew."""
         (self._config.data_dir / MEMBER_RECORD).unlink(missing_ok=True)
         shutil.rmtree(self._data_dir, ignore_errors=True)
+        remove_keys(self._config.pki)
 
     # -- while it runs ------------------------------------------------------------------------------------------------
 
@@ -374,12 +376,10 @@ async def _ensure_record(config: ApiServerConfig, clock: Clock, ids: Ids, step: 
             f"{directory} contains a cluster that is stored in SQLite; choose another --data-dir. "
             "`setpoint store copy` moves the objects of a stopped cluster to etcd"
         )
-    servers: list[str] = []
-    if config.join:
-        bundle = await fetch_keys(config, clock, step)
+    bundle = await fetch_keys(config, clock, step) if config.join else None
+    if bundle is not None:
         if not bundle.etcd_servers:
             raise ConfigError("the cluster uses an external etcd: give its --etcd-servers here too")
-        servers = bundle.etcd_servers
     elif _has_data(directory / ETCD):
         raise ConfigError(f"{directory / ETCD} contains data, but {directory / MEMBER_RECORD} is missing")
     record = MemberRecord(
@@ -388,22 +388,23 @@ async def _ensure_record(config: ApiServerConfig, clock: Clock, ids: Ids, step: 
         client_port=config.etcd_client_port or _free_port(),
         peer_port=config.etcd_peer_port or _free_port(),
         joined=bool(config.join),
-        servers=servers,
+        servers=[] if bundle is None else bundle.etcd_servers,
     )
     _check_free(record.address, {"--etcd-client-port": record.client_port, "--etcd-peer-port": record.peer_port})
     _check_free("127.0.0.1", {"--etcd-client-port": record.client_port})  # for the processes of this machine
+    if bundle is not None:
+        bundle.write(config.pki)
     record.write(directory)
     return record
 
 
 async def fetch_keys(config: ApiServerConfig, clock: Clock, step: Step) -> Bundle:
-    """Fetch the keys of the cluster to join and write them to the directory of certificates. Raises ConfigError."""
+    """Fetch the keys of the cluster to join, and check the flags of this machine. Raises ConfigError."""
     from setpoint.cluster.join_client import fetch_bundle  # most starts do not need it
 
     step(f"the keys of the cluster at {config.join}")
     bundle = await fetch_bundle(config.join, config.token, clock)
     bundle.check(flags_of(config))
-    bundle.write(config.pki)
     config.name = config.name or bundle.name
     return bundle
 

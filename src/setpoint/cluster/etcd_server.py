@@ -14,7 +14,7 @@ from typing import NamedTuple
 from setpoint.cluster.config import MEMBER_RECORD, SERVERS_RECORD, ApiServerConfig, ConfigError
 from setpoint.cluster.etcd_joining import Step
 from setpoint.cluster.etcd_member import EtcdMember, embedded_etcd, fetch_keys
-from setpoint.cluster.join_bundle import ENCRYPTION_CONFIG
+from setpoint.cluster.join_bundle import ENCRYPTION_CONFIG, remove_keys
 from setpoint.cluster.private_files import ensure_private_directory, write_private
 from setpoint.cluster.supervisor import Supervisor
 from setpoint.meta.clock import Clock
@@ -22,7 +22,7 @@ from setpoint.store.etcd.store import EtcdStore
 from setpoint.store.interface import Store, StoreError
 from setpoint.store.sqlite_file import acquire_lock
 from setpoint.system import RandomIds, SystemClock
-from setpoint.tasks import child_tasks
+from setpoint.tasks import Flag, child_tasks
 
 Open = Callable[[ApiServerConfig, Clock], Awaitable[Store]]
 
@@ -48,12 +48,11 @@ async def on_etcd(config: ApiServerConfig, open_store: Open, step: Step) -> Asyn
         if not config.etcd:
             if (config.data_dir / MEMBER_RECORD).exists():
                 raise ConfigError(f"{config.data_dir} contains a member of etcd: start it without --etcd-servers")
-            if config.join and not (config.pki / "ca.crt").exists():
-                await fetch_keys(config, clock, step)
-            own = _with_shared_encryption(config)
-            async with _opened(own, open_store, clock) as store:
-                write_private(own.data_dir / SERVERS_RECORD, f"{','.join(own.etcd_servers)}\n".encode())
-                yield Prepared(own, store, supervisor, lambda: None)
+            async with _joined(config, clock, step) as keep:
+                own = _with_shared_encryption(config)
+                async with _opened(own, open_store, clock) as store:
+                    write_private(own.data_dir / SERVERS_RECORD, f"{','.join(own.etcd_servers)}\n".encode())
+                    yield Prepared(own, store, supervisor, keep)
             return
         async with embedded_etcd(config, clock, RandomIds(), supervisor, step) as member:
             own = _with_shared_encryption(member.server_config)
@@ -62,6 +61,24 @@ async def on_etcd(config: ApiServerConfig, open_store: Open, step: Step) -> Asyn
                 following = supervisor.run("etcd membership", partial(member.follow, store.set_endpoints))
                 async with child_tasks(following):
                     yield Prepared(own, store, supervisor, member.keep)
+
+
+@asynccontextmanager
+async def _joined(config: ApiServerConfig, clock: Clock, step: Step) -> AsyncIterator[Callable[[], None]]:
+    """Fetch the keys of the cluster to join, if there is one and they are not there yet. They are removed again if the
+    block fails before it has called the function that it receives."""
+    serves = Flag()
+    if not config.join or (config.pki / "ca.crt").exists():
+        yield serves.set
+        return
+    (await fetch_keys(config, clock, step)).write(config.pki)
+    try:
+        yield serves.set
+    except Exception:
+        if not serves.is_set():
+            remove_keys(config.pki)
+            (config.data_dir / SERVERS_RECORD).unlink(missing_ok=True)
+        raise
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ import json
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -42,6 +43,12 @@ SAME_FLAGS: Final = (
     "etcd-prefix",
 )
 """Flags that must have the same values on all machines."""
+_ISSUED: Final = tuple(
+    f"{certificate}.{kind}"
+    for certificate in ("apiserver", f"{FRONT_PROXY}/apiserver", f"{ETCD}/member")
+    for kind in ("crt", "key", "json")
+)
+"""Certificates that a machine issues with the authorities of the bundle."""
 GROUP: Final = "system:bootstrappers:setpoint:control-plane"
 _BUNDLE_PREFIX, _BUNDLE_KEY, _ROLE = "setpoint-join-", "bundle", "setpoint:join:"
 _VERSION: Final = 1
@@ -159,6 +166,16 @@ class Bundle:
                     f"the other machines run with --{name}={shown_flag(value)}; give this flag here too, "
                     f"instead of {shown_flag(flags.get(name, '')) or 'none'}"
                 )
+
+
+def remove_keys(directory: Path) -> None:
+    """Remove the files of a bundle from the directory of certificates, and what was issued with them; the authority
+    first, as `write` writes it last."""
+    for name in (_CA, *REQUIRED_FILES, *OPTIONAL_FILES, *_ISSUED):
+        (directory / name).unlink(missing_ok=True)
+    for folder in (directory / ETCD, directory / FRONT_PROXY, directory):
+        with suppress(OSError):  # it does not exist, or has other files
+            folder.rmdir()
 
 
 def shown_flag(value: str) -> str:

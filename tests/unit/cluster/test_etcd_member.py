@@ -16,8 +16,13 @@ from command_line import typed_offline
 from setpoint.cluster.config import ApiServerConfig, ConfigError, flags_of
 from setpoint.cluster.etcd_joining import AddressInUse
 from setpoint.cluster.etcd_member import EtcdMember, MemberRecord, _ensure_record
+from setpoint.cluster.etcd_server import on_etcd
+from setpoint.cluster.join_bundle import Bundle
 from setpoint.cluster.store_location import EtcdAccess, parse_location
+from setpoint.meta.clock import Clock
 from setpoint.store.etcd.membership import Member
+from setpoint.store.interface import Store
+from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds, SystemClock
 
 
@@ -67,6 +72,58 @@ async def test_a_port_in_use_is_refused_before_it_is_recorded(tmp_path: Path, us
             await record_of(embedded(tmp_path, **{flag: used_port}))
     assert MemberRecord.read(tmp_path) is None
     assert (await record_of(embedded(tmp_path))).client_port != used_port
+
+
+KEYS = {"ca.crt": b"the authority", "ca.key": b"secret", "etcd/ca.crt": b"another authority"}
+
+
+@pytest.fixture
+def joinable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that gives its keys to machines that join."""
+
+    async def fetch(url: str, token: str, clock: Clock) -> Bundle:
+        return Bundle(dict(KEYS), {}, "shop", ["https://127.0.0.1:2379"])
+
+    monkeypatch.setattr("setpoint.cluster.join_client.fetch_bundle", fetch)
+
+
+def files_below(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.usefixtures("joinable")
+async def test_a_machine_that_cannot_join_does_not_keep_the_keys(tmp_path: Path, used_port: int) -> None:
+    joining = embedded(tmp_path, join="https://10.0.0.1:6443", token="t")
+    with pytest.raises(ConfigError, match="is in use by"):
+        await record_of(replace(joining, etcd_peer_port=used_port))
+    assert not files_below(tmp_path)
+    record = await record_of(joining)
+    assert record.servers == ["https://127.0.0.1:2379"]
+    assert (tmp_path / "pki" / "ca.key").read_bytes() == b"secret"
+
+
+@pytest.mark.usefixtures("joinable")
+@pytest.mark.parametrize("serves", [False, True])
+async def test_a_machine_whose_server_fails_on_an_external_etcd_does_not_keep_the_keys(
+    tmp_path: Path, serves: bool
+) -> None:
+    own = tmp_path / "pki" / "own.txt"
+    own.parent.mkdir()
+    own.touch()
+    joining = embedded(tmp_path, etcd="", etcd_servers=["https://a:2379"], join="https://10.0.0.1:6443", token="t")
+
+    async def opened(config: ApiServerConfig, clock: Clock) -> Store:
+        return MemoryStore()
+
+    with pytest.raises(ConfigError, match="a wrong flag"):
+        async with on_etcd(joining, opened, lambda _: None) as prepared:
+            assert (tmp_path / "pki" / "ca.key").read_bytes() == b"secret"
+            if serves:
+                prepared.keep()
+            raise ConfigError("a wrong flag")
+    left = files_below(tmp_path) - {"state.db-lock"}
+    kept = {"etcd-servers", *(f"pki/{name}" for name in KEYS)} if serves else set()
+    assert left == {"pki/own.txt", *kept}
 
 
 async def test_the_port_for_clients_is_free_on_loopback_too(tmp_path: Path, used_port: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.cluster.certificates import ensure_certificates
+from setpoint.cluster.certificates import ensure_certificates, ensure_etcd_certificates
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.join_bundle import (
     OPTIONAL_FILES,
@@ -17,6 +17,7 @@ from setpoint.cluster.join_bundle import (
     JoinToken,
     bundle_objects,
     check_join_url,
+    remove_keys,
     sealed_bundle,
     token_secret,
 )
@@ -53,6 +54,18 @@ def test_a_bundle_is_read_with_its_token(token: JoinToken, tmp_path: Path) -> No
         path = tmp_path / "pki" / name
         assert (path.read_bytes(), path.stat().st_mode & 0o077) == (content, 0)
         assert path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_the_keys_of_a_bundle_are_removed_with_the_certificates_made_of_them(tmp_path: Path) -> None:
+    pki = tmp_path / "pki"
+    now = datetime.now(UTC)
+    ensure_etcd_certificates(pki / "etcd", now, ["10.0.0.1"])
+    ensure_certificates(pki, now)
+    ensure_certificates(pki / "front-proxy", now)
+    Bundle(dict.fromkeys((*REQUIRED_FILES, *OPTIONAL_FILES), b"")).write(pki)
+    remove_keys(pki)
+    assert not pki.exists()
+    remove_keys(pki)
 
 
 def test_a_bundle_cannot_be_read_without_its_token(token: JoinToken) -> None:
