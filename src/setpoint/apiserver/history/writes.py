@@ -71,7 +71,8 @@ class WritesEndpoint:
         self._moments = moments
 
     async def answer(self, ctx: RequestContext) -> Answer:
-        """Answer `?after&limit&from&to&user&changes&watch`: the oldest first."""
+        """Answer `?after&limit&from&to&user&changes&watch`: the oldest first. `newest` is the newest revision when the
+        request came: without `to` and `next`, a client continues after it."""
         check_method(ctx)
         if truthy(ctx.option("watch") or "false"):
             return self._watch(ctx)
@@ -79,7 +80,7 @@ class WritesEndpoint:
         after = number_option(ctx, "after", 0, _MAX_REVISION)
         if begin := ctx.option("from"):
             after = max(after, (await self._moments.find(begin, ctx.now)).revision - 1)
-        end = self._reader.newest
+        end = newest = self._reader.newest
         if until := ctx.option("to"):
             end = (await self._moments.find(until, ctx.now)).revision
         if not after:
@@ -104,7 +105,7 @@ class WritesEndpoint:
                     found.append(shown)
             if found and found[-1]["revision"] < after and len(found) == limit:
                 after = found[-1]["revision"]
-        answer = {"writes": found, "next": after if after < end else 0, "newest": self._reader.newest}
+        answer = {"writes": found, "next": after if after < end else 0, "newest": newest}
         return Response(200, orjson.dumps(answer), [("Content-Type", JSON)])
 
     def _watch(self, ctx: RequestContext) -> Answer:
@@ -260,10 +261,10 @@ class _Stream:
         return max(0.01, self._folded_at + _FOLDED_EVERY - self._clock.monotonic()) if folded else _MAX_STREAM_SECONDS
 
     async def _send_new(self, writer: StreamWriter) -> None:
-        while self._after < self._reader.newest:
+        while self._after < (newest := self._reader.newest):
             page = await self._reader.writes(self._after, _PAGE)
             if not page:
-                self._after = self._reader.newest
+                self._after = newest
                 return
             for write in page:
                 await self._take(writer, write)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from server_harness import LIMITED_TOKEN, ServerHarness, settle
 
+from setpoint.apiserver.history.reader import HistoryReader, Write
 from setpoint.store.interface import Put
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -171,3 +173,26 @@ async def test_rights_and_limits_of_a_stream(harness: ServerHarness) -> None:
     await harness.make(CONFIGMAPS, {"metadata": {"name": "c"}})
     assert (await harness.get(f"{WRITES}?watch=true&after=1")).status == 410
     assert (await harness.get(f"{WRITES}?watch=true&after=x")).status == 400
+
+
+async def test_the_newest_revision_is_the_last_that_was_looked_at(
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that continues there misses nothing that was written while its page was being read."""
+    real, meanwhile = HistoryReader.writes, iter(("b", "c"))
+
+    async def writes(reader: HistoryReader, after: int, limit: int) -> list[Write]:
+        found = await real(reader, after, limit)
+        if (name := next(meanwhile, "")) != "":
+            await harness.make(CONFIGMAPS, {"metadata": {"name": name}})
+        return found
+
+    after = harness.store.revision
+    await harness.make(CONFIGMAPS, {"metadata": {"name": "a"}})
+    monkeypatch.setattr(HistoryReader, "writes", writes)
+    seen = []
+    for _ in range(3):
+        answer = (await harness.get(f"{WRITES}?after={after}&changes=true")).json
+        seen += [each["name"] for write in answer["writes"] for each in write["objects"]]
+        after = answer["next"] or answer["newest"]
+    assert seen == ["a", "b", "c"]
