@@ -21,6 +21,7 @@ from setpoint.meta.cause import MAX_TRIGGERS
 from setpoint.meta.objects import ObjView
 
 __all__ = [
+    "TIMER",
     "RecentRuns",
     "Run",
     "Trigger",
@@ -37,7 +38,8 @@ __all__ = [
 _FIRST = 3
 """The number of first triggers that are kept if there are too many."""
 _MAX_RUNS = 128
-_TIMER = "timer:"
+TIMER = "timer:"
+"""The beginning of triggers that are delays or periods."""
 
 
 class Triggers:
@@ -130,9 +132,9 @@ def trigger_later(seconds: float, coalescing: float) -> Trigger:
         # The triggers of a run that a timer triggered are not passed on to the next one: a periodic reconcile would
         # collect all that ever triggered it.
         run = current_run.get()
-        passed_on = run is not None and not run.besides.startswith(_TIMER)
+        passed_on = run is not None and not run.besides.startswith(TIMER)
         found = Triggers(run.triggers, "", run.count) if run is not None and passed_on else Triggers()
-    found.besides = found.besides or f"{_TIMER}{seconds:g}"
+    found.besides = found.besides or f"{TIMER}{seconds:g}"
     return found
 
 

@@ -4,8 +4,8 @@ A `WorkQueue` is fair (first in, first out), stingy (a key that is added several
 processed once) and exclusive (a key that is being processed is not given to a second worker; if it is added meanwhile,
 it is queued again when it is done). It keeps what triggered each key until the key is dequeued, and merges the triggers
 of a key that is added several times (`reconcile/run.py`); what is added while a key is being processed belongs to the
-next time. A `DelayingQueue` also adds keys after a delay, and a `RateLimitingQueue` delays
-failed keys with exponential backoff. A gate (`reconcile/gate.py`) can hold back what is queued.
+next time. A `DelayingQueue` also adds keys after a delay, and a `RateLimitingQueue` delays failed keys with exponential
+backoff. A gate (`reconcile/gate.py`) can hold back what is queued.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import Histogram, exponential
 from setpoint.meta.token_bucket import TokenBucket
 from setpoint.reconcile.gate import Gate
-from setpoint.reconcile.run import Trigger, Triggers, delivery, trigger_later, trigger_now, trigger_of_retry
+from setpoint.reconcile.run import TIMER, Trigger, Triggers, delivery, trigger_later, trigger_now, trigger_of_retry
 
 _SECONDS = exponential(1e-8, 10, 12)
 _PRUNE_THRESHOLD = 1000
@@ -123,10 +123,14 @@ class WorkQueue:
                 raise
         self._dirty.discard(key)
         self._processing.add(key)
-        self.taken = self._triggers.pop(key, None)
+        self.taken = self._take_trigger(key)
         if self._monotonic is not None:
             self.waited.observe(self._monotonic() - self._since.pop(key))
         return key
+
+    def _take_trigger(self, key: str) -> Trigger | None:
+        """Remove and return the trigger of a key that is dequeued."""
+        return self._triggers.pop(key, None)
 
     def done(self, key: str) -> None:
         """Mark the key as processed, and queue it again if it was added meanwhile."""
@@ -266,6 +270,19 @@ class DelayingQueue(WorkQueue):
         heappush(self._heap, (at, key))
         if self._heap[0] == (at, key):
             self._woken.set()
+
+    def _take_trigger(self, key: str) -> Trigger | None:
+        """Remove and return also the changes for which the key is delayed: the caches show them already, so that this
+        run acts on them, and not the one after the delay. What a timer was set for waits for the timer."""
+        taken = self._triggers.pop(key, None)
+        delayed = self._delayed_triggers.get(key) if self._delayed_triggers else None
+        if delayed is None or (isinstance(delayed, Triggers) and delayed.besides.startswith(TIMER)):
+            return taken
+        del self._delayed_triggers[key]
+        merged = Triggers((delayed,)) if isinstance(delayed, int) else delayed
+        if taken is not None:
+            merged.add(taken)
+        return merged
 
     def due_in(self, key: str) -> float | None:
         """Return the seconds until a delayed key is added; None if it is not delayed."""

@@ -6,6 +6,7 @@ import asyncio
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stopped_clock import StoppedClock
 
 from setpoint.client.interface import INITIAL_EVENTS_END
 from setpoint.client.run import Run
@@ -14,7 +15,7 @@ from setpoint.meta.errors import Conflict
 from setpoint.meta.objects import Obj
 from setpoint.reconcile import Controller, Informer, Result
 from setpoint.reconcile.run import RecentRuns, Triggers, because, current_run, triggered
-from setpoint.reconcile.workqueue import WorkQueue
+from setpoint.reconcile.workqueue import RateLimitingQueue, WorkQueue
 from setpoint.testing.virtual_time import VirtualClock, VirtualLoop
 
 _STEPS = st.lists(
@@ -64,6 +65,47 @@ def test_every_added_revision_belongs_to_exactly_one_run(steps: list[tuple[str, 
                 assert seen[key] == revisions
 
     asyncio.run(scenario())
+
+
+async def test_a_run_has_the_changes_for_which_its_key_is_delayed() -> None:
+    """The key is woken before its delay has ended, and the caches show the changes that were to wait."""
+    clock = StoppedClock()
+    queue = RateLimitingQueue(clock)  # it does not run: no delay ends
+
+    def add(revision: int, seconds: float = 0.0) -> None:
+        with triggered(revision):
+            queue.add_after("a", seconds)
+
+    async def taken() -> tuple[list[int], int, str]:
+        await queue.get()
+        queue.done("a")
+        besides = queue.taken.besides if isinstance(queue.taken, Triggers) else ""
+        return *revisions_of(queue.taken), besides
+
+    add(1, 0.25)
+    add(2)
+    assert await taken() == ([1, 2], 2, ""), "changes that are coalesced"
+    add(3)
+    assert await taken() == ([3], 1, ""), "each belongs to one run"
+
+    queue = RateLimitingQueue(clock)
+    queue.throttle("a", 0.1)
+    add(3)
+    await clock.advance(0.1)
+    add(4)
+    assert await taken() == ([3, 4], 2, ""), "a change while the key was throttled"
+
+    queue = RateLimitingQueue(clock)
+    token = current_run.set(Run("test", "0", 1, "a", (5,)))
+    queue.add_rate_limited("a")
+    current_run.reset(token)
+    add(6)
+    assert await taken() == ([5, 6], 2, "retry:1"), "those of a run that has failed and is to be retried"
+
+    queue = RateLimitingQueue(clock)
+    add(7, 60.0)
+    add(8)
+    assert await taken() == ([8], 1, ""), "what a timer was set for is not a change that waits"
 
 
 class Reader:
