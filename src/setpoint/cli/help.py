@@ -30,7 +30,10 @@ def help_text(command: Command, name: str, *, every_flag: bool = False) -> str:
     if command.aliases:
         parts.append("Aliases:\n  " + ", ".join([name.rpartition(" ")[2], *command.aliases]))
     if command.examples:
-        parts.append("Examples:\n" + indent(dedent(command.examples).strip("\n"), "  "))
+        examples, (program, _, rest) = dedent(command.examples).strip("\n"), name.partition(" ")
+        if program != PROGRAM:  # a plugin of kubectl
+            examples = examples.replace(f"{PROGRAM} {rest}", name)
+        parts.append("Examples:\n" + indent(examples, "  "))
     if command is ROOT:
         parts += [f"{title}:\n{_listed(commands)}" for title, commands in GROUPS.items()]
     elif command.children:

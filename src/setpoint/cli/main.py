@@ -52,9 +52,9 @@ def _exit_at_once(code: int) -> None:
         os._exit(code)
 
 
-def run(words: Sequence[str], io: CommandIO) -> int:
-    """Run one command line and return the exit code."""
-    with _reporting_errors(io) as outcome:
+def run(words: Sequence[str], io: CommandIO, program: str = PROGRAM) -> int:
+    """Run one command line and return the exit code. `program` is the name in help and messages."""
+    with _reporting_errors(io, program) as outcome:
         prepared = _prepare(list(words), io, outcome)
         outcome.code = prepared if isinstance(prepared, int) else _run(*prepared)
     return outcome.code
@@ -108,14 +108,17 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 class _Outcome:
     code = 0
-    command = PROGRAM
     fails_with = 1
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        """The command as it was typed, without arguments; at first, the program."""
 
 
 @contextmanager
-def _reporting_errors(io: CommandIO) -> Iterator[_Outcome]:
+def _reporting_errors(io: CommandIO, program: str = PROGRAM) -> Iterator[_Outcome]:
     """Convert exceptions of the block to an error message and an exit code."""
-    outcome = _Outcome()
+    outcome = _Outcome(program)
     try:
         try:
             yield outcome
@@ -164,7 +167,7 @@ def find_command(words: list[str], path: list[str]) -> tuple[Command, list[str]]
 
 def _prepare(words: list[str], io: CommandIO, outcome: _Outcome) -> tuple[Command, Invocation] | int:
     """Return the command of a line with its execution context, or the exit code if there is nothing to execute."""
-    path = [PROGRAM]
+    path = [outcome.command]
     command, words = find_command(words, path)
     name = outcome.command = " ".join(path)
     outcome.fails_with = command.fails_with

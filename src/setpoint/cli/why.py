@@ -79,7 +79,8 @@ async def _target(invocation: Invocation, words: list[str]) -> tuple[Target, str
         return Target(builtin("events"), invocation.namespace, name), ""
     named = 1 if words and "/" in words[0] else 2
     if len(words) < named:
-        raise Failed("name an object: `setpoint why deployment/web`, or `setpoint why deployment web`")
+        name = invocation.command
+        raise Failed(f"name an object: `{name} deployment/web`, or `{name} deployment web`")
     if len(words) > named + 1:
         raise Failed("name one object and at most one field or condition")
     chosen = await choose(invocation, words[:named])
@@ -201,7 +202,7 @@ def kubectl_plugin(words: Sequence[str] | None = None) -> None:
     if not environment.get("KUBECONFIG"):
         environment["KUBECONFIG"] = str(Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config")
     arguments = sys.argv[1:] if words is None else words
-    sys.exit(run_line(["why", *arguments], CommandIO(environment=environment)))
+    sys.exit(run_line(["why", *arguments], CommandIO(environment=environment), "kubectl"))
 
 
 COMMAND = Command(

@@ -16,6 +16,7 @@ import pytest
 from command_line import Result, surroundings
 
 from setpoint.cli.main import run_within
+from setpoint.cli.why import kubectl_plugin
 from setpoint.client import Client
 from setpoint.client.kubeconfig import Access
 from setpoint.client.transport import Headers, Reply
@@ -205,3 +206,22 @@ def test_the_plugin_uses_the_cluster_of_kubectl(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "shown"),
+    [
+        (["--help"], 0, "Usage:\n  kubectl why [not] (TYPE/NAME"),
+        (["--help"], 0, "\n  kubectl why deployment/web spec.replicas\n"),
+        (["--nonsense"], 1, "See 'kubectl why --help' for usage."),
+        (["deployment"], 1, "name an object: `kubectl why deployment/web`, or `kubectl why deployment web`"),
+    ],
+)
+def test_the_plugin_names_itself_as_it_was_called(
+    words: list[str], code: int, shown: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        kubectl_plugin(words)
+    out, err = capfd.readouterr()
+    assert (ended.value.code, shown in out + err) == (code, True), out + err
+    assert "setpoint why" not in out + err
