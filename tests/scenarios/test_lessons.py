@@ -185,7 +185,10 @@ async def test_a_lesson_without_a_terminal(
     file.write_bytes(b"damaged")
     assert "done" not in await learner("lesson"), "it is set aside, and nothing fails"
     (tmp_path / "backup.json").write_bytes(orjson.dumps(exported))
-    assert "1 lesson was read" in await learner("lesson import backup.json")
+    assert (await learner("lesson import backup.json")).endswith("1 lesson was read.\n")
+    record["files"] = {"web.yaml": "kind: Pod"}  # as the page exports it
+    (tmp_path / "page.json").write_bytes(orjson.dumps(exported))
+    assert "read.\nThe files of the lessons were not" in await learner("lesson import page.json")
     assert "8 min  done" in await learner("lesson")
     (tmp_path / "backup.json").write_bytes(b'{"setpointProgress": 1, "lessons": [{"format": 1, "lesson": "../x"}]}')
     assert (await learner.run("lesson import backup.json")).code == 1

@@ -10,7 +10,9 @@ export const learn = {
   total: (done: number, all: number) => `${done} of ${all} lessons done`,
   export: "Export progress",
   import: "Import progress",
-  imported: (count: number) => `The progress in ${count} lessons was read.`,
+  imported: (count: number) => (count === 1 ? "The progress in 1 lesson was read." : `The progress in ${count} lessons was read.`),
+  leftOut: (count: number) =>
+    count === 1 ? "1 file was left out: it is too large, or no text." : `${count} files were left out: they are too large, or no text.`,
   notProgress: "This file is not an export of progress.",
   drop: "Open a lesson file",
   dropHint: "Or drop a lesson (.md) here to try it.",

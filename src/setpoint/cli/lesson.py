@@ -215,12 +215,16 @@ async def load(invocation: Invocation) -> None:
     try:
         name = invocation.args[0]
         data = invocation.io.stdin.read() if name == "-" else invocation.io.files.read(name)
-        count = _records(invocation).load_export(orjson.loads(data))
+        found = orjson.loads(data)
+        count = _records(invocation).load_export(found)
+        with_files = any(each.get("files") for each in found["lessons"])
     except OSError as error:
         raise Failed(f"{invocation.args[0]}: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:
         raise Failed(f"{invocation.args[0]}: {error}") from None
-    invocation.print(f"The progress in {count} {'lesson was' if count == 1 else 'lessons was'} read.")
+    invocation.print(f"The progress in {count} {'lesson' if count == 1 else 'lessons'} was read.")
+    if with_files:
+        invocation.print("The files of the lessons were not: they are read by *Import progress* in the page.")
 
 
 COMMAND = Command(
@@ -268,7 +272,7 @@ COMMAND = Command(
             """,
         ),
         "new": Command("Write the file of a new lesson", new, (_LESSONS,), usage="NAME [flags]", connects=False),
-        "export": Command("Print your progress in all lessons as JSON", export, local=True),
+        "export": Command("Print your progress in all lessons as JSON, without files", export, local=True),
         "import": Command("Read your progress in all lessons from a file", load, usage="FILE", local=True),
     },
 )

@@ -137,6 +137,10 @@ class Workspaces:
         self._found.move_to_end(key)
         return found
 
+    def file_texts(self, user: str, cluster: str) -> dict[str, str]:
+        """Return the texts of a workspace's files (`Workspace.file_texts`), without keeping it in memory for that."""
+        return (self._found.get((user, cluster)) or self._load(user, cluster)).file_texts()
+
     def _load(self, user: str, cluster: str) -> Workspace:
         records = self._records
         if records is None or not _KEPT.fullmatch(cluster):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,15 +29,17 @@ from setpoint.system import RandomIds
 from setpoint.tasks import child_tasks
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.view.course.course import new_lesson
+from setpoint.view.course.progress import Progress
 from setpoint.web.feed import PageContext
 from setpoint.web.feeds import lesson as lesson_conversation
 from setpoint.web.feeds import lessons as lessons_feed
 from setpoint.web.feeds import progress as progress_conversation
 from setpoint.web.lessons import library
+from setpoint.web.lessons.files import MAX_BYTES
 from setpoint.web.lessons.folder import Courses
 from setpoint.web.lessons.library import LessonLibrary
 from setpoint.web.lessons.progress import ProgressRecords
-from setpoint.web.workspace import PART, Workspaces
+from setpoint.web.workspace import HOME, PART, Workspaces
 from setpoint.wire.message import Answer, Request, Response
 
 ADMIN = UserInfo("kubernetes-admin", groups=("system:masters", "system:authenticated"))
@@ -330,6 +333,52 @@ class Output:
 
     def synced(self) -> None:
         self.is_synced = True
+
+
+@virtual(nodes=1)
+async def test_an_export_has_the_files(cluster: VirtualCluster, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    here, there = Page(cluster, cluster.client, tmp_path / "a"), Page(cluster, cluster.client, tmp_path / "b")
+
+    async def conversed(page: Page, **args: Any) -> dict[str, Any]:
+        tab = Tab(cluster)
+        await progress_conversation.run(page.context(), args, tab)
+        return tab.state
+
+    here.library.save("kubernetes-admin", Progress("loop", began="2026-01-01T00:00:00Z"))
+    here.library.save("kubernetes-admin", Progress("manifest", began="2026-01-01T00:00:00Z"))
+    loop = here.workspaces.of("kubernetes-admin", "/forks/lesson-loop").files
+    for path, text in {"web.yaml": "kind: Pod", "a/b.txt": "\u20ac", "raw": "\udcff", "/tmp/x": "1"}.items():
+        loop.write(path if path.startswith("/") else f"{HOME}/{path}", text)
+    exported = await conversed(here, export=True)
+    found = {each["lesson"]: each["files"] for each in exported["export"]["lessons"]}
+    assert found == {"loop": {"web.yaml": "kind: Pod", "a/b.txt": "\u20ac", "/tmp/x": "1"}, "manifest": {}}
+    assert exported["leftOut"] == 1
+    read = there.workspaces.of("kubernetes-admin", "/forks/lesson-loop")
+    read.files.write(f"{HOME}/web.yaml", "another")
+    read.files.write(f"{HOME}/own.txt", "stays")
+    assert await conversed(there, **{"import": exported["export"]}) == {"imported": 2, "leftOut": 0}
+    assert read.file_texts() == {**found["loop"], "own.txt": "stays"}
+
+    # What is too large for a message is left out, whatever the lesson.
+    for name in ("loop", "manifest"):
+        large = here.workspaces.of("kubernetes-admin", f"/forks/lesson-{name}").files
+        large.write(f"{HOME}/large", "\x00" * 60_000)  # six bytes each in JSON
+    exported = await conversed(here, export=True)
+    assert exported["leftOut"] == 2 and len(json.dumps(exported["export"])) < MAX_BYTES + 10_000
+    assert sorted("large" in each["files"] for each in exported["export"]["lessons"]) == [False, True]
+
+    def lessons(files: Any, name: str = "loop") -> dict[str, Any]:
+        return {"import": {"setpointProgress": 1, "lessons": [{"format": 1, "lesson": name, "files": files}]}}
+
+    wrong: list[Any] = [5, [], {"a": 1}, {"": "x"}, {"x" * 2_000: ""}, {str(number): "" for number in range(101)}]
+    for files in wrong:
+        with pytest.raises(BadRequest, match="the files of"):
+            await conversed(there, **lessons(files))
+    for refused in ({".": "x"}, {"../user": "x"}, {"big": "x" * (1 << 21)}):
+        assert (await conversed(there, **lessons(refused)))["leftOut"] == 1
+    assert (await conversed(there, **lessons({"a": ""}, "unknown")))["leftOut"] == 1
+    assert read.file_texts() == {**found["loop"], "own.txt": "stays"}
 
 
 @virtual(nodes=1)

@@ -141,12 +141,14 @@ function exportProgress(): void {
     { export: true },
     {
       message: (data) => {
-        const text = JSON.stringify((data as { export: unknown }).export, null, 2);
+        const found = data as { export: unknown; leftOut: number };
+        const text = JSON.stringify(found.export, null, 2);
         const link = document.createElement("a");
         link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
         link.download = "setpoint-progress.json";
         link.click();
         window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+        if (found.leftOut) toast(words.leftOut(found.leftOut));
         channel.close();
       },
       end: (error) => error && toast(error.message ?? words.notProgress, { error: true }),
@@ -167,7 +169,11 @@ async function importProgress(file: File): Promise<void> {
     "progress",
     { import: found },
     {
-      message: (data) => toast(words.imported((data as { imported: number }).imported)),
+      message: (data) => {
+        const found = data as { imported: number; leftOut: number };
+        toast(words.imported(found.imported));
+        if (found.leftOut) toast(words.leftOut(found.leftOut));
+      },
       end: (error) => error && toast(error.message ?? words.notProgress, { error: true }),
     },
     "",

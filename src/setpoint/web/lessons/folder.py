@@ -40,6 +40,11 @@ class Found(NamedTuple):
         """The name of the fork in which it takes place."""
         return f"lesson-{self.id.replace('/', '-')}"
 
+    @property
+    def prefix(self) -> str:
+        """The path prefix of that logical cluster."""
+        return f"/forks/{self.fork}"
+
 
 def package_file(name: str) -> bytes:
     """Return a file of the package's course."""
