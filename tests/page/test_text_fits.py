@@ -115,6 +115,21 @@ def test_a_table_of_the_chain_breaks_no_words(cluster: PageCluster, new_context:
     assert page.evaluate(_BROKEN_WORDS, [".chain-table", words]) == []
 
 
+def test_the_chain_of_a_deployment_fits_beside_the_inspector(
+    cluster: PageCluster, new_context: Callable[..., GuardedContext]
+) -> None:
+    """Its last column, the nodes, is seen without scrolling, also if there are more Pods than fit in the height."""
+    cluster.create_deployment("tall", 7)
+    cluster.pod_names("app=tall", at_least=7)
+    page = new_context(viewport={"width": 1240, "height": 720}).new_page()
+    page.enter(then="#/chain/apps.deployments/default/tall?ns=default")
+    page.get_by_role("complementary").get_by_role("heading", name="tall").wait_for()
+    page.until("document.querySelectorAll('.chain-box[data-box*=\"nodes\"]').length >= 2", 30)
+    page.until(
+        "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector('.chain-scroll'))"
+    )
+
+
 def test_cards_of_a_phone_have_room_for_their_lines(
     cluster: PageCluster, new_context: Callable[..., GuardedContext]
 ) -> None:

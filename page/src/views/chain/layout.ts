@@ -17,15 +17,20 @@ export interface Layout {
   bar: number;
   /** The width of a box. */
   box: number;
+  /** The size of an actor. */
+  actor: { width: number; height: number };
+  /** Whether names of actors have two lines, so that all columns fit. */
+  compact: boolean;
   width: number;
   height: number;
 }
 
 export const BOX_HEIGHT = 50;
+const MOST = { box: 196, gap: 64 };
 /** An actor has room for `endpointslice-controller`, the longest name of those that act on most chains. */
-export const ACTOR = { width: 158, height: 30 };
-const BOX_WIDTH = { least: 138, most: 196 };
-const GAP_X = { least: 28, most: 64 };
+const SPACED = { margin: 16, actor: { width: 158, height: 30 }, bar: 22, first: 26, box: 138, gap: 28 };
+/** Four columns fit beside the inspector in a window of 1,240 px, with a scrollbar. */
+const COMPACT = { margin: 8, actor: { width: 104, height: 34 }, bar: 16, first: 18, box: 130, gap: 18 };
 const GAP_Y = 12;
 const ACTOR_GAP = 14;
 const MARGIN = 16;
@@ -39,12 +44,17 @@ const LOOSE = 2;
 
 /** Arrange the boxes; `available` is the width of the window, to which the columns adapt as far as they can. */
 export function arrange(graph: Graph, actors: readonly string[], before: Layout | null, available: number): Layout {
-  const bar = MARGIN + ACTOR.width + 22;
-  const first = bar + 26;
   const columns = columnsOf(graph);
-  const [least, most] = [BOX_WIDTH.least + GAP_X.least, BOX_WIDTH.most + GAP_X.most];
-  const unit = Math.min(most, Math.max(least, Math.floor((available - first - MARGIN) / Math.max(1, columns.length))));
-  const box = Math.round(Math.min(BOX_WIDTH.most, BOX_WIDTH.least + (unit - least) * 0.6));
+  const count = Math.max(1, columns.length);
+  // What must be scrolled in any case need not be narrow.
+  const compact = leastWidth(SPACED, count) > available && leastWidth(COMPACT, count) <= available;
+  const sizes = compact ? COMPACT : SPACED;
+  const actor = sizes.actor;
+  const bar = sizes.margin + actor.width + sizes.bar;
+  const first = bar + sizes.first;
+  const [least, most] = [sizes.box + sizes.gap, MOST.box + MOST.gap];
+  const unit = Math.min(most, Math.max(least, Math.floor((available - first - sizes.margin) / count)));
+  const box = Math.round(Math.min(MOST.box, sizes.box + (unit - least) * 0.6));
   const gap = unit - box;
   const kept = before && isTight(columns, before) ? before : null;
   const ys = kept ? adjusted(graph, columns, kept) : fresh(graph, columns);
@@ -61,11 +71,16 @@ export function arrange(graph: Graph, actors: readonly string[], before: Layout 
   }
   const places = new Map<string, Place>();
   actors.forEach((name, index) => {
-    places.set(name, { x: MARGIN, y: MARGIN + 24 + index * (ACTOR.height + ACTOR_GAP) });
-    height = Math.max(height, MARGIN + 24 + (index + 1) * (ACTOR.height + ACTOR_GAP));
+    places.set(name, { x: sizes.margin, y: MARGIN + 24 + index * (actor.height + ACTOR_GAP) });
+    height = Math.max(height, MARGIN + 24 + (index + 1) * (actor.height + ACTOR_GAP));
   });
-  const width = first + Math.max(1, columns.length) * unit - gap + MARGIN;
-  return { boxes, actors: places, bar, box, width, height: height + MARGIN };
+  const width = first + count * unit - gap + sizes.margin;
+  return { boxes, actors: places, bar, box, actor, compact, width, height: height + MARGIN };
+}
+
+/** The width of so many columns that are as narrow as possible. */
+function leastWidth(sizes: typeof SPACED, columns: number): number {
+  return 2 * sizes.margin + sizes.actor.width + sizes.bar + sizes.first + columns * (sizes.box + sizes.gap) - sizes.gap;
 }
 
 /** The keys of each column; ranks without boxes are left out. */

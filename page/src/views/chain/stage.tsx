@@ -11,7 +11,7 @@ import { visible } from "../../ui/text";
 import { chain as words } from "../../words/chain";
 import { actorKey, isCount, writtenKey } from "../../writes/writes";
 import type { LogEntry, Role } from "../../writes/writes";
-import { ACTOR, arrange, BOX_HEIGHT } from "./layout";
+import { arrange, BOX_HEIGHT } from "./layout";
 import type { Layout, Place } from "./layout";
 import { boxKind, boxLabel, boxName } from "./model";
 import type { Box, Graph } from "./model";
@@ -171,12 +171,12 @@ function useActors(graph: Graph, log: readonly LogEntry[]): ReadonlyMap<string, 
 
 function Actors({ actors, layout }: { actors: ReadonlyMap<string, Role>; layout: Layout }) {
   return (
-    <ul class="chain-actors" aria-label={words.actors}>
+    <ul class={layout.compact ? "chain-actors compact" : "chain-actors"} aria-label={words.actors}>
       {[...actors].map(([name, role]) => {
         const place = layout.actors.get(name);
         return place ? (
-          <li key={name} class={`chain-actor ${role}`} style={at(place, ACTOR)} title={visible(name)}>
-            {visible(name)}
+          <li key={name} class={`chain-actor ${role}`} style={at(place, layout.actor)} title={visible(name)}>
+            <span>{visible(name)}</span>
           </li>
         ) : null;
       })}

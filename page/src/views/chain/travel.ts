@@ -6,7 +6,7 @@ import type { LogEntry, Part, WriteEntry } from "../../writes/writes";
 import { actorKey, isCount } from "../../writes/writes";
 import { boxOf, parentOf } from "./model";
 import type { Graph } from "./model";
-import { ACTOR, BOX_HEIGHT } from "./layout";
+import { BOX_HEIGHT } from "./layout";
 import type { Layout, Place } from "./layout";
 
 /** More writes in a second than this are drawn as counts. */
@@ -192,7 +192,7 @@ export class Travel {
     const from = stage.layout.actors.get(dot.actor);
     if (!from || now < dot.start) return null;
     const bar = stage.layout.bar;
-    const actor = { x: from.x + ACTOR.width, y: from.y + ACTOR.height / 2 };
+    const actor = { x: from.x + stage.layout.actor.width, y: from.y + stage.layout.actor.height / 2 };
     const box = this.target(dot, stage);
     const end = box ? { x: box.x, y: box.y + BOX_HEIGHT / 2 } : { x: bar, y: actor.y };
     const gate = { x: bar, y: actor.y + (end.y - actor.y) * 0.5 };
