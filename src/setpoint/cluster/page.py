@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -46,6 +46,9 @@ DEFAULT_PORT: Final = 6444
 CODES_PATH, SESSIONS_PATH = "/setpoint/v1/page/codes", "/setpoint/v1/page/sessions"
 ADMINISTRATOR: Final = PageUser("kubernetes-admin", (MASTERS,))
 _SESSIONS_FILE: Final = "page-sessions.json"
+_PORT_FILE: Final = "page-port"
+_FIRST_PORT: Final = 1024
+"""The first port that is no privileged one."""
 _AGENT: Final = "setpoint-page"
 _STOP_TIMEOUT: Final = 0.5
 """Seconds that requests of browsers have to end when the server stops."""
@@ -88,7 +91,7 @@ class PageConfig:
     port: int = DEFAULT_PORT
     """The port; 0 picks a free one."""
     may_use_other_port: bool = False
-    """Whether a free port is picked if `port` is in use."""
+    """Whether a free port is picked if `port` is in use: the same one at each start, as far as it is free."""
     address: str = ""
     """The address to listen on, which needs TLS; empty means the loopback addresses."""
     hosts: Sequence[str] = ()
@@ -186,8 +189,12 @@ async def page(
     ConfigError."""
     config.check()
     tls = page_tls(config)
-    sockets = await listening(config)
+    record = data_dir / _PORT_FILE if data_dir is not None and config.port and config.may_use_other_port else None
+    before = _recorded_port(record)
+    sockets = await listening(config, before)
     port = sockets[0].getsockname()[1]
+    if record is not None and port not in (config.port, before):
+        _record_port(record, port)
     file = _SessionFile(data_dir / _SESSIONS_FILE) if data_dir is not None else None
     sessions = Sessions(clock, os.urandom, file, lambda user: user == config.user)
     hosts = page_hosts(config, port)
@@ -290,8 +297,27 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-async def listening(config: PageConfig) -> list[socket.socket]:
-    """Return the listening sockets. Raises ConfigError."""
+def _recorded_port(path: Path | None) -> int:
+    """Return the port that was picked before; 0 if none was."""
+    try:
+        text = path.read_bytes().strip() if path is not None else b""
+    except OSError:
+        return 0
+    port = int(text) if text.isdigit() and len(text) <= 5 else 0
+    return port if _FIRST_PORT <= port < 1 << 16 else 0
+
+
+def _record_port(path: Path, port: int) -> None:
+    """Record the port: a browser knows the page, and its session, by its address."""
+    try:
+        write_private(path, b"%d\n" % port)
+    except OSError as error:
+        log.warning("cannot write %s: %s", path, error.strerror)
+
+
+async def listening(config: PageConfig, other_port: int = 0) -> list[socket.socket]:
+    """Return the listening sockets. If another port may be used, `other_port` comes first, unless it is 0. Raises
+    ConfigError."""
     try:
         if config.address:
             return await listen(config.address, config.port)
@@ -300,6 +326,9 @@ async def listening(config: PageConfig) -> list[socket.socket]:
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not config.may_use_other_port:
                 raise
+            if other_port:
+                with suppress(OSError):
+                    return listen_on_loopback(other_port)
             return listen_on_loopback(0)
     except OSError as error:
         where = f"{config.address or '127.0.0.1'}:{config.port}"
