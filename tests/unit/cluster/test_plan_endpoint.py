@@ -103,6 +103,22 @@ async def test_images_that_cannot_be_pulled_cannot_be_pulled_in_the_copy(cluster
 
 
 @virtual()
+async def test_the_change_is_made_before_a_rollout_passes_its_deadline(cluster: VirtualCluster) -> None:
+    """The loops of the copy get time to look at everything, and no more: what is under way goes on after the change."""
+    async with planning(cluster):
+        huge = workload("Deployment", "huge", 1)
+        huge["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+        await cluster.client.create(huge)
+        await cluster.sleep(10)
+        await plan(cluster, {"type": "scale", **WEB, "replicas": 4}, until=60, keep="what-if")
+        found = await cluster.client.sender.json(
+            "GET", "/forks/what-if/apis/apps/v1/namespaces/default/deployments/huge"
+        )
+        conditions = {each["type"]: each["reason"] for each in found["status"]["conditions"]}
+        assert conditions["Progressing"] == "ReplicaSetUpdated"
+
+
+@virtual()
 async def test_the_requests_of_a_change_make_it(cluster: VirtualCluster) -> None:
     async with planning(cluster):
         found = await plan(

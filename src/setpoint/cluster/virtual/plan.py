@@ -15,7 +15,15 @@ from setpoint.cluster.virtual.comparison import compared, moved_pods
 from setpoint.cluster.virtual.component_faults import ComponentFaults, check_nodes
 from setpoint.cluster.virtual.conditions import is_retrying, owner_of, ready_endpoints, slice_endpoints
 from setpoint.cluster.virtual.fault_injection import TOUCHED
-from setpoint.cluster.virtual.simulation import FIRST_LOOK, Livelock, SimulatedWrite, Simulation, is_retry, simulation
+from setpoint.cluster.virtual.simulation import (
+    FIRST_LOOK,
+    QUIET,
+    Livelock,
+    SimulatedWrite,
+    Simulation,
+    is_retry,
+    simulation,
+)
 from setpoint.cluster.virtual.stored_state import kind_of, state_differences
 from setpoint.meta.objects import Obj
 from setpoint.node.pace import REAL, Pace
@@ -90,7 +98,7 @@ class _Prediction(NamedTuple):
         copy, result = self.copy, PlanResult(left_out=[*self.copy.left_out])
         async with simulation(copy, pace=self.pace, interrupted=self.interrupted, linked=bool(plans)) as running:
             try:
-                await running.settle(FIRST_LOOK)
+                await running.settle(FIRST_LOOK, QUIET)
             except Livelock as error:
                 result.settled = False
                 result.refused.append(f"the copy is not at rest: {error}")
