@@ -28,7 +28,9 @@ export interface Axis {
 }
 
 const LEAST_GAP = 5_000;
-const GAP_WIDTH = 52;
+const GAP_WIDTH = 44;
+/** Pixels for a write, from which on each has a mark of its own. */
+export const SINGLE = 4;
 const LEAST_WIDTH = 2;
 
 export function makeAxis(spans: readonly Span[], mode: AxisMode, scale: number): Axis {
@@ -86,7 +88,10 @@ export function spanAtX(axis: Axis, x: number): number {
   return low - 1;
 }
 
-/** The scale at which the last `count` writes, or all, fill a width. */
+/**
+ * The scale at which the last `count` writes, or all, fill a width. By revision there are fewer if gaps take so much of
+ * the width that not each of them would have a mark of its own.
+ */
 export function scaleFor(spans: readonly Span[], mode: AxisMode, width: number, count: number): number {
   if (mode === "time") {
     const from = spans.at(-Math.min(count, spans.length))?.begin ?? 0;
@@ -96,9 +101,11 @@ export function scaleFor(spans: readonly Span[], mode: AxisMode, width: number, 
   let total = 0;
   let gaps = 0;
   for (let i = spans.length - 1; i >= 0 && total < count; i--) {
-    total += spans[i]!.total;
-    const before = spans[i - 1];
-    if (before?.end && spans[i]!.begin - before.end >= LEAST_GAP) gaps += GAP_WIDTH;
+    const [span, after] = [spans[i]!, spans[i + 1]];
+    const gap = after?.begin && span.end && after.begin - span.end >= LEAST_GAP ? GAP_WIDTH : 0;
+    if (count < Infinity && total > 0 && (total + span.total) * SINGLE > width - 20 - gaps - gap) break;
+    total += span.total;
+    gaps += gap;
   }
   return Math.min(24, Math.max(0.001, (width - Math.min(gaps, width / 2) - 20) / Math.max(1, total)));
 }

@@ -2,7 +2,7 @@
 import type { ObjectRef } from "../state/refs";
 import { colour } from "../state/settings";
 import { shortDuration } from "../ui/time";
-import { centre, spanAtX } from "./axis";
+import { centre, SINGLE, spanAtX } from "./axis";
 import type { Axis } from "./axis";
 import { laneIndex } from "./lanes";
 import { concernsObject } from "./spans";
@@ -27,10 +27,10 @@ export interface Picture {
 
 /** The height of the row with the times. */
 export const TIMES = 18;
-/** Pixels for a write, from which on each has a mark of its own. */
-const SINGLE = 4;
 const BIN = 3;
 const TICK_EVERY = 96;
+/** The part that gives a bar of several writes its colour, the last of those that they have. */
+const BY_WEIGHT = ["", "status", "metadata", "created", "spec", "deleted"];
 
 export interface Ink {
   text: string;
@@ -173,7 +173,7 @@ function drawCounts(
   index: (name: string) => number,
 ): void {
   const width = axis.mode === "time" ? 4 : Math.max(2, span.total * axis.scale - 2);
-  to.fillStyle = ink.accent;
+  to.fillStyle = ink.soft;
   for (const [name, count] of Object.entries(span.lanes)) bar(to, x - width / 2, index(name), width, count, laneHeight);
 }
 
@@ -188,9 +188,10 @@ function drawBins(to: CanvasRenderingContext2D, picture: Picture, ink: Ink, firs
   const index = laneIndex(lanes);
   const across = Math.ceil(width / BIN) + 1;
   const counts = new Float32Array(lanes.length * across);
-  const deleted = new Uint8Array(counts.length);
+  const parts = new Uint8Array(counts.length);
   for (let i = first; i <= last; i++) {
     const span = spans[i]!;
+    const part = Math.max(0, BY_WEIGHT.indexOf(span.write?.part ?? ""));
     const left = (axis.starts[i]! - from) / BIN;
     const right = span.write || axis.mode === "time" ? left : left + (span.total * axis.scale) / BIN;
     const low = Math.max(0, Math.floor(left));
@@ -199,7 +200,7 @@ function drawBins(to: CanvasRenderingContext2D, picture: Picture, ink: Ink, firs
       const lane = index(name);
       for (let bin = low; bin <= high; bin++) {
         counts[lane * across + bin]! += count / Math.max(1, Math.floor(right) - Math.floor(left) + 1);
-        if (span.write?.part === "deleted") deleted[lane * across + bin] = 1;
+        parts[lane * across + bin] = Math.max(parts[lane * across + bin]!, part);
       }
     }
   }
@@ -207,7 +208,7 @@ function drawBins(to: CanvasRenderingContext2D, picture: Picture, ink: Ink, firs
     for (let bin = 0; bin < across; bin++) {
       const count = counts[lane * across + bin]!;
       if (count <= 0) continue;
-      to.fillStyle = deleted[lane * across + bin] ? ink.parts.deleted! : ink.accent;
+      to.fillStyle = ink.parts[BY_WEIGHT[parts[lane * across + bin]!]!] ?? ink.soft;
       bar(to, bin * BIN, lane, BIN - 1, count, laneHeight);
     }
   }
@@ -223,10 +224,11 @@ function drawTimes(to: CanvasRenderingContext2D, picture: Picture, ink: Ink, fir
   for (let i = first; i <= last; i++) {
     const span = spans[i]!;
     const x = centre(axis, spans, i) - from;
-    if (!span.begin || x < next || x > width - 50) continue;
-    if (axis.gaps.some((gap) => gap.x - from < x + 56 && gap.x - from + gap.width > x)) continue;
+    if (!span.begin || x < next) continue;
     const text = new Date(span.begin).toLocaleTimeString();
     if (text === before) continue;
+    const right = x + 3 + to.measureText(text).width;
+    if (right > width || axis.gaps.some((gap) => gap.x - from < right + 3 && gap.x - from + gap.width > x)) continue;
     before = text;
     to.fillRect(x, height - TIMES, 1, 4);
     to.fillText(text, x + 3, height - TIMES / 2);

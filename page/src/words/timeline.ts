@@ -67,6 +67,7 @@ export const timeline = {
     status: "status",
     deleted: "deleted",
   } as Record<string, string>,
+  several: "several, higher for more",
   partsLabel: "What the marks mean",
   reading: "Reading history …",
   noObject: "Select an object to step through its writes.",

@@ -26,6 +26,12 @@ export function Marks() {
           {label}
         </li>
       ))}
+      <li>
+        <svg class="timeline-mark several" viewBox="0 0 14 14" aria-hidden="true" focusable="false">
+          <path d="M3 11V7h3v4zM8 11V3h3v8z" />
+        </svg>
+        {words.several}
+      </li>
     </ul>
   );
 }
