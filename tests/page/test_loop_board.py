@@ -104,6 +104,22 @@ def test_pause_delete_step_and_resume(cluster: PageCluster, page: GuardedPage) -
     expect(page.get_by_text("All loops run.", exact=True)).to_be_visible()
 
 
+_KEY_COLOURS = """
+(button) => [getComputedStyle(button.querySelector("kbd")).color, getComputedStyle(button.querySelector("kbd")).backgroundColor]
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_key_of_resume_can_be_read(new_context: Callable[..., GuardedContext], scheme: str) -> None:
+    page = new_context(color_scheme=scheme).new_page().enter(then="#/loops")
+    page.get_by_role("button", name="Pause all").click()
+    resume = page.get_by_role("button", name="Resume all")
+    resume.wait_for()
+    page.page.mouse.move(0, 0)
+    text, ground = resume.evaluate(_KEY_COLOURS)
+    assert text != ground
+
+
 def test_a_back_off_counts_down_and_a_step_tries_again(cluster: PageCluster, page: GuardedPage) -> None:
     cluster.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "small"}})
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
@@ -333,3 +349,45 @@ def test_on_a_phone(cluster: PageCluster, new_context: Callable[..., GuardedCont
     page.go("#/what-if")
     page.get_by_role("button", name="Predict").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+_RUN_OVER = """
+() => {
+  const found = [];
+  for (const line of document.querySelectorAll(".loops-keys li, .loops-depth > .number")) {
+    const cell = line.closest("td").getBoundingClientRect();
+    const range = document.createRange();
+    range.selectNodeContents(line);
+    const box = range.getBoundingClientRect();
+    if (box.right > cell.right + 1 || box.left < cell.left - 1) found.push(line.textContent);
+  }
+  for (const key of document.querySelectorAll(".loops-key")) {
+    if (key.getBoundingClientRect().width < Math.min(48, key.scrollWidth)) found.push(key.textContent);
+  }
+  return found;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def waiting(cluster: PageCluster) -> Iterator[None]:
+    """A Pod that fits nowhere, and a Deployment whose progress deadline is awaited."""
+    container = {"name": "main", "image": "nginx", "resources": {"requests": {"cpu": "900"}}}
+    pods = "/api/v1/namespaces/default/pods"
+    cluster.create(pods, {"metadata": {"name": "huge"}, "spec": {"containers": [container]}})
+    cluster.create_deployment("waits", 1, image="no-such-image:missing")
+    yield
+    cluster.api("DELETE", f"{pods}/huge")
+    cluster.api("DELETE", f"{DEPLOYMENT}/waits")
+
+
+@pytest.mark.parametrize("width", [760, 1024, 1100, 1240, 1440])
+@pytest.mark.parametrize("selected", ["", "/nodes/_/node-1"])
+def test_keys_of_the_board_have_room(
+    waiting: None, new_context: Callable[..., GuardedContext], width: int, selected: str
+) -> None:
+    """Keys can be recognized, and nothing lies over the next column, also beside the inspector."""
+    page = new_context(viewport={"width": width, "height": 720}).new_page().enter(then=f"#/loops{selected}")
+    page.get_by_role("button", name="default/huge").first.wait_for()
+    page.get_by_role("button", name="default/waits").first.wait_for()
+    assert page.evaluate(_RUN_OVER) == []
