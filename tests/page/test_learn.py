@@ -99,6 +99,23 @@ def test_a_command_is_never_run_unasked(learner: Learner) -> None:
     assert not learner.is_met("three")
 
 
+def test_a_command_that_waits_for_another_one_is_mentioned(learner: Learner) -> None:
+    """After `kubectl get --watch`, a learner who forgets Ctrl-C is told where the next command is."""
+    page = learner.page
+    page.press("`")
+    learner.until_prompt()
+    learner.open("loop")
+    page.get_by_role("tab", name="Terminal 1 (lesson-loop)").wait_for()
+    learner.until_prompt()
+    page.keyboard.type("kubectl get nodes --watch")
+    page.press("Enter")
+    page.until(f"{ROWS}.at(-1)?.startsWith('node-')")
+    page.locator('[data-run="0"]').get_by_role("button", name="Type").click()
+    page.until_text("A command still runs in the terminal. End it with Ctrl-C, and “kubectl create deployment demo")
+    page.press("Control+c")
+    page.until(f"{ROWS}.at(-1)?.includes('create deployment demo')")
+
+
 def test_on_a_phone_the_text_comes_first(new_context: Callable[..., GuardedContext]) -> None:
     """The terminal covers the whole width there. It opens with a command, and closes again."""
     page = (

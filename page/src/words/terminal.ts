@@ -25,6 +25,7 @@ export const terminal = {
   pagerEnd: (name: string) => `${name || "text"}  (end)   b: back   q: end`,
   editing: (path: string) => `${path} is open in the editor. Ctrl-C here closes it.`,
   welcome: "Type `help` for what works here. Nothing of the machine that serves the page can be reached.",
+  typedLater: (text: string) => `A command still runs in the terminal. End it with Ctrl-C, and “${text}” is on the line.`,
   execTitle: "Shell in a container",
   execContainer: "Container",
   execStart: "Start a shell",

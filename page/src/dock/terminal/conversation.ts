@@ -214,7 +214,12 @@ export class TerminalConversation {
     }
   }
 
-  /** Put a text on the line, without running it. */
+  /** Whether a text that was put on the line waits for the end of a command. */
+  get isTextWaiting(): boolean {
+    return this.toType !== "" && this.mode !== "prompt" && this.mode !== "connecting";
+  }
+
+  /** Put a text on the line, or on the next one if a command runs, without running it. */
   type(text: string): void {
     const ready = this.mode === "prompt" && this.editor.isActive;
     this.toType = ready ? "" : text;

@@ -5,11 +5,15 @@ import { navigate } from "../../router";
 import { openScreen } from "../../terminal/screen";
 import type { Screen } from "../../terminal/screen";
 import { visible } from "../../ui/text";
+import { toast } from "../../ui/toast";
 import { terminal as words } from "../../words/terminal";
 import { closePanel, openPanel } from "../state";
 import { TerminalConversation } from "./conversation";
 import type { Message } from "./conversation";
 import { screenReader } from "./settings";
+
+/** Milliseconds after which a text that waits for its line is mentioned. */
+const PATIENCE = 700;
 
 /** Earlier lines by logical cluster: all terminals share them, as on the server. */
 const histories = new Map<string, string[]>();
@@ -68,6 +72,8 @@ export class TerminalSession {
   type(text: string): void {
     this.conversation?.type(text);
     this.focus();
+    // Most commands end by themselves before anyone wonders where the text is.
+    window.setTimeout(() => this.conversation?.isTextWaiting && toast(words.typedLater(visible(text))), PATIENCE);
   }
 
   /** A key that the keyboard of a phone does not have. */
