@@ -53,7 +53,7 @@ def test_a_class(cluster: ClassServer, new_context: Callable[..., GuardedContext
 
     row.get_by_role("button", name="Look").click()
     teacher.until_text("web-")
-    teacher.until_text("This is the cluster of a learner: you can look, and change nothing.")
+    teacher.until_text("This is the cluster of Ann: you can look, and change nothing.")
     teacher.get_by_role("button", name="Back to the class").click()
     teacher.get_by_label("Send everyone to a lesson").select_option(index=1)
     teacher.get_by_role("button", name="Send", exact=True).click()

@@ -198,9 +198,12 @@ def test_events_of_an_object_and_of_the_cluster(cluster: PageCluster, page: Guar
     entry.get_by_text("It <b>burns</b>.").wait_for()
     entry.get_by_text("7 times").wait_for()
     assert "Warning" in entry.inner_text()
+    burning = page.get_by_role("listitem").filter(has_text="Burning")
+    page.go("#/events?ns=*")
+    expect(burning).to_contain_text("namespace default")
     page.go("#/events?ns=default")
     page.get_by_role("button", name="Warnings only").click()
-    burning = page.get_by_role("listitem").filter(has_text="Burning")
+    expect(burning).not_to_contain_text("namespace default")
     burning.get_by_role("button", name=f"pod/{name}").click()
     inspector.get_by_role("heading", name=name).wait_for()
 

@@ -78,12 +78,60 @@ def test_names_of_lanes_and_of_pods_have_room(cluster: PageCluster, new_context:
     cluster.create_deployment("a-name-that-needs-several-lines", 2)
     page = new_context(viewport={"width": 900, "height": 620}).new_page().enter(then="#/fleet")
     # Looked at in one step: names are asked for again when the layout changes.
-    several = "some(([name]) => name.includes('several'))"
+    several = "some(([name]) => name.includes('a\u2011name'))"
     page.until(f"(window.names = ({_CUT})()).length >= 4 && window.names.{several}")
     assert [name for name, whole in page.evaluate("window.names") if not whole] == []
     page.until("document.querySelectorAll('.timeline-lanes > li').length > 1")
     gaps = page.evaluate(_GAPS)
     assert min(gaps) >= 4, gaps
+
+
+_CELLS = """
+() => [...document.querySelectorAll(".fleet-pod:not([hidden])")].map((one) => [...one.children].map((part) => part.textContent))
+"""
+
+
+_LINES_LOST = """
+() => [...document.querySelectorAll(".fleet-pod:not([hidden]) span")].filter((one) => one.scrollHeight > one.clientHeight + 1)
+  .map((one) => one.textContent)
+"""
+
+
+def test_cells_of_the_fleet_tell_pods_of_a_set_apart(
+    cluster: PageCluster, new_context: Callable[..., GuardedContext]
+) -> None:
+    name = "checkout-service-with-a-long-name"
+    cluster.create_deployment(name, 24)
+    pods = cluster.pod_names(f"app={name}", at_least=24)
+    page = new_context(viewport={"width": 1240, "height": 720}).new_page().enter(then="#/fleet")
+    ends = [pod.rpartition("-")[2] for pod in pods]
+    page.until(f"{ends}.every((end) => ({_CELLS})().some(([, name]) => name.endsWith(end)))".replace("'", '"'))
+    cells = page.evaluate(_CELLS)
+    assert {state for state, _ in cells} <= {"", "ready"}, "a state is named or marked, not cut"
+    assert page.evaluate(_WITH_ELLIPSIS, ".fleet-pod:not([hidden]) b") == []
+    assert page.evaluate(_LINES_LOST) == []
+    cluster.api("DELETE", f"/apis/apps/v1/namespaces/default/deployments/{name}")
+
+
+def test_kinds_are_told_apart(cluster: PageCluster, new_context: Callable[..., GuardedContext]) -> None:
+    page = new_context(viewport={"width": 1240, "height": 720}).new_page().enter(then="#/objects/pods")
+    page.get_by_role("button", name="Show all").first.click()
+    page.locator(".kind-link", has_text="PersistentVolumeClaims").wait_for()
+    assert page.evaluate(_WITH_ELLIPSIS, ".kind-name") == []
+
+
+def test_messages_leave_the_tools_free(cluster: PageCluster, page: GuardedPage) -> None:
+    cluster.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "going"}})
+    page.go("#/objects/configmaps/default/going?ns=default")
+    page.get_by_role("complementary").get_by_role("button", name="Delete this object").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    message = page.get_by_role("region", name="Messages").locator(".toast")
+    message.wait_for()
+    tools = page.get_by_role("toolbar", name="Tools").bounding_box()
+    place = message.bounding_box()
+    assert tools is not None
+    assert place is not None
+    assert place["y"] + place["height"] <= tools["y"]
 
 
 def test_cells_show_ages_and_other_short_values(

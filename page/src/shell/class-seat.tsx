@@ -7,7 +7,9 @@ import { isLearner, isTeacher } from "../state/classroom";
 import { logical, setLogical } from "../state/place";
 import { Button } from "../ui/button";
 import { Icon } from "../ui/icon";
+import { visible } from "../ui/text";
 import { toast } from "../ui/toast";
+import type { Seat } from "../views/class/seats";
 import { classroom as words } from "../words/class";
 
 interface Notice {
@@ -72,11 +74,13 @@ function LookedAt() {
 function Looking({ seat }: { seat: string }) {
   // The server tells the learner for as long as a tab of the teacher has this feed.
   useFeed("class-look", { seat }, "");
+  const seats = useFeed<Partial<Seat>>("class", {}, "");
+  const learner = [...seats.items.values()].find((one) => one.seat === seat)?.nickname;
   return (
     <div class="banner past">
       <Icon name="eye" />
       <p>
-        {words.readOnly} {words.isTold}
+        {words.readOnly(learner ? visible(learner) : words.aLearner)} {words.isTold}
       </p>
       <Button
         small

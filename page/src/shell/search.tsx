@@ -30,7 +30,7 @@ const MOST_NAMES = 500;
 const FRESH = 5_000;
 const METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 /** Kinds that are not searched: there are many objects of them, and nobody looks for them by name. */
-const SKIPPED = /^(?:events|events\.k8s\.io\.events|coordination\.k8s\.io\.leases|rbac\..*|flowcontrol\..*|endpoints|componentstatuses)$/;
+const SKIPPED = /^(?:events|events\.k8s\.io\.events|coordination\.k8s\.io\.leases|rbac\..*|flowcontrol\..*|endpoints|componentstatuses|metrics\.k8s\.io\..*)$/;
 
 let known: { prefix: string; at: number; names: Promise<Named[]> } | null = null;
 

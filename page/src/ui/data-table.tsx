@@ -44,7 +44,7 @@ export interface DataTableProps<R> {
 
 const ROW = 36;
 /** With room for a name and three lines of cells. */
-const CARD = 104;
+const CARD = 116;
 const SPARE = 8;
 
 export function sortRows<R>(rows: readonly R[], columns: readonly DataColumn<R>[], sort: string): readonly R[] {

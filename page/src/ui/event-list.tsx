@@ -28,17 +28,19 @@ export function latestFirst(items: Iterable<[string, EventItem]>): [string, Even
   });
 }
 
-export function EventList({ items, about }: { items: readonly [string, EventItem][]; about: boolean }) {
+/** `about`: events of several objects name theirs; `namespaces`: those of several namespaces theirs. */
+export function EventList(props: { items: readonly [string, EventItem][]; about: boolean; namespaces?: boolean }) {
+  const { items, about, namespaces = false } = props;
   return (
     <ol class="event-list" aria-label={words.list}>
       {items.map(([key, event]) => (
-        <EventEntry key={key} event={event} about={about} />
+        <EventEntry key={key} event={event} about={about} namespaces={namespaces} />
       ))}
     </ol>
   );
 }
 
-function EventEntry({ event, about }: { event: EventItem; about: boolean }) {
+function EventEntry({ event, about, namespaces }: { event: EventItem; about: boolean; namespaces: boolean }) {
   const warning = event.type === "Warning";
   const target = about ? refOf(event.about) : null;
   const name = visible(`${event.about.kind.toLowerCase()}/${event.about.name}`);
@@ -66,6 +68,7 @@ function EventEntry({ event, about }: { event: EventItem; about: boolean }) {
         <p class="event-foot faint">
           <Ago time={event.last} />
           {event.source ? ` · ${visible(event.source)}` : ""}
+          {namespaces && event.about.namespace ? ` · ${words.namespace(visible(event.about.namespace))}` : ""}
         </p>
       </div>
     </li>

@@ -1,6 +1,7 @@
 /** Times for people. */
 import { computed, signal } from "@preact/signals";
 import { at, momentTime } from "../state/place";
+import { shell } from "../words/shell";
 
 /** The present time in milliseconds, once a second while the tab is visible. */
 export const now = signal(Date.now());
@@ -36,14 +37,15 @@ export function shortDuration(milliseconds: number): string {
   return days < 365 * 2 ? `${days}d` : `${Math.floor(days / 365)}y`;
 }
 
-/** How long ago something was, with the exact time in the title. */
-export function Ago({ time }: { time: string | undefined }) {
+/** How long ago something was, with the exact time in the title; `ago`: where no word around it says that. */
+export function Ago({ time, ago = false }: { time: string | undefined; ago?: boolean }) {
   if (!time) return <span>–</span>;
   const since = Date.parse(time);
   if (Number.isNaN(since)) return <span>{time}</span>;
+  const passed = shortDuration(shownNow.value - since);
   return (
     <time dateTime={time} title={new Date(since).toLocaleString()}>
-      {shortDuration(shownNow.value - since)}
+      {ago ? shell.ago(passed) : passed}
     </time>
   );
 }

@@ -8,6 +8,7 @@ export const events = {
   normal: "Normal",
   onlyWarnings: "Warnings only",
   filter: "Filter events by text",
+  namespace: (name: string) => `namespace ${name}`,
   times: (count: number) => `${count} times`,
   by: (source: string) => `by ${source}`,
   last: "Last",

@@ -23,6 +23,7 @@ export const shell = {
   failed: "This did not work",
   noReason: "The server gave no reason.",
   notOffered: (feature: string) => `This server does not offer ${feature}.`,
+  ago: (duration: string) => `${duration} ago`,
   notAllowed: (feature: string) => `You may not use ${feature} here.`,
   partMissing: "A part of the page could not be loaded",
   partMissingHint: "The server may have been updated. Load the page again.",

@@ -185,7 +185,7 @@ function Facts({ facts, target }: { facts: ObjectFacts; target: ObjectRef }) {
   return (
     <dl class="loop-meta">
       <Row name={words.created}>
-        <Ago time={facts.created} />
+        <Ago time={facts.created} ago />
       </Row>
       {facts.generation ? <Row name={words.generation}>{words.generationText(facts.generation, facts.observed ?? null)}</Row> : null}
       {(facts.owners ?? []).map((owner) => (

@@ -50,7 +50,7 @@ export default function Events() {
             <p>{words.noneHere}</p>
           </Notice>
         ) : (
-          <EventList items={shown} about />
+          <EventList items={shown} about namespaces={namespace.value === ""} />
         )}
       </div>
     </div>

@@ -14,6 +14,41 @@ const POD_SIZE = 64;
 const ASK_AGAIN = 300;
 const SMALLEST_RING = 9;
 
+/** Pixels of a letter and of a line, and what the borders of a cell and its state take of it; as in `fleet.css`. */
+const LETTER = 6.9;
+const LINE = 13.75;
+const BESIDE = { state: 38, name: 16 };
+const ABOVE_NAME = 9 + LINE + 5 + 8;
+
+/** The name of a state if there is space for it: the mark in the cell says the same. */
+export function stateText(label: string, size: number): string {
+  return BESIDE.state + label.length * LETTER <= size ? label : "";
+}
+
+/** The name of a Pod in a cell. Of a name that is too long, the end stays: it tells the Pods of a set apart. */
+export function podText(name: string, size: number): string {
+  const wide = Math.floor((size - BESIDE.name) / LETTER);
+  const high = Math.floor((size - ABOVE_NAME) / LINE);
+  if (linesOf(name, wide) <= high) return name;
+  const last = name.slice(name.lastIndexOf("-") + 1).slice(-wide + 1);
+  if (high < 2) return `…${last}`;
+  // Hyphens without a break: the begin may not take more lines than it has.
+  const begin = name.slice(0, (high - 1) * wide - 2).replaceAll("-", "\u2011");
+  return `${begin}…\n-${last}`;
+}
+
+/** The number of lines of a text that is broken behind hyphens where possible. */
+function linesOf(text: string, wide: number): number {
+  let lines = 1;
+  let used = 0;
+  for (const word of text.split(/(?<=-)/)) {
+    if (used > 0 && used + word.length > wide) [lines, used] = [lines + 1, 0];
+    lines += Math.ceil(word.length / wide) - 1;
+    used = used + word.length > wide ? word.length % wide || wide : used + word.length;
+  }
+  return lines;
+}
+
 interface Label {
   kind: string;
   x: number;
@@ -189,8 +224,8 @@ export class Labels {
           y: (corner.y + Math.floor(slot / plan.columns) - camera.y) * scale,
           width: scale,
           height: scale,
-          text: words.states[state]?.label ?? "",
-          more: visible(name.slice(name.indexOf("/") + 1)),
+          text: stateText(words.states[state]?.label ?? "", scale),
+          more: podText(visible(name.slice(name.indexOf("/") + 1)), scale),
         });
       }
     }

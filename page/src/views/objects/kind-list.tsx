@@ -119,6 +119,11 @@ export function KindList({ current }: { current: string }) {
   );
 }
 
+/** The name of a kind, which may be broken between its words: two kinds can begin with the same ones. */
+function breakable(name: string) {
+  return name.split(/(?=[A-Z][a-z])/).flatMap((word, at) => (at ? [<wbr key={at} />, word] : [word]));
+}
+
 function KindLink({ kind, current }: { kind: Kind; current: string }) {
   const slug = kindSlug(kind);
   return (
@@ -134,7 +139,7 @@ function KindLink({ kind, current }: { kind: Kind; current: string }) {
           go(kind);
         }}
       >
-        <span class="kind-name">{pluralName(kind)}</span>
+        <span class="kind-name">{breakable(pluralName(kind))}</span>
         <span class="kind-count number">{kind.count ?? ""}</span>
       </a>
     </li>

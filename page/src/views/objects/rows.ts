@@ -123,7 +123,7 @@ export function columnsOf(
 function PhaseCell({ phase, note }: ObjectRow) {
   const shape = createElement(Phase, { phase: phase! });
   if (!note) return shape;
-  return createElement("span", { title: visible(note) }, shape, createElement("span", { class: "soft" }, ` ${visible(note)}`));
+  return createElement("span", { title: visible(note) }, shape, createElement("span", { class: "soft" }, ` · ${visible(note)}`));
 }
 
 function sortable(cell: unknown): string | number {
