@@ -206,6 +206,27 @@ def keys_of(page: GuardedPage, attribute: str) -> list[str]:
     return sorted(page.locator(f"[data-{attribute}]").evaluate_all(read, f"data-{attribute}"))
 
 
+_IN_SIGHT = """
+(() => {
+  const box = document.querySelector(".chain-box.chosen")?.getBoundingClientRect();
+  const view = document.querySelector(".chain-scroll").getBoundingClientRect();
+  return box && box.top >= view.top && box.bottom <= view.bottom && box.left >= view.left && box.right <= view.right + 1;
+})()
+"""
+
+
+def test_the_selected_object_is_in_sight(cluster: PageCluster, page: GuardedPage) -> None:
+    """In a namespace with more than fits into the window."""
+    cluster.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "many"}})
+    for number in range(12):
+        cluster.create_deployment(f"many-{number:02}", 0, "many")
+    page.go("#/chain/apps.deployments/many/many-11?ns=many")
+    page.locator(".chain-box").nth(23).wait_for(state="attached")
+    page.until(_IN_SIGHT)
+    page.go("#/chain/apps.deployments/many/many-01?ns=many")
+    page.until(_IN_SIGHT)
+
+
 def test_the_chain_by_keyboard(cluster: PageCluster, page: GuardedPage) -> None:
     """Create, open, delete, ask why and go back; any use of a pointer fails the test."""
     page.evaluate(

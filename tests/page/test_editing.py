@@ -87,6 +87,12 @@ def test_problems_are_shown_at_their_line(web: PageCluster, page: GuardedPage) -
     page.page.locator(".editor-problems li button").click()
     expect(page.page.locator(".editor-number.error")).to_have_text(f"■{number}")
     assert findings(page) == []
+    set_text(page, "progressDeadlineSeconds:", "progressDeadlineSecond:")
+    expect(page.page.locator(".editor-problems li")).to_have_count(2)
+    listed = page.page.locator(".editor-problems li").all_inner_texts()
+    assert "progressDeadlineSecond" in listed[0], "problems are in the order of their lines"
+    set_text(page, "progressDeadlineSecond:", "progressDeadlineSeconds:")
+    expect(page.page.locator(".editor-problems li")).to_have_count(1)
     page.get_by_role("tab", name="Difference").click()
     expect(page.page.locator(".diff-added")).to_have_text("+       - imge: nginx")
     expect(page.page.locator(".diff-removed")).to_have_text("-       - image: nginx")

@@ -58,7 +58,8 @@ def test_another_user_is_refused_and_one_returns(cluster: PageCluster, page: Gua
     expect(dock.locator(".notice")).to_contain_text("You may not use")
     assert dock.bounding_box() == place, "a refusal takes the place of the timeline"
     page.go("#/chain")
-    expect(main).to_contain_text("may not")
+    expect(main).to_contain_text("You may not read what would be shown here")
+    expect(main).not_to_contain_text("Nothing runs here yet")
     page.go("#/objects/pods")
     # A reload of the tab keeps the user, and the address does not name them: another tab acts as its own user.
     page.page.reload()

@@ -13,6 +13,7 @@ export const chain = {
   apiServer: "API server",
   actors: "Who acts",
   boxes: "Objects of the chain; arrow keys move, Enter selects",
+  forbidden: "You may not read what would be shown here",
   empty: "Nothing runs here yet",
   emptyHint: "Create a Deployment: the chain then shows who creates what, and why.",
   emptyLink: "Go to the objects",

@@ -6,7 +6,7 @@ export const learn = {
   done: "Done",
   problems: "Some files of this course cannot be used:",
   none: "There are no lessons",
-  noneHint: "The folder of your lessons is empty. `setpoint lesson new NAME` writes a first one.",
+  noneHint: "The folder of your lessons is empty. “setpoint lesson new NAME” writes a first one.",
   total: (done: number, all: number) => `${done} of ${all} lessons done`,
   export: "Export progress",
   import: "Import progress",

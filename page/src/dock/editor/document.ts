@@ -16,6 +16,11 @@ export interface Problem {
   manager: string;
 }
 
+/** Problems as they are met when the text is read. */
+function byLine(problems: readonly Problem[]): readonly Problem[] {
+  return [...problems].sort((a, b) => a.line - b.line || a.column - b.column);
+}
+
 export interface CheckedObject {
   kind: string;
   name: string;
@@ -172,7 +177,7 @@ export class EditedText {
       : this.questions.ask<{ problems: Problem[]; objects: CheckedObject[] }>({ do: "check", text, namespace: namespace.peek() || "default" }));
     if (number !== this.checks || text !== this.text.peek()) return;
     const before = this.problems.peek().length;
-    this.problems.value = answer.error ? [whole(answer.error)] : answer.problems;
+    this.problems.value = answer.error ? [whole(answer.error)] : byLine(answer.problems);
     this.objects.value = "objects" in answer && !answer.error ? (answer.objects as CheckedObject[]) : [];
     this.checked.value = true;
     const count = this.problems.peek().length;
@@ -217,9 +222,9 @@ export class EditedText {
       case "deleted":
         return this.fail(words.deleted);
       default:
-        this.problems.value = answer.problems;
+        this.problems.value = byLine(answer.problems);
         this.checked.value = true;
-        return this.fail(answer.problems[0] ? words.problem(answer.problems[0].line, answer.problems[0].message) : "");
+        return this.fail(this.problems.peek()[0] ? words.problem(this.problems.peek()[0]!.line, this.problems.peek()[0]!.message) : "");
     }
   }
 

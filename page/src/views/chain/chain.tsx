@@ -101,7 +101,7 @@ export default function Chain() {
       ) : !feed.synced && graph.boxes.size === 0 ? (
         <Loading />
       ) : graph.boxes.size === 0 ? (
-        <Empty root={root} />
+        <Empty root={root} unreadable={(graph.state?.unreadable.length ?? 0) > 0} />
       ) : form === "table" ? (
         <ChainTable graph={graph} log={writes.log} revision={writes.revision} />
       ) : (
@@ -128,7 +128,8 @@ function Remarks({ graph, missing, refused }: { graph: Graph; missing: boolean; 
   return texts.length === 0 ? null : <p class="chain-remarks faint">{texts.join(" ")}</p>;
 }
 
-function Empty({ root }: { root: ObjectRef | null }) {
+function Empty({ root, unreadable }: { root: ObjectRef | null; unreadable: boolean }) {
+  if (unreadable) return <Notice title={words.forbidden} />;
   if (root) {
     return (
       <Notice title={words.gone}>

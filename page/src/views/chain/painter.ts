@@ -92,7 +92,7 @@ function edges(context: CanvasRenderingContext2D, stage: Stage, view: Viewport, 
     const strong = lit !== null && (edge.from === lit || edge.to === lit);
     context.beginPath();
     context.setLineDash(DASHES[edge.how] ?? []);
-    context.strokeStyle = strong ? colours.accent : edge.how === "owns" ? colours.strong : colours.line;
+    context.strokeStyle = strong ? colours.accent : colours.strong;
     context.lineWidth = strong ? 2 : edge.how === "owns" ? 1.25 : 1.5;
     const bend = Math.max(24, (end.x - start.x) / 2);
     context.moveTo(start.x, start.y);

@@ -116,6 +116,14 @@ export function ChainStage(props: StageProps) {
     };
   }, []);
 
+  const target = selected.value;
+  const chosen = target && writtenKey(target);
+  const isShown = chosen !== null && graph.boxes.has(chosen);
+  useEffect(() => {
+    // An object that was selected elsewhere is in sight, also when the inspector has taken its part of the width.
+    if (isShown) scroller.current?.querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [chosen, isShown, width]);
+
   return (
     <div class="chain-stage">
       <canvas class="chain-canvas" ref={canvas} aria-hidden="true" />

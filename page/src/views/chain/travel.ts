@@ -16,6 +16,7 @@ const RING = 260;
 const LABEL = 1_500;
 const OUTLINE = 2_000;
 const MOST_DOTS = 120;
+const LONG_CHANGE = 34;
 const MOST_QUEUED = 2_000;
 
 export interface Dot {
@@ -44,6 +45,11 @@ export interface Flash {
 export interface Stage {
   graph: Graph;
   layout: Layout;
+}
+
+/** A change without the begin of a long path: `reason ErrImagePull -> ImagePullBackOff`. */
+function shortChange(change: string): string {
+  return change.length <= LONG_CHANGE ? change : change.replace(/^\S+\.(?=[^\s.\]]+ )/, "");
 }
 
 export class Travel {
@@ -113,7 +119,7 @@ export class Travel {
       if (target === null) continue;
       this.boxes.set(entry.revision, box ?? target);
       if (this.boxes.size > 400) this.boxes.delete(this.boxes.keys().next().value!);
-      const label = written.changes?.[0] && written.part !== "created" ? written.changes[0] : written.action;
+      const label = written.changes?.[0] && written.part !== "created" ? shortChange(written.changes[0]) : written.action;
       if (!moves) {
         this.flash(target, written.part, label, now, slower);
         continue;
