@@ -295,6 +295,17 @@ def test_pods_say_more_than_the_status() -> None:
     assert look("apps", "Deployment", obj, Related(NOW)).observed == ["1 ready, 2 not ready"]
 
 
+def test_an_autoscaler_without_metrics_does_not_want_zero_replicas() -> None:
+    failed = {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric"}
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5}
+    status = {"currentReplicas": 3, "desiredReplicas": 0, "conditions": [failed]}
+    obj = {"metadata": meta(), "spec": spec, "status": status}
+    loop = look("autoscaling", "HorizontalPodAutoscaler", obj, Related(NOW))
+    assert loop.observed == ["3 replicas, no number computed from the metrics"]
+    assert loop.gauge is None
+    assert [each.text for each in loop.drift] == ["it does not scale: FailedGetResourceMetric"]
+
+
 def test_a_service_counts_the_pods_that_it_selects() -> None:
     obj = {"metadata": meta(), "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}], "clusterIP": "10.0.0.1"}}
     pods = pods_of("", "Service", obj, [pod("a", ready=True), pod("b"), pod("c", labels={"app": "other"})])

@@ -229,10 +229,12 @@ def autoscaler(obj: ObjView, related: Related) -> Loop:
     name = f"{str(target.get('kind', '')).lower()}/{target.get('name', '')}"
     least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
     current, wanted = status.get("currentReplicas", 0), status.get("desiredReplicas", 0)
+    # It is 0 until a number has been computed, and while the target is scaled to 0.
+    computed = f"{wanted} computed from the metrics" if wanted else "no number computed from the metrics"
     loop = Loop(
         [f"{least} to {count(most, 'replica')} of {name}"],
-        [f"{count(current, 'replica')}, {wanted} computed from the metrics"],
-        gauge=Gauge(current, wanted, "replicas"),
+        [f"{count(current, 'replica')}, {computed}"],
+        gauge=Gauge(current, wanted, "replicas") if wanted else None,
     )
     for condition in ("AbleToScale", "ScalingActive"):
         found = condition_of(obj, condition) or {}
@@ -240,7 +242,7 @@ def autoscaler(obj: ObjView, related: Related) -> Loop:
             loop.drift.append(Drift(f"it does not scale{detail(found)}"))
             loop.phase = Phase.WAITING
             loop.action = "horizontal-pod-autoscaler tries again in its next period."
-    if not loop.drift and current != wanted:
+    if not loop.drift and wanted and current != wanted:
         loop.drift.append(Drift(f"{current} of {count(wanted, 'replica')}", str(wanted), str(current)))
         loop.phase, loop.action = Phase.ACTING, f"horizontal-pod-autoscaler scales {name}."
     return loop
