@@ -13,7 +13,7 @@ import type { Message } from "./conversation";
 import { screenReader } from "./settings";
 
 /** Milliseconds after which a text that waits for its line is mentioned. */
-const PATIENCE = 700;
+const MENTION_AFTER = 700;
 
 /** Earlier lines by logical cluster: all terminals share them, as on the server. */
 const histories = new Map<string, string[]>();
@@ -73,7 +73,7 @@ export class TerminalSession {
     this.conversation?.type(text);
     this.focus();
     // Most commands end by themselves before anyone wonders where the text is.
-    window.setTimeout(() => this.conversation?.isTextWaiting && toast(words.typedLater(visible(text))), PATIENCE);
+    window.setTimeout(() => this.conversation?.isTextWaiting && toast(words.typedLater(visible(text))), MENTION_AFTER);
   }
 
   /** A key that the keyboard of a phone does not have. */
