@@ -3,7 +3,7 @@ export const chain = {
   title: (what: string) => `The chain of ${what}`,
   everything: (namespace: string) => (namespace ? `Everything in namespace ${namespace}` : "Everything in all namespaces"),
   showEverything: "Show everything",
-  focus: "Show only this object’s chain",
+  focus: "Show its chain",
   graph: "Graph",
   table: "Table",
   form: "Form",
