@@ -36,6 +36,29 @@ of at most five seconds, in which none follows another after more than one."""
 _WINDOW, _GAP = 5_000.0, 1_000.0
 Shift = tuple[float, float, str]
 """A layout shift: its time in milliseconds, its value, and the elements that moved."""
+_NOT_NEEDED = [
+    # Each window would load the pages of its address bar in processes of their own: half of the work of a context.
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxFullPopup",
+    # The next process would be started before it is known whether there is a next page.
+    "SpareRendererForSitePerProcess",
+    # What playwright itself disables, because Chromium takes the last flag alone.
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "LensOverlay",
+    "MediaRouter",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "OptimizationHints",
+    "NetworkTimeServiceQuerying",
+    "AimEnabled",
+    "PreconnectToSearch",
+]
+"""Features of Chromium that cost time and that no page can see, and those that disturb tests."""
 _FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -43,6 +66,7 @@ _FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    f"--disable-features={','.join(_NOT_NEEDED)}",
     # Pages of a context share a process: to start one is half of the work of opening a page.
     "--process-per-site",
     # No name can be resolved: whatever the page needs comes from this address.
