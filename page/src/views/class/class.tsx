@@ -167,7 +167,7 @@ function Seats({ seats, say }: { seats: readonly Seat[]; say: Say }) {
               <td role="cell">{seat.lesson ? visible(seat.lesson) : <span class="soft">{words.noLesson}</span>}</td>
               <td role="cell">{seat.steps ? <Steps done={seat.done ?? 0} all={seat.steps} /> : null}</td>
               <td role="cell" class="class-command">
-                {seat.command ? <code>{visible(seat.command)}</code> : null}
+                {seat.command ? <code title={visible(seat.command)}>{visible(seat.command)}</code> : null}
               </td>
               <td role="cell">{seat.commandAt ? <Ago time={new Date(seat.commandAt * 1_000).toISOString()} /> : null}</td>
               <td role="cell">
