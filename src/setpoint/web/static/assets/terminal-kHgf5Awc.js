@@ -1,1 +1,0 @@
-import{Ct as e,P as t}from"./first-PLhRUQeI.js";var n=e(null);function r(e){t(`terminal`),n.value={text:e,number:(n.peek()?.number??0)+1}}export{r as n,n as t};
