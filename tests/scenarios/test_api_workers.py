@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 TOKEN = "admin-token"
+_ESTABLISHED = "01"
+"""The state of a connection in /proc/net/tcp."""
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -70,7 +72,10 @@ class Server:
         """Return the process that has accepted the connection."""
         remote, local = f":{connection.port:04X}", f":{self.port:04X}"
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-        (inode,) = [row[9] for row in rows if row[1].endswith(local) and row[2].endswith(remote)]
+        # A connection that was closed keeps its row for a minute, and its port may be in use again.
+        (inode,) = [
+            row[9] for row in rows if row[1].endswith(local) and row[2].endswith(remote) and row[3] == _ESTABLISHED
+        ]
         for pid in self.workers():
             for each in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
