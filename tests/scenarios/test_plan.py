@@ -443,3 +443,21 @@ async def test_a_plan_from_files(cluster: VirtualCluster, tmp_path: Path) -> Non
         "plan --stop n --until x",
     ):
         assert (await run_command(cluster, wrong, tmp_path)).code == 1
+
+
+@virtual(start=shop)
+async def test_containers_that_run_for_a_while_and_exit(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Each attempt makes the Pod ready for a few seconds, and the statuses of its owners and endpoints follow. None of
+    that is a consequence of the change."""
+    loop = "image=busybox -- sh -c 'sleep 5; exit 1'"
+    await run_successfully(cluster, f"run crash --{loop}", tmp_path)
+    await run_successfully(cluster, f"create deployment loop --{loop}", tmp_path)
+    await run_successfully(cluster, "expose deployment loop --port 80", tmp_path)
+    for pause in ("3s", "40s", "20m"):  # it has not exited yet; it has just begun; the back-off is at its longest
+        await cluster.advance(pause)
+        found = await run_command(cluster, "plan --scale deployment/web=5", tmp_path)
+        assert re.match(r"The cluster would converge in \d\.\ds: \d changed, 2 created\.\n", found.out), found.out
+        happens = found.out.partition("What would happen:\n")[2].partition("\n\n")[0].splitlines()
+        assert len(happens) > 5 and all("/web" in line for line in happens), found.out
+    faulty = await run_command(cluster, "plan --scale deployment/web=5 --faults nodes=lost-answer:1", tmp_path)
+    assert " It would end as without the faults" in faulty.out, faulty.out

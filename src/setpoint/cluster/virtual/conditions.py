@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from setpoint.meta.objects import ObjView
+from setpoint.meta.times import parse_time, unix_milliseconds
 from setpoint.view.plan import Unfinished
 
 _SLICES, _SERVICES, _BUDGETS = "discovery.k8s.io/endpointslices/", "core/services/", "policy/poddisruptionbudgets/"
@@ -55,16 +56,21 @@ def owner_of(obj: ObjView) -> str:
 
 
 _EXITED, _PULL = b'"lastState":{"terminated"', b"ImagePull"
+_STABLE_MILLISECONDS = 600_000
+"""The time after which kubelets forget the back-off of a container that runs."""
 _PULL_REASONS = ("ErrImagePull", "ImagePullBackOff")
 
 
-def is_retrying(pod: bytes) -> bool:
+def is_retrying(pod: bytes, at: int = 0) -> bool:
     """Return whether the kubelet tries again and again to run a container of a Pod: it keeps exiting, or its image
-    cannot be pulled."""
+    cannot be pulled.
+
+    `at` is the time of the state in milliseconds since the epoch; 0 if it is not known. A container that has exited
+    before and runs again is then one that keeps exiting until it has run for ten minutes."""
     if _EXITED not in pod and _PULL not in pod:  # most Pods, which need not be decoded
         return False
     status = orjson.loads(pod).get("status") or {}
-    return any(_is_retried(each) for each in _containers(status))
+    return any(_is_retried(each, at) for each in _containers(status))
 
 
 def unavailable_images(pods: Iterable[bytes]) -> dict[str, str]:
@@ -88,9 +94,12 @@ def _containers(status: ObjView) -> Iterator[ObjView]:
     yield from status.get("containerStatuses") or ()
 
 
-def _is_retried(container: ObjView) -> bool:
-    waiting = (container.get("state") or {}).get("waiting") or {}
+def _is_retried(container: ObjView, at: int) -> bool:
+    state = container.get("state") or {}
+    waiting, started = state.get("waiting") or {}, (state.get("running") or {}).get("startedAt")
     exits = container.get("restartCount", 0) and (container.get("lastState") or {}).get("terminated")
+    if exits and started and at:
+        return at - unix_milliseconds(parse_time(started)) < _STABLE_MILLISECONDS
     return not container.get("ready") and bool(exits or waiting.get("reason") in _PULL_REASONS)
 
 

@@ -21,11 +21,11 @@ from setpoint.cluster.virtual.simulation import (
     Livelock,
     SimulatedWrite,
     Simulation,
-    is_retry,
     simulation,
 )
 from setpoint.cluster.virtual.stored_state import kind_of, state_differences
 from setpoint.meta.objects import Obj
+from setpoint.meta.times import unix_milliseconds
 from setpoint.node.pace import REAL, Pace
 from setpoint.view.actors import actor_of
 from setpoint.view.changes import FieldChange, changes, summary
@@ -68,7 +68,8 @@ async def plan(
     found = await prediction.run(faults, keep)
     result, report = found.result, found.result.faults
     if without is not None and report is not None and without.result.settled and result.settled:
-        report.differences = state_differences(without.end(), found.end()).splitlines()
+        text = state_differences(without.end(), found.end(), (without.ended, found.ended))
+        report.differences = text.splitlines()
         report.seconds_without = without.result.seconds
     return result
 
@@ -78,6 +79,8 @@ class _Run(NamedTuple):
     end: Callable[[], dict[str, bytes]] = dict
     """Function that returns the objects at the end by key, without CronJobs and what they start, which depend on the
     time; none if the simulation did not get there."""
+    ended: int = 0
+    """The virtual time of the end, in milliseconds since the epoch."""
 
 
 class _Prediction(NamedTuple):
@@ -105,8 +108,8 @@ class _Prediction(NamedTuple):
                 return _Run(result)
             result.first_look = events_of(running.loop_writes(), 0.0)
             running.writes.clear()
-            before, begin = running.state(), running.elapsed
-            known = {each[:3] for each in running.unfinished()}
+            before, begin, began = running.state(), running.elapsed, unix_milliseconds(running.clock.now())
+            known = {*(each[:3] for each in running.unfinished()), *running.retrying()}
             faults = ComponentFaults(running, plans)
             async with faults.injected():
                 try:
@@ -120,10 +123,10 @@ class _Prediction(NamedTuple):
                     result.refused.append(str(error))
             if plans:
                 result.faults = faults.report()
-            after = running.state()
+            after, ended = running.state(), unix_milliseconds(running.clock.now())
             writes = [each for each in running.writes if not running.is_scheduled(each)]
-            result.seconds = max((each.at for each in writes if not is_retry(each)), default=begin) - begin
-            result.changes = differences(before, after, running.belongs_to_cron_job)
+            result.seconds = max((each.at for each in writes if not each.is_retry), default=begin) - begin
+            result.changes = differences(before, after, running.belongs_to_cron_job, (began, ended))
             result.events = events_of(writes, begin)
             result.interruptions = [*_service_gaps(before, writes, begin), *_budget_gaps(before, writes, begin)]
             result.dips = _endpoint_dips(before, writes, begin)
@@ -147,7 +150,7 @@ class _Prediction(NamedTuple):
                     if not (key.startswith(_CRON_JOBS) or running.belongs_to_cron_job(key, orjson.loads(value)))
                 }
 
-            return _Run(result, end)
+            return _Run(result, end, ended)
 
 
 # -- differences ------------------------------------------------------------------------------------------------------
@@ -157,8 +160,10 @@ def differences(
     before: Mapping[str, bytes],
     after: Mapping[str, bytes],
     ignored: Callable[[str, Obj], bool] = lambda key, obj: False,
+    times: tuple[int, int] = (0, 0),
 ) -> list[ObjectChange]:
-    """Return the objects that differ, without times and other routine. `ignored` says which objects to leave out."""
+    """Return the objects that differ, without times and other routine. `ignored` says which objects to leave out, and
+    `times` are those of the states in milliseconds since the epoch, if they are known."""
     found = []
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
@@ -176,7 +181,7 @@ def differences(
             if old_obj["metadata"].get("uid") != new_obj["metadata"].get("uid"):
                 action = "replaced"
             fields = [each for each in changes(old_obj, new_obj) if not (_is_routine(each) or _is_bookkeeping(each))]
-            if key.startswith(_PODS) and is_retrying(old or b"") and is_retrying(new or b""):
+            if key.startswith(_PODS) and is_retrying(old or b"", times[0]) and is_retrying(new or b"", times[1]):
                 fields = [each for each in fields if each.path[0] != "status"]
             if not fields or (key.startswith(_CRON_JOBS) and all(each.path[0] == "status" for each in fields)):
                 continue
@@ -213,6 +218,8 @@ def events_of(writes: Iterable[SimulatedWrite], begin: float) -> list[PlannedEve
 
 
 def _event(write: SimulatedWrite, begin: float) -> PlannedEvent | None:
+    if write.is_retry:
+        return None
     old = None if write.before is None else orjson.loads(write.before)
     new = None if write.now is None else orjson.loads(write.now)
     obj: Obj = new or old or {}

@@ -20,6 +20,7 @@ from setpoint.cluster.virtual.link import Link, LinkedClient
 from setpoint.cluster.virtual.time import VirtualClock, VirtualLoop
 from setpoint.meta.cause import WriteCause, decode
 from setpoint.meta.objects import Obj
+from setpoint.meta.times import unix_milliseconds
 from setpoint.node.pace import REAL, Pace
 from setpoint.reconcile.gate import Mode
 from setpoint.store.interface import Event
@@ -32,6 +33,8 @@ HEARTBEATS = ("coordination.k8s.io/leases/", "core/events/", "events.k8s.io/even
 SERVER = "system:apiserver"
 """The user of the writes that an API server makes for itself."""
 _NODES, _PODS, _CRON_JOBS = "core/nodes/", "core/pods/", "batch/cronjobs/"
+_ENDPOINTS = ("core/endpoints/", "discovery.k8s.io/endpointslices/")
+_MAX_RETRIES = 10_000
 _HEARTBEAT_FIELDS = ("lastHeartbeatTime",)
 MAX_WRITES = 500_000
 """The number of writes that a simulation keeps; of more, only the number is known."""
@@ -68,6 +71,8 @@ class SimulatedWrite(NamedTuple):
     now: bytes | None
     """The stored object after the write; None if it was deleted."""
     cause: WriteCause
+    is_retry: bool = False
+    """Whether it is a further attempt of a kubelet to run a container that cannot run, or a status that follows."""
 
     def object(self) -> Obj:
         """Return the object after the write, or the one that was deleted."""
@@ -102,6 +107,8 @@ class Simulation:
         self._interrupted = interrupted
         self._last_activity = self._start
         self._checked: Checked = {}
+        self._retries: set[int] = set()
+        """The latest revisions of writes that are retries."""
         self._owners: dict[str, tuple[str, str]] = {}
         """The kind and uid of the controlling owner, by the uid of the object."""
         for key, value in self.state().items():
@@ -122,6 +129,13 @@ class Simulation:
         """Return a copy of the simulated cluster as it is now."""
         store = self.embedded.store
         return copied_items(store.entries().values(), store.revision, self.clock.now())
+
+    def retrying(self) -> list[tuple[str, str, str]]:
+        """Return the kind, namespace and name of the Pods of which kubelets try again and again to run a container."""
+        now = unix_milliseconds(self.clock.now())
+        pods = {key: value for key, value in self.state().items() if key.startswith(_PODS)}
+        names = (key[len(_PODS) :].partition("/") for key, value in pods.items() if is_retrying(value, now))
+        return [("Pod", namespace, name) for namespace, _, name in names]
 
     def unfinished(self) -> list[Unfinished]:
         """Return the objects that are not as desired."""
@@ -225,6 +239,9 @@ class Simulation:
             before = event.before.value if event.before is not None else None
             cause = decode(store.cause_of(event.revision))
             write = SimulatedWrite(at - self._start, event.key, before, now, cause)
+            if _is_attempt(write) or self._follows_retries(write):
+                write = write._replace(is_retry=True)
+                self._note_retry(event.revision)
             if event.key.startswith(_NODES) and _is_heartbeat(write):
                 continue
             if now is not None:
@@ -233,8 +250,22 @@ class Simulation:
                 self.writes.append(write)
             else:
                 self.dropped += 1
-            if not self.is_scheduled(write) and not is_retry(write):
+            if not self.is_scheduled(write) and not write.is_retry:
                 self._last_activity = at
+
+    def _note_retry(self, revision: int) -> None:
+        if len(self._retries) >= 2 * _MAX_RETRIES:
+            self._retries = {each for each in self._retries if each > revision - _MAX_RETRIES}
+        self._retries.add(revision)
+
+    def _follows_retries(self, write: SimulatedWrite) -> bool:
+        """Return whether retries alone have triggered the write, and it only reports them."""
+        claim = write.cause.claim
+        if not claim.triggers or claim.count > len(claim.triggers) or not self._retries.issuperset(claim.triggers):
+            return False
+        if write.before is None or write.now is None:
+            return False
+        return write.key.startswith(_ENDPOINTS) or _is_status_change(write)
 
     def loop_writes(self) -> list[SimulatedWrite]:
         """Return the writes so far, without those of the API server itself and what CronJobs start."""
@@ -278,11 +309,11 @@ def _is_heartbeat(write: SimulatedWrite) -> bool:
     return all(change.path[-1] in _HEARTBEAT_FIELDS for change in found)
 
 
-def is_retry(write: SimulatedWrite) -> bool:
+def _is_attempt(write: SimulatedWrite) -> bool:
     """Return whether the write is a further attempt of a kubelet to run a container that cannot run."""
     if not write.key.startswith(_PODS) or write.before is None or write.now is None:
         return False
-    if not (is_retrying(write.before) and is_retrying(write.now)):
+    if not (is_retrying(write.before, write.cause.at) and is_retrying(write.now, write.cause.at)):
         return False
     return _is_status_change(write)
 

@@ -27,17 +27,20 @@ def kind_of(key: str, obj: Mapping[str, Any]) -> str:
     return _built_in_kinds().get(prefix) or str(obj.get("kind") or prefix.split("/")[1])
 
 
-def state_differences(expected: Mapping[str, bytes], found: Mapping[str, bytes]) -> str:
+def state_differences(
+    expected: Mapping[str, bytes], found: Mapping[str, bytes], times: tuple[int, int] = (0, 0)
+) -> str:
     """Return the differences between two states, objects by key, as readable text without random values and times;
-    empty if there are none. Resources that only `found` has are not compared."""
-    wanted, actual = (_by_resource(each) for each in (expected, found))
+    empty if there are none. Resources that only `found` has are not compared. `times` are those of the states in
+    milliseconds since the epoch, if they are known."""
+    wanted, actual = (_by_resource(*each) for each in zip((expected, found), times, strict=True))
     both = {*wanted} & {*actual}
     text = differences(*(normalized_state({name: each[name] for name in sorted(both)}) for each in (wanted, actual)))
     missing = [f"missing: all {each}" for each in sorted({*wanted} - both)]
     return "\n".join([*missing, *([text] if text else [])])
 
 
-def _by_resource(state: Mapping[str, bytes]) -> dict[str, list[Obj]]:
+def _by_resource(state: Mapping[str, bytes], at: int) -> dict[str, list[Obj]]:
     found: dict[str, list[Obj]] = {}
     for key in sorted(state):
         group, plural, _ = key.split("/", 2)
@@ -45,8 +48,8 @@ def _by_resource(state: Mapping[str, bytes]) -> dict[str, list[Obj]]:
             obj = orjson.loads(state[key])
             if plural == "pods":
                 _drop_default_tolerations(obj)
-                if is_retrying(state[key]):  # how often it was tried depends on the moment
-                    obj["status"].pop("containerStatuses")
+                if is_retrying(state[key], at):  # how far the attempts are depends on the moment
+                    obj.pop("status")
             found.setdefault(f"{group}/{plural}", []).append({"kind": kind_of(key, obj), **obj})
     return found
 
