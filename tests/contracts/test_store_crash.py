@@ -18,6 +18,9 @@ from setpoint.store.sqlite import SqliteStore
 
 ROUNDS = tries(8, 24)
 WRITERS = 64
+_AVERAGE = 300
+"""The average number of acknowledgements before the writers are killed. A third of them are of deletions."""
+_MAX_SECONDS = 60.0
 
 # Each writer owns a pair of keys, always written together, and some keys of its own, created and deleted. What is
 # acknowledged goes to the pipe in one write: a line is there wholly or not at all.
@@ -79,16 +82,18 @@ class Acknowledged:
             self.last_values[name, turn] = number
 
 
-def write_until_killed(path: Path, turn: int, seconds: float) -> list[bytes]:
+def write_until_killed(path: Path, turn: int, least: int) -> list[bytes]:
+    """Kill the writers while they write, after this many acknowledgements or a few more, and return these."""
     command = [sys.executable, "-c", WRITER, str(path), str(turn), str(WRITERS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         output = child.stdout.readline()
         assert output == b"open\n"
         os.set_blocking(child.stdout.fileno(), False)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + _MAX_SECONDS
         output = b""
-        while time.monotonic() < end:
+        while output.count(b"\n") < least:
+            assert time.monotonic() < end, "the writers do not write"
             output += child.stdout.read() or b""
             time.sleep(0.001)
         child.send_signal(signal.SIGKILL)
@@ -148,7 +153,7 @@ async def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path) -> Non
     acknowledged = Acknowledged()
     reached = 0
     for turn in range(1, ROUNDS + 1):
-        for line in write_until_killed(path, turn, chance.uniform(0.0, 0.4)):
+        for line in write_until_killed(path, turn, chance.randrange(2 * _AVERAGE)):
             acknowledged.add(line)
         store = SqliteStore.open(path)
         assert store.revision >= reached
@@ -156,4 +161,4 @@ async def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path) -> Non
         check(store, acknowledged)
         check_history(store)
         await store.close()
-    assert len(acknowledged.created) > 1_000
+    assert len(acknowledged.created) > ROUNDS * _AVERAGE // 4
