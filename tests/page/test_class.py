@@ -167,8 +167,7 @@ async def fight(origin: str, key: str) -> None:
 
 def test_loops_that_rest(cluster: ClassServer, new_context: Callable[..., GuardedContext]) -> None:
     ann = joined(new_context(), cluster.join_link, "Resting")
-    ann.page.wait_for_selector(".frame")
-    key = ann.page.evaluate("localStorage.getItem('setpoint.key')")
+    key = ann.session_key()
     with ThreadPoolExecutor(1) as thread:  # the interface of the browser keeps an event loop in this one
         thread.submit(asyncio.run, fight(cluster.origin, key)).result()
     ann.go("#/loops")

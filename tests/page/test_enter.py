@@ -23,7 +23,7 @@ def test_a_link_lets_one_browser_in_and_a_reload_stays_in(cluster: PageCluster, 
     page.until_text("Pods")
     # Nothing but the storage of the origin has the key.
     assert page.evaluate("document.cookie") == "" and page.guard.context.cookies() == []
-    assert len(page.evaluate("localStorage.getItem('setpoint.key')")) >= 43
+    assert len(page.session_key()) >= 43
 
     other = new_context()
     other.allowed.append("401")  # the browser logs the refusal

@@ -48,7 +48,7 @@ async def write_files(origin: str, key: str, texts: dict[str, str]) -> None:
 @pytest.fixture
 def with_files(cluster: PageCluster, page: GuardedPage) -> GuardedPage:
     """A page whose user has files with these names and contents."""
-    key = page.evaluate("localStorage.getItem('setpoint.key')")
+    key = page.session_key()
     texts = {path_of(name): name for name in NAMES} | {
         path_of(CLEARING): "text\n",
         f"{HOME}/all.txt": ALL,

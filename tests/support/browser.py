@@ -266,6 +266,12 @@ class GuardedPage:
                 pytest.fail(f"{expression} did not become true; the page shows:\n{self.text()}")
             return
 
+    def session_key(self) -> str:
+        """Return the key of the session as soon as the page has it: its frame is painted before."""
+        self.until("localStorage.getItem('setpoint.key') !== null")
+        found: str = self.evaluate("localStorage.getItem('setpoint.key')")
+        return found
+
     def until_text(self, text: str, timeout: float = 15.0) -> None:
         """Wait until a text is visible on the page."""
         self.page.get_by_text(text).filter(visible=True).first.wait_for(timeout=timeout * 1000)

@@ -32,7 +32,7 @@ class ClassServer:
             context.context.add_init_script(script)
             return context.new_page().enter(self.origin)
         page = context.new_page().enter(self.teacher_link)
-        self._teacher_key = page.evaluate("localStorage.getItem('setpoint.key')")
+        self._teacher_key = page.session_key()
         return page
 
     def stop(self) -> None:
