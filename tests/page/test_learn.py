@@ -100,7 +100,7 @@ def test_a_command_is_never_run_unasked(learner: Learner) -> None:
 
 
 def test_a_command_that_waits_for_another_one_is_mentioned(learner: Learner) -> None:
-    """After `kubectl get --watch`, a learner who forgets Ctrl-C is told where the next command is."""
+    """After `kubectl get --watch`, a message says to a learner who forgets Ctrl-C where the next command is."""
     page = learner.page
     page.press("`")
     learner.until_prompt()

@@ -237,10 +237,12 @@ class Forks:
         check_fields(wanted, {**known, **more})
         fresh = fresh_start(wanted) if is_empty else None
         virtual = bool(wanted.get("virtual"))
+        if passing := {key: value for key, value in wanted.items() if key in _PASSING}:
+            _checked_passing(passing)  # no fork remains of a request that is refused
         name = wanted.get("name") or self._unused_name()
         fork = await self.create(name, at=wanted.get("at", ""), virtual=virtual, now=now, fresh=fresh)
         result = self.described(fork)
-        if passing := {key: value for key, value in wanted.items() if key in _PASSING}:
+        if passing:
             result = await self._advance_as_asked(fork, passing)
         return result
 
@@ -422,15 +424,7 @@ class Forks:
     # -- virtual time --------------------------------------------------------------------------------------------------
 
     async def _advance_as_asked(self, fork: Fork, wanted: dict[str, Any]) -> dict[str, Any]:
-        check_fields(wanted, _PASSING)
-        seconds, until = wanted.get("advance"), wanted.get("until")
-        if (seconds is None) == (until is None) or until not in (None, "settled"):
-            raise BadRequest('say either "advance" with a number of seconds, or "until": "settled"')
-        if seconds is not None and not 0 < seconds <= _MAX_ADVANCE:
-            raise BadRequest(f"a fork can be advanced by up to {_MAX_ADVANCE:.0f} seconds")
-        faults = requested_faults(wanted)
-        check_nodes(fork.copy, faults)
-        passed = await self.advance(fork, seconds, faults)
+        passed = await self.advance(fork, *_checked_passing(wanted))
         report = {"faults": passed.faults.to_json()} if passed.faults is not None else {}
         return {**self.described(fork), "writes": passed.writes, "settled": passed.settled, **report}
 
@@ -444,6 +438,7 @@ class Forks:
             if fork.failure:
                 raise ServiceUnavailable(f"fork {fork.name} has ended: {fork.failure}")
             try:
+                check_nodes(fork.copy, faults)
                 passed = await asyncio.to_thread(
                     run_virtual, advanced, fork.copy, seconds, faults, self._ids.below(1 << 30), self._ending.is_set
                 )
@@ -453,6 +448,18 @@ class Forks:
             finally:
                 await self._start(fork)
             return passed
+
+
+def _checked_passing(wanted: dict[str, Any]) -> tuple[float | None, dict[str, Plan]]:
+    """Return the seconds that a request lets pass, None until the loops settle, and the fault plans by component.
+    Raises BadRequest."""
+    check_fields(wanted, _PASSING)
+    seconds, until = wanted.get("advance"), wanted.get("until")
+    if (seconds is None) == (until is None) or until not in (None, "settled"):
+        raise BadRequest('say either "advance" with a number of seconds, or "until": "settled"')
+    if seconds is not None and not 0 < seconds <= _MAX_ADVANCE:
+        raise BadRequest(f"a fork can be advanced by up to {_MAX_ADVANCE:.0f} seconds")
+    return seconds, requested_faults(wanted)
 
 
 def _take_state(fork: Fork) -> State:

@@ -139,6 +139,17 @@ async def test_the_faults_of_a_fork_that_is_advanced(cluster: VirtualCluster) ->
 
 
 @virtual()
+async def test_no_fork_remains_of_a_refused_request(cluster: VirtualCluster) -> None:
+    async with planning(cluster):
+        wrong: dict[str, Any]
+        for wrong in ({"advance": 5, "faults": {"nodes": "broken:1"}}, {"until": "never"}, {"faults": {}}):
+            with pytest.raises(BadRequest):
+                body = {"name": "late", "virtual": True, **wrong}
+                await cluster.client.sender.json("POST", "/setpoint/v1/forks", body=body)
+        assert (await cluster.client.sender.json("GET", "/setpoint/v1/forks"))["forks"] == []
+
+
+@virtual()
 async def test_what_is_possible_is_listed(cluster: VirtualCluster) -> None:
     async with planning(cluster):
         found = await cluster.client.sender.json("GET", PATH)
